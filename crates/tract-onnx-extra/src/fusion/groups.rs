@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use recurrent_layers::Activation as OfLayer;
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -23,7 +24,7 @@ use super::Fused;
 use super::program::{Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
 use crate::binary::Binary;
-use crate::recurrent::activation::{Functions, GateFunction};
+use crate::recurrent::activation::Activation;
 use crate::repairs::kernel::Kernel;
 use crate::repairs::shapes::OtherSizes;
 
@@ -69,13 +70,13 @@ fn size_or_1(size: &TDim) -> u64 {
 fn unary(op: &ElementWiseOp) -> Option<Unary> {
     let kernel = |function: Func| Kernel::new(function).ok().map(Unary::Kernel);
     let op = &op.0;
-    if let Some(function) = op.downcast_ref::<GateFunction>() {
-        let functions = Functions::new().ok();
-        return functions.map(|functions| Unary::Gate(*function, functions));
+    if let Some(function) = op.downcast_ref::<Activation>() {
+        return Some(Unary::Activation(*function));
     }
+    let of_layer = |function: OfLayer| Some(Unary::Activation(Activation::OfLayer(function)));
     match () {
-        () if op.is::<nn::Sigmoid>() => kernel(Func::Sigmoid),
-        () if op.is::<math::Tanh>() => kernel(Func::Tanh),
+        () if op.is::<nn::Sigmoid>() => of_layer(OfLayer::Sigmoid),
+        () if op.is::<math::Tanh>() => of_layer(OfLayer::Tanh),
         () if op.is::<math::Exp>() => kernel(Func::Exp),
         () if op.is::<math::Ln>() => kernel(Func::Ln),
         () if op.is::<math::Erf>() => kernel(Func::Erf),

@@ -9,14 +9,14 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
 use crate::binary::{Binary, Pairs, truth};
-use crate::recurrent::activation::{Functions, GateFunction};
+use crate::recurrent::activation::Activation;
 use crate::repairs::kernel::Kernel;
 
 /// A function of one operand.
 #[derive(Clone, Debug)]
 pub(super) enum Unary {
     Kernel(Kernel),
-    Gate(GateFunction, Functions),
+    Activation(Activation),
     Abs,
     Neg,
     Not,
@@ -307,9 +307,9 @@ fn unary(function: &Unary, to: &mut [f32], from: &[f32]) -> TractResult<()> {
             to.copy_from_slice(from);
             kernel.run(to)?;
         }
-        Unary::Gate(function, functions) => {
+        Unary::Activation(function) => {
             to.copy_from_slice(from);
-            function.apply(functions, to)?;
+            function.apply(to);
         }
         Unary::Abs => each(f32::abs),
         Unary::Neg => each(|x| -x),

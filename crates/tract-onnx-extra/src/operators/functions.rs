@@ -1,5 +1,6 @@
 //! Functions of one number, where tract computes something else, overflows, or lacks doubles.
 
+use recurrent_layers::Activation as OfLayer;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -8,7 +9,7 @@ use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{Override, parse_overridden};
-use crate::recurrent::activation::{Activation, GateFunction};
+use crate::recurrent::activation::Activation;
 
 const OPERATORS: [&str; 13] = [
     "Celu",
@@ -56,7 +57,7 @@ fn read(node: &NodeProto) -> TractResult<Function> {
             alpha: float("alpha", 1.673_263_2)?,
             gamma: float("gamma", 1.050_701)?,
         }),
-        "Softplus" => Function::OfAll(Activation::Softplus),
+        "Softplus" => Function::OfAll(Activation::OfLayer(OfLayer::Softplus)),
         "Swish" => match float("alpha", 1.0)? {
             1.0 => Function::OfDoubles(Activation::Swish { alpha: 1.0 }),
             alpha => Function::OfAll(Activation::Swish { alpha }),
@@ -65,11 +66,11 @@ fn read(node: &NodeProto) -> TractResult<Function> {
         "Gelu" if is_by_tanh => Function::OfDoubles(Activation::GeluTanh),
         "Gelu" => Function::OfDoubles(Activation::Gelu),
         "HardSwish" => Function::OfDoubles(Activation::HardSwish),
-        "LeakyRelu" => Function::OfDoubles(Activation::LeakyRelu {
+        "LeakyRelu" => Function::OfDoubles(Activation::OfLayer(OfLayer::LeakyRelu {
             alpha: float("alpha", 0.01)?,
-        }),
+        })),
         "Round" => Function::OfDoubles(Activation::Round),
-        "Sigmoid" => Function::OfDoubles(Activation::Sigmoid),
+        "Sigmoid" => Function::OfDoubles(Activation::OfLayer(OfLayer::Sigmoid)),
         "IsNaN" => Function::IsNan,
         _ => Function::IsInfinite {
             positive: is_sought("detect_positive")?,
@@ -115,8 +116,7 @@ impl Override for Function {
         };
         Ok(Some(match *self {
             Self::OfAll(activation) | Self::OfDoubles(activation) => {
-                let clip = None;
-                target.wire_node(name, GateFunction { clip, activation }.op(), &[x])?
+                target.wire_node(name, activation.op(), &[x])?
             }
             Self::IsNan => target.wire_node(name, TypedBinOp(comp_ne(), None), &[x, x])?,
             Self::IsInfinite { positive, negative } => {

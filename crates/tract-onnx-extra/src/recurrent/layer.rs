@@ -4,21 +4,17 @@
 //! (`checked.rs`), packs weights that are constants, and makes the operator (`op.rs`). Within, time
 //! comes first and half floats are floats; both are undone at the outputs.
 
+use recurrent_layers::{Activation, Cell, Direction, Element};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
 use super::Wiring;
-use super::activation::Activation;
-use super::cell::Cell;
 use super::checked::{self, Expected, Size, alike, fill};
-use super::element::Element;
-use super::op::{Counted, Of, Recurrent, Slots};
-use super::packed::{Form, Weights};
+use super::op::{Counted, Of, Operands, Recurrent, Slots};
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
-use crate::operators::quantize::fake_quantize;
 
 /// The node's optional inputs.
 #[derive(Clone, Debug)]
@@ -134,23 +130,23 @@ impl Layer {
     }
 
     /// Wires the operator. The outputs have ONNX's layout with the time axis first.
-    fn wire_layer<T: Element>(
+    fn wire_layer<T: Element + Datum>(
         &self,
         to: &mut Wiring<'_>,
         x: OutletId,
         inputs: &[OutletId],
-        quantize: Option<fn(&mut [T])>,
     ) -> TractResult<TVec<OutletId>> {
         let directions = std::iter::zip(&self.directions, &self.activations);
-        let form = Form {
-            cell: self.cell,
-            clip: self.clip,
-            directions: directions
-                .map(|(it, activations)| (*it, activations.clone()))
-                .collect(),
-            quantize,
-        };
-        let weights = Weights {
+        let directions = directions.map(|(it, activations)| Direction {
+            is_backward: *it,
+            activations: activations.clone(),
+        });
+        // The sizes follow from the weights.
+        let mut form = recurrent_layers::Layer::new(self.cell, 0, 0, &[]);
+        form.directions = directions.collect();
+        form.clip = self.clip;
+        form.quantizes = self.quantized.is_some();
+        let weights = Operands {
             w: inputs[1],
             r: inputs[2],
             bias: self.inputs.bias.map(|input| inputs[input]),
@@ -158,7 +154,7 @@ impl Layer {
         };
         let mut operands = tvec![x];
         let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
-            Some(known) => Of::Packed(Arc::new(form.pack(&known)?)),
+            Some(known) => Of::<T>::Packed(Arc::new(known.pack(&form)?)),
             None => {
                 operands.extend(weights.iter().copied());
                 Of::Inputs {
@@ -300,10 +296,9 @@ impl Expansion for Layer {
         }
         let is_double = datum_type == f64::datum_type();
         let mut outputs = if is_double {
-            self.wire_layer::<f64>(&mut to, x, &inputs, None)?
+            self.wire_layer::<f64>(&mut to, x, &inputs)?
         } else {
-            let quantize = self.quantized.map(|_| fake_quantize as fn(&mut [f32]));
-            self.wire_layer(&mut to, x, &inputs, quantize)?
+            self.wire_layer::<f32>(&mut to, x, &inputs)?
         };
         if self.is_batch_first {
             for (index, output) in outputs.iter_mut().enumerate() {

@@ -2,27 +2,17 @@
 //!
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
-//! everything in ONNX. A layer is one operator, which multiplies the inputs of many steps with the
-//! weights at once, and then runs step by step:
-//!
-//! ```text
-//! LSTM(x, W, R): p = x × W; for each step t: gates = p_t + h × R; …
-//! ```
+//! everything in ONNX. A layer is one operator, over the crate recurrent-layers.
 
 pub(crate) mod activation;
-mod cell;
 mod checked;
-mod element;
 mod layer;
-mod logistic;
 mod op;
-mod packed;
-mod product;
 mod quantized;
 mod recognise;
-mod step;
-mod team;
+mod threads;
 
+use recurrent_layers::Cell;
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::cast::cast;
@@ -31,7 +21,6 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::node::check_domain;
-use cell::Cell;
 use layer::{Inputs, Layer, Outputs};
 use quantized::Quantized;
 pub(crate) use recognise::{Scanned, wire as wire_scanned};

@@ -1,18 +1,18 @@
-//! A whole layer as one operator.
+//! A whole layer as one operator, over the crate recurrent-layers.
 //!
-//! It packs weights that are no constants, checks the sizes that are known only now, splits inputs and outputs into those of each
-//! direction, and leaves the steps to `team.rs`. Lengths were checked by an operator before it
-//! (`checked.rs`); a mask comes from a loop that was recognised as a layer.
+//! It packs weights that are no constants, and checks the sizes that are known only now. Lengths were
+//! checked by an operator before it (`checked.rs`); a mask comes from a loop that was recognised as a
+//! layer.
 
+use std::borrow::Borrow;
 use std::sync::Mutex;
 
+use recurrent_layers::{
+    Cell, Element, Inputs, Layer, Memory, Outputs, PackedLayer, ValidSteps, Weights,
+};
 use tract_onnx::tract_hir::internal::*;
 
-use super::cell::Cell;
-use super::element::Element;
-use super::packed::{Form, PackedLayer, Weights};
-use super::step::{Counts, Sequences};
-use super::team::{self, Memory, States, Threads};
+use super::threads::Executor;
 
 /// The optional inputs and outputs, in order.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +44,23 @@ pub(super) enum Counted {
 #[derive(Clone, Debug)]
 pub(super) enum Of<T> {
     Packed(Arc<PackedLayer<T>>),
-    /// Layer whose weights are inputs, [`Weights`].
+    /// Layer whose weights are inputs, [`Operands`].
     Inputs {
-        form: Form<T>,
+        form: Layer,
         bias: bool,
         peepholes: bool,
     },
 }
 
-impl<V> Weights<V> {
+/// The inputs W and R, and B and P if they are present.
+pub(super) struct Operands<V> {
+    pub(super) w: V,
+    pub(super) r: V,
+    pub(super) bias: Option<V>,
+    pub(super) peepholes: Option<V>,
+}
+
+impl<V> Operands<V> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
         let known = [&self.w, &self.r].into_iter();
         known.chain(&self.bias).chain(&self.peepholes)
@@ -62,14 +70,14 @@ impl<V> Weights<V> {
     pub(super) fn known<C>(
         &self,
         constant: impl Fn(&V) -> TractResult<Option<C>>,
-    ) -> TractResult<Option<Weights<C>>> {
+    ) -> TractResult<Option<Operands<C>>> {
         let mut all = vec![];
         for of in self.iter() {
             rule_if_some!(known = constant(of)?);
             all.push(known);
         }
         let shape = [self.bias.is_some(), self.peepholes.is_some()];
-        Weights::of(&mut all.into_iter(), shape).map(Some)
+        Operands::of(&mut all.into_iter(), shape).map(Some)
     }
 
     /// The next values, as they are [listed](Self::iter), if there are a bias and peepholes.
@@ -84,10 +92,35 @@ impl<V> Weights<V> {
     }
 }
 
-impl<T: Element> Of<T> {
+/// The elements of a tensor that may be there.
+fn plain<V: Borrow<Tensor>>(tensor: Option<&V>) -> TractResult<Option<PlainView<'_>>> {
+    tensor.map(|it| it.borrow().try_as_plain_ram()).transpose()
+}
+
+impl<V: Borrow<Tensor>> Operands<V> {
+    /// Packs the weights of a layer, whose sizes follow from them.
+    pub(super) fn pack<T: Element + Datum>(&self, form: &Layer) -> TractResult<PackedLayer<T>> {
+        let (w, r) = (self.w.borrow(), self.r.borrow());
+        let (b, p) = (plain(self.bias.as_ref())?, plain(self.peepholes.as_ref())?);
+        let layer = Layer {
+            units: r.shape()[2],
+            features: w.shape()[2],
+            ..form.clone()
+        };
+        let (w, r) = (w.try_as_plain_ram()?, r.try_as_plain_ram()?);
+        Ok(layer.pack(&Weights {
+            w: w.as_slice::<T>()?,
+            r: r.as_slice()?,
+            b: b.as_ref().map(|it| it.as_slice()).transpose()?,
+            p: p.as_ref().map(|it| it.as_slice()).transpose()?,
+        })?)
+    }
+}
+
+impl<T: Element + Datum> Of<T> {
     fn form(&self) -> (Cell, usize) {
         match self {
-            Self::Packed(layer) => (layer.cell, layer.directions.len()),
+            Self::Packed(layer) => (layer.cell(), layer.directions()),
             Self::Inputs { form, .. } => (form.cell, form.directions.len()),
         }
     }
@@ -107,7 +140,7 @@ pub(super) struct Recurrent<T> {
 
 never_equal!(Recurrent<T>, T);
 
-impl<T: Element> Op for Recurrent<T> {
+impl<T: Element + Datum> Op for Recurrent<T> {
     fn name(&self) -> StaticName {
         format!("Packed{}", self.layer.form().0.name()).into()
     }
@@ -119,7 +152,7 @@ impl<T: Element> Op for Recurrent<T> {
     op_as_typed_op!();
 }
 
-impl<T: Element> EvalOp for Recurrent<T> {
+impl<T: Element + Datum> EvalOp for Recurrent<T> {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
@@ -127,13 +160,13 @@ impl<T: Element> EvalOp for Recurrent<T> {
     }
 }
 
-impl<T: Element> TypedOp for Recurrent<T> {
+impl<T: Element + Datum> TypedOp for Recurrent<T> {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = &inputs[0].shape;
         let (steps, batch) = (shape[0].clone(), shape[1].clone());
         let directions = self.layer.form().1.to_dim();
         let units = match &self.layer {
-            Of::Packed(layer) => layer.units.to_dim(),
+            Of::Packed(layer) => layer.units().to_dim(),
             Of::Inputs { .. } => inputs[2].shape[2].clone(),
         };
         let state = [directions.clone(), batch.clone(), units.clone()];
@@ -164,11 +197,11 @@ impl<T: Element> TypedOp for Recurrent<T> {
         };
         let mut inputs = node.inputs.iter().copied();
         let x = inputs.next();
-        let weights = Weights::of(&mut inputs, [*bias, *peepholes])?;
+        let weights = Operands::of(&mut inputs, [*bias, *peepholes])?;
         let konst = |outlet: &OutletId| Ok(model.outlet_fact(*outlet)?.konst.clone());
         rule_if_some!(known = weights.known(konst)?);
         let op = Self {
-            layer: Of::Packed(Arc::new(form.pack(&known)?)),
+            layer: Of::Packed(Arc::new(known.pack(form)?)),
             ..self.clone()
         };
         let inputs: TVec<OutletId> = x.into_iter().chain(inputs).collect();
@@ -194,7 +227,7 @@ impl<T> Clone for Kept<T> {
     }
 }
 
-impl<T: Element> OpState for Kept<T> {
+impl<T: Element + Datum> OpState for Kept<T> {
     fn eval(
         &mut self,
         _ctx: &EvalContext<'_>,
@@ -233,7 +266,7 @@ impl Given<'_> {
     }
 }
 
-impl<T: Element> Recurrent<T> {
+impl<T: Element + Datum> Recurrent<T> {
     /// Runs the layer, and returns the outputs that are wanted.
     fn run(&self, inputs: &[TValue], memory: &mut Memory<T>) -> TractResult<TVec<TValue>> {
         let slots = self.slots;
@@ -247,52 +280,72 @@ impl<T: Element> Recurrent<T> {
                 peepholes,
             } => {
                 let mut weights = inputs.by_ref().cloned();
-                Arc::new(form.pack(&Weights::of(&mut weights, [*bias, *peepholes])?)?)
+                Arc::new(Operands::of(&mut weights, [*bias, *peepholes])?.pack(form)?)
             }
         };
         let given = self.given(layer, x, inputs.as_slice())?;
-        let counted = given.counted.map(|it| it.try_as_plain_ram()).transpose()?;
+        let sizes = [layer.directions(), given.batch(), layer.units()];
+        let y_sizes = [given.steps(), sizes[0], sizes[1], sizes[2]];
+        let mut y = slots
+            .y
+            .then(|| Tensor::zero_dt(T::datum_type(), &y_sizes))
+            .transpose()?;
+        let mut last = [None, None];
+        for (last, is_wanted) in std::iter::zip(&mut last, [slots.y_h, slots.y_c]) {
+            *last = is_wanted
+                .then(|| Tensor::zero_dt(T::datum_type(), &sizes))
+                .transpose()?;
+        }
+        let [h, c] = &mut last;
+        self.run_layer(layer, &given, [&mut y, h, c], memory)?;
+        let outputs = [y].into_iter().chain(last).flatten();
+        Ok(outputs.map(IntoTValue::into_tvalue).collect())
+    }
+
+    /// Runs the layer into the outputs that are wanted.
+    fn run_layer(
+        &self,
+        layer: &PackedLayer<T>,
+        given: &Given<'_>,
+        outputs: [&mut Option<Tensor>; 3],
+        memory: &mut Memory<T>,
+    ) -> TractResult<()> {
+        let (x, counted) = (given.x.try_as_plain_ram()?, plain(given.counted)?);
+        let [h, c] = given.initial;
+        let (h, c) = (plain(h)?, plain(c)?);
         let mut lengths: Vec<usize> = vec![];
-        let counts = match (self.counted, &counted) {
+        let valid = match (self.counted, &counted) {
             (Counted::Lengths, Some(given)) => {
                 let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0);
                 lengths.extend(given.as_slice::<i64>()?.iter().map(steps_of));
-                Counts::Lengths(&lengths)
+                ValidSteps::Lengths(&lengths)
             }
-            (Counted::Masked { blends, repeats }, Some(mask)) => Counts::Masked {
+            (Counted::Masked { blends, repeats }, Some(mask)) => ValidSteps::Mask {
                 mask: mask.as_slice::<bool>()?,
                 blends,
                 repeats,
             },
-            _ => Counts::All,
+            _ => ValidSteps::All,
         };
-        let sizes = [layer.directions.len(), given.batch(), layer.units];
-        let steps = if slots.y { given.steps() } else { 0 };
-        let mut y = Tensor::zero::<T>(&[steps, sizes[0], sizes[1], sizes[2]])?;
-        let count: usize = sizes.iter().product();
-        let wanted = [slots.y_h, slots.y_c];
-        let mut last = wanted.map(|is_wanted| vec![T::zero(); if is_wanted { count } else { 0 }]);
-        if layer.units > 0 {
-            run_steps(layer, &given, counts, &mut y, &mut last, memory)?;
+        let mut inputs = Inputs::new(x.as_slice::<T>()?, given.steps(), given.batch());
+        inputs.valid = valid;
+        inputs.initial_h = h.as_ref().map(|it| it.as_slice()).transpose()?;
+        inputs.initial_c = c.as_ref().map(|it| it.as_slice()).transpose()?;
+        let mut plain = [None, None, None];
+        for (plain, output) in std::iter::zip(&mut plain, outputs) {
+            *plain = output
+                .as_mut()
+                .map(|it| it.try_as_plain_ram_mut())
+                .transpose()?;
         }
-        // Without steps, ONNX Runtime outputs zeros as final states.
-        let (units, of_direction) = (layer.units, layer.units * given.batch());
-        for (item, _) in lengths.iter().enumerate().filter(|it| *it.1 == 0) {
-            let states = last.iter_mut();
-            for state in states.flat_map(|it| it.chunks_exact_mut(of_direction.max(1))) {
-                state[item * units..][..units].fill(T::zero());
-            }
-        }
-        let mut outputs = tvec![];
-        if slots.y {
-            outputs.push(y.into_tvalue());
-        }
-        for (last, is_wanted) in std::iter::zip(last, wanted) {
-            if is_wanted {
-                outputs.push(Tensor::from_shape(&sizes, &last)?.into_tvalue());
-            }
-        }
-        Ok(outputs)
+        let [y, last_h, last_c] = &mut plain;
+        let outputs = Outputs {
+            y: y.as_mut().map(|it| it.as_slice_mut()).transpose()?,
+            last_h: last_h.as_mut().map(|it| it.as_slice_mut()).transpose()?,
+            last_c: last_c.as_mut().map(|it| it.as_slice_mut()).transpose()?,
+        };
+        layer.run(&inputs, outputs, memory, &Executor::current())?;
+        Ok(())
     }
 
     /// Reads the inputs, and checks the sizes that are known only now.
@@ -312,10 +365,10 @@ impl<T: Element> Recurrent<T> {
         };
         let (steps, batch) = (given.steps(), given.batch());
         ensure!(
-            given.x.shape()[2] == layer.features,
+            given.x.shape()[2] == layer.features(),
             "its input has {} features, expected {}",
             given.x.shape()[2],
-            layer.features
+            layer.features()
         );
         if let Some(counted) = given.counted {
             let (what, expected) = match self.counted {
@@ -328,7 +381,7 @@ impl<T: Element> Recurrent<T> {
                 counted.shape()
             );
         }
-        let sizes = [layer.directions.len(), batch, layer.units];
+        let sizes = [layer.directions(), batch, layer.units()];
         for initial in given.initial.iter().flatten() {
             ensure!(
                 initial.shape() == sizes,
@@ -338,56 +391,4 @@ impl<T: Element> Recurrent<T> {
         }
         Ok(given)
     }
-}
-
-/// Runs all steps of all directions into `y` and the last states, of which one may be empty if
-/// it is not wanted.
-fn run_steps<T: Element>(
-    layer: &PackedLayer<T>,
-    given: &Given<'_>,
-    counts: Counts<'_>,
-    y: &mut Tensor,
-    last: &mut [Vec<T>; 2],
-    memory: &mut Memory<T>,
-) -> TractResult<()> {
-    let directions = layer.directions.len();
-    let of_direction = given.batch() * layer.units;
-    let mut plain = [None, None];
-    for (plain, initial) in std::iter::zip(&mut plain, given.initial) {
-        *plain = initial.map(|it| it.try_as_plain_ram()).transpose()?;
-    }
-    let [h, c] = last;
-    let mut h = h.chunks_exact_mut(of_direction.max(1));
-    let mut c = c.chunks_exact_mut(of_direction.max(1));
-    let mut states = vec![];
-    for direction in 0..directions {
-        let mut initial = [None, None];
-        for (initial, plain) in std::iter::zip(&mut initial, &plain) {
-            if let Some(plain) = plain {
-                let all = plain.as_slice::<T>()?;
-                *initial = Some(&all[direction * of_direction..][..of_direction]);
-            }
-        }
-        states.push(States {
-            initial,
-            last: [h.next(), c.next()],
-            y: vec![],
-        });
-    }
-    let mut y = y.try_as_plain_ram_mut()?;
-    let y = y.as_slice_mut::<T>()?;
-    let y = y.chunks_exact_mut(of_direction.max(1));
-    for (index, y) in y.enumerate() {
-        states[index % directions].y.push(y);
-    }
-    let x = given.x.try_as_plain_ram()?;
-    let sequences = Sequences {
-        x: x.as_slice::<T>()?,
-        steps: given.steps(),
-        all: given.batch(),
-        first: 0,
-        batch: given.batch(),
-        counts,
-    };
-    team::run(layer, sequences, states, memory, &Threads::current())
 }

@@ -1,13 +1,12 @@
 //! ONNX Runtime's `DynamicQuantizeLSTM`: an `LSTM` whose weights are integers, and whose products
 //! take its input and its state h as they are quantised to uint8.
 //!
-//! ONNX Runtime multiplies integers. The floats that these stand for have the same products up to
-//! rounding, so the layer computes like any other one, with its input and states rounded.
+//! The crate recurrent-layers says how it computes.
 
+use recurrent_layers::{Bytes, Quantized as Weights};
 use tract_onnx::tract_hir::internal::*;
 
 use super::Wiring;
-use crate::operators::quantize::fake_quantize;
 
 pub(super) const OPERATOR: &str = "DynamicQuantizeLSTM";
 
@@ -36,12 +35,10 @@ impl Quantized {
         self.scales.len() + self.zeros.len()
     }
 
-    /// Replaces X, W and R by the floats that they stand for, the weights in the layout of an LSTM.
+    /// Replaces W and R by the floats that they stand for, in the layout of an LSTM.
     pub(super) fn wire(&self, to: &mut Wiring<'_>, inputs: &mut [OutletId]) -> TractResult<()> {
         let datum_type = to.fact(inputs[0])?.datum_type;
         ensure!(datum_type.is::<f32>(), "X is {datum_type:?}, expected F32");
-        // ONNX Runtime quantises the whole sequence at once.
-        inputs[0] = to.op("quantized", FakeQuantize, &[inputs[0]])?;
         for (index, name) in ["W", "R"].into_iter().enumerate() {
             let operands = [
                 inputs[1 + index],
@@ -93,23 +90,32 @@ impl Dequantize {
                 tensor.shape()
             );
         }
-        let [weights, scales, zeros] = [weights, scales, zeros].map(|it| it.cast_to::<f32>());
-        let (weights, scales, zeros) = (weights?, scales?, zeros?);
-        let weights = weights.to_plain_array_view::<f32>()?;
-        let (scales, zeros) = (scales.try_as_plain_ram()?, zeros.try_as_plain_ram()?);
-        let (scales, zeros) = (scales.as_slice::<f32>()?, zeros.as_slice::<f32>()?);
-        let at = |all: &[f32], direction: usize, row: usize| match all.len() == directions {
-            true => all[direction],
-            false => all[direction * rows + row],
-        };
-        let made = tract_ndarray::Array3::from_shape_fn(
-            (directions, rows, inputs),
-            |(direction, row, input)| {
-                let weight = weights[[direction, input, row]] - at(zeros, direction, row);
-                weight * at(scales, direction, row)
-            },
+        let bytes = [i8::datum_type(), u8::datum_type()];
+        ensure!(
+            bytes.contains(&zeros.datum_type()),
+            "{}_zero_point is {:?}, expected I8 or U8",
+            self.name,
+            zeros.datum_type()
         );
-        Ok(made.into_tensor())
+        let scales = scales.cast_to::<f32>()?;
+        let [weights, scales, zeros] = [weights, &*scales, zeros].map(Tensor::try_as_plain_ram);
+        let (weights, scales, zeros) = (weights?, scales?, zeros?);
+        let weights = Weights {
+            weights: of_bytes(&weights)?,
+            scales: scales.as_slice()?,
+            zero_points: of_bytes(&zeros)?,
+        };
+        let floats = weights.to_floats(self.name, [directions, inputs, rows])?;
+        Tensor::from_shape(&[directions, rows, inputs], &floats)
+    }
+}
+
+/// The elements of a tensor of int8 or uint8.
+fn of_bytes<'a>(plain: &'a PlainView<'_>) -> TractResult<Bytes<'a>> {
+    if plain.datum_type() == i8::datum_type() {
+        plain.as_slice().map(Bytes::I8)
+    } else {
+        plain.as_slice().map(Bytes::U8)
     }
 }
 
@@ -137,41 +143,6 @@ impl TypedOp for Dequantize {
         let mut sizes = inputs[0].shape.to_tvec();
         sizes.swap(1, 2);
         Ok(tvec![f32::fact(sizes)])
-    }
-
-    as_op!();
-}
-
-/// Quantises floats to uint8 by the range of all, and dequantises them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FakeQuantize;
-
-impl Op for FakeQuantize {
-    fn name(&self) -> StaticName {
-        "FakeQuantize".into()
-    }
-
-    fn validation(&self) -> Validation {
-        Validation::Rounding
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for FakeQuantize {
-    op_out_of_plan!();
-
-    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let mut data = args_1!(inputs).into_tensor();
-        let mut plain = data.try_as_plain_ram_mut()?;
-        fake_quantize(plain.as_slice_mut::<f32>()?);
-        Ok(tvec![data.into_tvalue()])
-    }
-}
-
-impl TypedOp for FakeQuantize {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
     }
 
     as_op!();

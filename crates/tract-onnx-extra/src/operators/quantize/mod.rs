@@ -8,8 +8,6 @@ mod linear;
 mod parameter;
 mod product;
 
-pub(crate) use dynamic::fake_quantize;
-
 /// Registers them in a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register

@@ -1,6 +1,6 @@
 //! Activation functions as tract writes them.
 
-use recurrent_cells::Activation;
+use recurrent_layers::Activation as OfLayer;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::logic::{CompLT, Iff};
@@ -8,18 +8,19 @@ use tract_onnx::tract_core::ops::{math, nn};
 use tract_onnx::tract_hir::internal::*;
 
 use super::values::Scanned;
-use crate::recurrent::activation::GateFunction;
+use crate::recurrent::activation::Activation;
 
 /// The function that makes a value, and its argument.
-pub(super) fn of(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+pub(super) fn of(scan: &Scanned<'_>, value: OutletId) -> Option<(OfLayer, OutletId)> {
     let node = scan.node(value);
     if let Some(op) = node.op_as::<ElementWiseOp>() {
         let function = match () {
-            () if op.0.is::<nn::Sigmoid>() => Activation::Sigmoid,
-            () if op.0.is::<math::Tanh>() => Activation::Tanh,
+            () if op.0.is::<nn::Sigmoid>() => OfLayer::Sigmoid,
+            () if op.0.is::<math::Tanh>() => OfLayer::Tanh,
             () => match (op.0.downcast_ref(), op.0.downcast_ref::<nn::LeakyRelu>()) {
-                (Some(function), _) => of_operator(function)?,
-                (None, Some(&nn::LeakyRelu { alpha })) => Activation::LeakyRelu { alpha },
+                (Some(&Activation::OfLayer(function)), _) => function,
+                (Some(_), _) => return None,
+                (None, Some(&nn::LeakyRelu { alpha })) => OfLayer::LeakyRelu { alpha },
                 (None, None) => return softplus(scan, value),
             },
         };
@@ -29,16 +30,8 @@ pub(super) fn of(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, Out
         .or_else(|| choice(scan, value))
         .or_else(|| {
             let [_, x] = with_number::<math::Max>(scan, value, 0.0)?;
-            Some((Activation::Relu, x))
+            Some((OfLayer::Relu, x))
         })
-}
-
-/// The function of an operator of this crate, if layers have it.
-fn of_operator(function: &GateFunction) -> Option<Activation> {
-    function
-        .activation
-        .of_layer()
-        .filter(|_| function.clip.is_none())
 }
 
 /// The operands of a commutative operator, of which the first is a number.
@@ -60,17 +53,17 @@ fn argument<T: ElementWiseMiniOp>(scan: &Scanned<'_>, value: OutletId) -> Option
 }
 
 /// ln(1 + exp(x))
-fn softplus(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+fn softplus(scan: &Scanned<'_>, value: OutletId) -> Option<(OfLayer, OutletId)> {
     let [_, exp] = with_number::<math::Add>(scan, argument::<math::Ln>(scan, value)?, 1.0)?;
-    Some((Activation::Softplus, argument::<math::Exp>(scan, exp)?))
+    Some((OfLayer::Softplus, argument::<math::Exp>(scan, exp)?))
 }
 
 /// x / (1 + |x|)
-fn softsign(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+fn softsign(scan: &Scanned<'_>, value: OutletId) -> Option<(OfLayer, OutletId)> {
     quotients(scan, value).find_map(|[x, divisor]| {
         let [_, size] = with_number::<math::Add>(scan, divisor, 1.0)?;
         let x = scan.strip(x);
-        (argument::<math::Abs>(scan, size)? == x).then_some((Activation::Softsign, x))
+        (argument::<math::Abs>(scan, size)? == x).then_some((OfLayer::Softsign, x))
     })
 }
 
@@ -83,7 +76,7 @@ fn quotients(scan: &Scanned<'_>, value: OutletId) -> impl Iterator<Item = [Outle
 }
 
 /// x where it is more than a number, and something else elsewhere.
-fn choice(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)> {
+fn choice(scan: &Scanned<'_>, value: OutletId) -> Option<(OfLayer, OutletId)> {
     let node = scan.node(value);
     if !node.op_is::<Iff>() {
         return None;
@@ -97,7 +90,7 @@ fn choice(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)>
     if scan.number(otherwise) == Some(0.0) {
         // The layer's function keeps numbers that equal its constant.
         let alpha = limit.next_up();
-        return Some((Activation::ThresholdedRelu { alpha }, x));
+        return Some((OfLayer::ThresholdedRelu { alpha }, x));
     }
     // alpha (exp(x) - 1)
     let mut scaled = scan.either::<math::Mul>(otherwise);
@@ -106,5 +99,5 @@ fn choice(scan: &Scanned<'_>, value: OutletId) -> Option<(Activation, OutletId)>
         let is_of_x = argument::<math::Exp>(scan, exp)? == x && scan.number(one)? == 1.0;
         scan.number(alpha).filter(|_| is_of_x && limit == 0.0)
     });
-    Some((Activation::Elu { alpha: alpha? }, x))
+    Some((OfLayer::Elu { alpha: alpha? }, x))
 }

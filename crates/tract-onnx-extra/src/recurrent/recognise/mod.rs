@@ -10,13 +10,11 @@ mod step;
 mod values;
 
 use recurrent_cells::{Gate, Kind, Matrix};
+use recurrent_layers::{Cell, PackedLayer, Weights};
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::activation::{Activation, Functions};
-use super::cell::Cell;
 use super::op::{Counted, Of, Recurrent, Slots};
-use super::packed::{Constants, Direction, PackedLayer};
 use layers::{Input, Layer, Layers, Output};
 use step::Body;
 pub(crate) use values::Scanned;
@@ -173,30 +171,15 @@ fn pack(cell: &recurrent_cells::Cell<OutletId>) -> TractResult<PackedLayer<f32>>
         },
         Kind::Rnn => Cell::Rnn,
     };
-    let direction = Direction::pack(
-        kind,
-        false,
-        cell.activations
-            .iter()
-            .copied()
-            .map(Activation::from)
-            .collect(),
-        units,
-        features,
-        &Constants {
-            w: &weights(|gate| &gate.input),
-            r: &weights(|gate| &gate.state),
-            bias: Some(&bias),
-            peepholes: has_peepholes.then_some(&*peepholes),
-        },
-    );
-    Ok(PackedLayer {
-        cell: kind,
-        clip: None,
-        units,
-        features,
-        directions: vec![direction],
-        functions: Functions::new()?,
-        quantize: None,
-    })
+    let mut layer = recurrent_layers::Layer::new(kind, features, units, &[false]);
+    for direction in &mut layer.directions {
+        direction.activations.clone_from(&cell.activations);
+    }
+    let weights = Weights {
+        w: &weights(|gate| &gate.input),
+        r: &weights(|gate| &gate.state),
+        b: Some(&bias),
+        p: has_peepholes.then_some(&*peepholes),
+    };
+    Ok(layer.pack(&weights)?)
 }

@@ -370,7 +370,8 @@ impl Case {
         let plain = typed.clone().into_runnable()?.run(inputs.clone())?;
         let optimized = typed.into_optimized()?;
         let is_layer = ops(&optimized).iter().any(|op| op.starts_with("Packed"));
-        assert!(is_layer, "{:?}", ops(&optimized));
+        // Outputs of an empty batch are known.
+        assert!(is_layer || self.batch == 0, "{:?}", ops(&optimized));
         let optimized = optimized.into_runnable()?;
         let mut state = optimized.spawn()?;
         let first = state.run(inputs.clone())?;
@@ -617,7 +618,13 @@ fn a_closed_gate_holds_its_state_for_any_number_of_steps() {
     for is_double in [false, true] {
         for clip in ["", "<clip=50.0>"] {
             let lstm = [-100.0, 0.0, 100.0, 0.0];
-            let cell = held(&format!("LSTM{clip}"), &lstm, &[0.0, 1.0], 20_000, is_double);
+            let cell = held(
+                &format!("LSTM{clip}"),
+                &lstm,
+                &[0.0, 1.0],
+                20_000,
+                is_double,
+            );
             assert_eq!(cell, [1.0]);
             let gru = [100.0, 0.0, 100.0];
             let state = held(&format!("GRU{clip}"), &gru, &[0.5], 20_000, is_double);
@@ -631,7 +638,13 @@ fn a_gru_keeps_a_state_beside_a_larger_one_and_takes_an_infinite_one() {
     let functions = "<activations=[\"HardSigmoid\",\"Affine\"]>";
     let small = 2f64.powi(-27);
     for is_double in [false, true] {
-        let kept = held(&format!("GRU{functions}"), &[100.0, 0.0, 1.0], &[small], 3, is_double);
+        let kept = held(
+            &format!("GRU{functions}"),
+            &[100.0, 0.0, 1.0],
+            &[small],
+            3,
+            is_double,
+        );
         assert_eq!(kept, [small]);
         let infinite = [-100.0, 0.0, f64::INFINITY];
         let taken = held(&format!("GRU{functions}"), &infinite, &[0.5], 1, is_double);

@@ -6,11 +6,12 @@
 //! depends on the number of rows, and not on the share of the panels.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-use super::element::Element;
+use crate::element::Element;
 
 /// The vectors in a row of a panel, but for layers of so few units that one vector holds them.
 const VECTORS: usize = 2;
@@ -23,7 +24,7 @@ const DEPTH: usize = 256;
 const LINE: usize = 64;
 
 /// The floats of a vector on this processor.
-pub(super) fn lanes() -> usize {
+pub(crate) fn lanes() -> usize {
     struct Lanes;
     impl SimdOp for Lanes {
         type Output = usize;
@@ -37,7 +38,7 @@ pub(super) fn lanes() -> usize {
 }
 
 /// The units of a block: those of [`VECTORS`], or of one vector if it holds all units.
-pub(super) fn block_units(units: usize) -> usize {
+pub(crate) fn block_units(units: usize) -> usize {
     let lanes = lanes();
     if units <= lanes {
         lanes
@@ -52,8 +53,8 @@ pub(super) fn block_units(units: usize) -> usize {
 /// There is a panel for each block and gate, or one of all gates if there is a single block of one
 /// vector: so few units are multiplied at once.
 #[derive(Clone, Debug)]
-pub(super) struct Panels<T> {
-    elements: Vec<T>,
+pub(crate) struct Panels<T> {
+    elements: Arc<Vec<T>>,
     /// The index of the first element, at a cache line.
     start: usize,
     gates: usize,
@@ -66,7 +67,7 @@ pub(super) struct Panels<T> {
 
 impl<T: Element> Panels<T> {
     /// Packs some gates of weights, [all gates * units, inputs], in this order.
-    pub(super) fn pack(weights: &[T], gates: &[usize], units: usize, inputs: usize) -> Self {
+    pub(crate) fn pack(weights: &[T], gates: &[usize], units: usize, inputs: usize) -> Self {
         let of_block = block_units(units);
         let at_once = match of_block == lanes() {
             true => gates.len(),
@@ -95,7 +96,7 @@ impl<T: Element> Panels<T> {
             }
         }
         Self {
-            elements,
+            elements: Arc::new(elements),
             start,
             gates: gates.len(),
             at_once,
@@ -105,7 +106,7 @@ impl<T: Element> Panels<T> {
     }
 
     /// Adds the products of rows with the weights of some blocks of units.
-    pub(super) fn add_products(&self, blocks: Range<usize>, rows: Rows<'_, T>, to: Sums<'_, T>) {
+    pub(crate) fn add_products(&self, blocks: Range<usize>, rows: Rows<'_, T>, to: Sums<'_, T>) {
         if self.inputs == 0 {
             return;
         }
@@ -133,20 +134,20 @@ impl<T: Element> Panels<T> {
 
 /// The rows of a matrix.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a, T> {
-    pub(super) elements: &'a [T],
-    pub(super) count: usize,
+pub(crate) struct Rows<'a, T> {
+    pub(crate) elements: &'a [T],
+    pub(crate) count: usize,
     /// The elements from one row to the next.
-    pub(super) stride: usize,
+    pub(crate) stride: usize,
 }
 
 /// Sums that products are added to: those of a row of the other matrix are, for each gate, `width` units.
-pub(super) struct Sums<'a, T> {
-    pub(super) elements: &'a mut [T],
+pub(crate) struct Sums<'a, T> {
+    pub(crate) elements: &'a mut [T],
     /// The place of the first gate.
-    pub(super) first: usize,
-    pub(super) width: usize,
-    pub(super) stride: usize,
+    pub(crate) first: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
 }
 
 /// Start of the products of each panel, without divisions.
@@ -176,7 +177,7 @@ impl Iterator for Starts {
 }
 
 /// [`Panels::add_products`] with the instructions of a processor.
-pub(super) struct AddProducts<'a, T> {
+pub struct AddProducts<'a, T> {
     panels: &'a [T],
     starts: Starts,
     at_once: usize,
@@ -198,7 +199,7 @@ impl<T: Element> SimdOp for AddProducts<'_, T> {
 impl<T: Element> AddProducts<'_, T> {
     /// The products, one after the other: for numbers that have no vectors.
     #[inline(always)]
-    pub(super) fn plain(self) {
+    pub(crate) fn plain(self) {
         let columns = self.at_once * self.units;
         let panels = self.panels.chunks_exact(self.inputs * columns);
         for (panel, start) in std::iter::zip(panels, self.starts) {
@@ -218,7 +219,7 @@ impl<T: Element> AddProducts<'_, T> {
 impl AddProducts<'_, f32> {
     /// The products by vectors.
     #[inline(always)]
-    pub(super) fn by_vectors<I: Isa>(self, isa: I) {
+    pub(crate) fn by_vectors<I: Isa>(self, isa: I) {
         match self.at_once * self.units / isa.f32().len() {
             1 => self.by::<I, 1>(isa),
             2 => self.by::<I, 2>(isa),
@@ -302,7 +303,7 @@ const fn sides(vectors: usize, rows: usize) -> usize {
 }
 
 /// Whether so many rows are summed as any larger number of them is: side by side equally often.
-pub(super) fn sums_as_many(rows: usize) -> bool {
+pub(crate) fn sums_as_many(rows: usize) -> bool {
     matches!(rows, 4 | 6 | 8..)
 }
 

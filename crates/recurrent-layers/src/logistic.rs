@@ -46,7 +46,7 @@ const fn halved(coefficients: [f32; 5], first: f32) -> [f32; 5] {
 
 /// The hyperbolic tangent. NaN stays NaN.
 #[derive(Default)]
-pub(super) struct Tanh;
+pub(crate) struct Tanh;
 
 impl SimdUnaryOp<f32> for Tanh {
     #[inline(always)]
@@ -57,7 +57,7 @@ impl SimdUnaryOp<f32> for Tanh {
 
 /// The logistic function, which ONNX calls Sigmoid. NaN stays NaN.
 #[derive(Default)]
-pub(super) struct Sigmoid;
+pub(crate) struct Sigmoid;
 
 impl SimdUnaryOp<f32> for Sigmoid {
     #[inline(always)]

@@ -4,17 +4,32 @@
 //! LSTM: i, o, f, c    GRU: z, r, h    RNN: h
 //! ```
 
-use super::activation::Activation;
+use recurrent_cells::Activation;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
-    Lstm { couples_input_and_forget: bool },
-    Gru { resets_after_product: bool },
+/// The cell of a layer.
+///
+/// Weights and biases hold the gates in ONNX's order: i, o, f, c of an LSTM; z, r, h of a GRU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cell {
+    /// A long short-term memory, with the states h and c.
+    Lstm {
+        /// Whether the gate f is `1 - i`: ONNX's `input_forget`.
+        couples_input_and_forget: bool,
+    },
+    /// A gated recurrent unit.
+    Gru {
+        /// Whether the state is reset after its product with the weights: ONNX's
+        /// `linear_before_reset`.
+        resets_after_product: bool,
+    },
+    /// A plain recurrent cell.
     Rnn,
 }
 
 impl Cell {
-    pub(super) fn name(self) -> &'static str {
+    /// ONNX's name of the layer.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Lstm { .. } => "LSTM",
             Self::Gru { .. } => "GRU",
@@ -23,7 +38,8 @@ impl Cell {
     }
 
     /// The number of gates.
-    pub(super) fn gates(self) -> usize {
+    #[must_use]
+    pub fn gates(self) -> usize {
         match self {
             Self::Lstm { .. } => 4,
             Self::Gru { .. } => 3,
@@ -32,20 +48,22 @@ impl Cell {
     }
 
     /// Whether the last gate's recurrent bias is added on its own, before the reset.
-    pub(super) fn has_recurrent_bias(self) -> bool {
+    pub(crate) fn has_recurrent_bias(self) -> bool {
         self == Self::Gru {
             resets_after_product: true,
         }
     }
 
     /// Whether a step has a second product, of the first one's result.
-    pub(super) fn resets_before_product(self) -> bool {
+    pub(crate) fn resets_before_product(self) -> bool {
         self == Self::Gru {
             resets_after_product: false,
         }
     }
 
-    pub(super) fn default_activations(self) -> &'static [Activation] {
+    /// ONNX's default activations, f, g and h, of which a GRU has two and an RNN one.
+    #[must_use]
+    pub fn default_activations(self) -> &'static [Activation] {
         match self {
             Self::Lstm { .. } => &[Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
             Self::Gru { .. } => &[Activation::Sigmoid, Activation::Tanh],

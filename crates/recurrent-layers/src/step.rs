@@ -2,83 +2,80 @@
 //!
 //! A step is one phase, or two for a GRU that resets before its product: after each, every unit
 //! needs the results of all others. Within a phase, units are independent, and each thread computes
-//! its own (`team.rs`). Numbers are summed in the same order however units are split. The operator
-//! has checked all sizes (`op.rs`).
+//! its own (`team/`). Numbers are summed in the same order however units are split. All sizes have
+//! been checked (`run.rs`).
 
 use std::ops::Range;
 
+use crate::activation::GateFunction;
+use crate::cell::Cell;
+use crate::element::Element;
+use crate::packed::{Direction, PackedLayer};
+use crate::product::{Rows, Sums, block_units};
+use crate::run::ValidSteps;
 use rten_simd::{Isa, SimdOp};
-use tract_onnx::tract_hir::internal::*;
-
-use super::activation::GateFunction;
-use super::cell::Cell;
-use super::element::Element;
-use super::packed::{Direction, PackedLayer};
-use super::product::{Rows, Sums, block_units};
 
 /// The operands of all steps, for some sequences.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sequences<'a, T> {
-    /// [steps, all sequences, features].
-    pub(super) x: &'a [T],
-    pub(super) steps: usize,
-    pub(super) all: usize,
-    pub(super) first: usize,
+pub(crate) struct Sequences<'a, T> {
+    /// The inputs of all sequences: the features of a step lie together.
+    pub(crate) x: &'a [T],
+    /// The elements of `x` from one step to the next, and from one sequence to the next.
+    pub(crate) strides: [usize; 2],
+    pub(crate) steps: usize,
+    pub(crate) all: usize,
+    pub(crate) first: usize,
     /// The number of sequences from the first on.
-    pub(super) batch: usize,
-    pub(super) counts: Counts<'a>,
-}
-
-/// The valid steps; at others, states do not change.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Counts<'a> {
-    All,
-    /// The first steps of each sequence.
-    Lengths(&'a [usize]),
-    /// Steps that are true in [steps, batch]; see [`Counted`](super::op::Counted).
-    Masked {
-        mask: &'a [bool],
-        blends: bool,
-        repeats: bool,
-    },
+    pub(crate) batch: usize,
+    pub(crate) valid: ValidSteps<'a>,
 }
 
 impl<T: Element> Sequences<'_, T> {
-    fn counts(&self, step: usize, item: usize) -> bool {
-        match self.counts {
-            Counts::All => true,
-            Counts::Lengths(lengths) => step < lengths[self.first + item],
-            Counts::Masked { mask, .. } => mask[step * self.all + self.first + item],
+    fn is_valid(&self, step: usize, item: usize) -> bool {
+        match self.valid {
+            ValidSteps::All => true,
+            ValidSteps::Lengths(lengths) => step < lengths[self.first + item],
+            ValidSteps::Mask { mask, .. } => mask[step * self.all + self.first + item],
+        }
+    }
+
+    /// Whether the states of a sequence are those after its steps. Without any, ONNX Runtime outputs
+    /// zeros.
+    pub(crate) fn has_steps(&self, item: usize) -> bool {
+        match self.valid {
+            ValidSteps::Lengths(lengths) => lengths[self.first + item] > 0,
+            ValidSteps::All | ValidSteps::Mask { .. } => true,
         }
     }
 
     /// Change of the state of a sequence in a step.
     #[inline(always)]
     fn change(&self, step: usize, item: usize) -> Change {
-        let counts = self.counts(step, item);
-        match self.counts {
-            Counts::Masked { blends: true, .. } => Change::Blended(counts),
-            _ if counts => Change::New,
+        let is_valid = self.is_valid(step, item);
+        match self.valid {
+            ValidSteps::Mask { blends: true, .. } => Change::Blended(is_valid),
+            _ if is_valid => Change::New,
             _ => Change::None,
         }
     }
 
-    /// Writes the outputs of a step, which start as zeros, from the state after it; these are
-    /// [batch, units].
-    pub(super) fn write(&self, step: usize, state: Rows<'_, T>, units: usize, to: &mut [T]) {
-        for item in 0..self.batch {
-            let to = &mut to[item * units..][..units];
+    /// Writes the outputs of a step from the state after it. The slices hold the rows of units of
+    /// one sequence after another, for each step or for each sequence and step.
+    pub(crate) fn write(&self, step: usize, state: Rows<'_, T>, units: usize, y: &mut [&mut [T]]) {
+        let slices = y.iter_mut().skip(step).step_by(self.steps);
+        let rows = slices.flat_map(|rows| rows.chunks_exact_mut(units));
+        for (item, to) in rows.enumerate() {
             let state = &state.elements[item * state.stride..][..units];
-            match self.counts {
-                Counts::Masked { repeats: true, .. } => to.copy_from_slice(state),
-                _ if self.counts(step, item) => to.copy_from_slice(state),
+            match self.valid {
+                ValidSteps::Mask { repeats: true, .. } => to.copy_from_slice(state),
+                _ if self.is_valid(step, item) => to.copy_from_slice(state),
                 // Keras multiplies outputs with the mask, so infinity becomes NaN.
-                Counts::Masked { blends: true, .. } => {
+                ValidSteps::Mask { blends: true, .. } => {
                     for (to, state) in std::iter::zip(to, state) {
                         *to = T::zero() * *state;
                     }
                 }
-                _ => {}
+                _ => to.fill(T::zero()),
             }
         }
     }
@@ -104,7 +101,7 @@ const FEW_UNITS: usize = 256;
 
 /// Some units of a direction and their states. Rows are sequences, as wide as the blocks of units.
 #[derive(Clone, Debug)]
-pub(super) struct Units<T> {
+pub(crate) struct Units<T> {
     blocks: Range<usize>,
     /// The units in the blocks.
     range: Range<usize>,
@@ -118,7 +115,7 @@ pub(super) struct Units<T> {
     bias: Vec<T>,
     /// The products with the weights: [steps at once, batch, slots, width].
     products: Vec<T>,
-    pub(super) h: Vec<T>,
+    pub(crate) h: Vec<T>,
     c: Vec<T>,
     /// The operand of products, if it is quantised: [batch, all units].
     quantized: Vec<T>,
@@ -147,17 +144,17 @@ impl<T> Default for Units<T> {
 }
 
 impl<T: Element> PackedLayer<T> {
-    pub(super) fn blocks(&self) -> usize {
+    pub(crate) fn blocks(&self) -> usize {
         self.units.div_ceil(block_units(self.units))
     }
 
     /// The number of consecutive products in a step.
-    pub(super) fn phases(&self) -> usize {
+    pub(crate) fn phases(&self) -> usize {
         1 + usize::from(self.cell.resets_before_product())
     }
 
     /// Prepares some blocks of units for a run, with zero states.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
@@ -195,7 +192,7 @@ impl<T: Element> PackedLayer<T> {
     ///
     /// `shared` holds the results of all units after the previous phase: [batch, units]. The
     /// results of these units for the next phase go to `published`.
-    pub(super) fn compute(
+    pub(crate) fn compute(
         &self,
         direction: &Direction<T>,
         units: &mut Units<T>,
@@ -203,7 +200,7 @@ impl<T: Element> PackedLayer<T> {
         phase: usize,
         shared: Rows<'_, T>,
         published: &mut [T],
-    ) -> TractResult<()> {
+    ) {
         let (count, is_late) = match self.phases() {
             1 => (phase, false),
             _ => (phase / 2, phase % 2 == 1),
@@ -257,7 +254,7 @@ impl<T: Element> PackedLayer<T> {
             c: &mut units.c,
             published,
         }
-        .dispatch()
+        .dispatch();
     }
 
     /// Computes the products of inputs with weights for some steps, biases included.
@@ -280,17 +277,22 @@ impl<T: Element> PackedLayer<T> {
         for row in rows.take(steps * sequence.batch) {
             row.copy_from_slice(&units.bias);
         }
-        let of_step = sequence.all * self.features;
-        let mut elements = &sequence.x[first * of_step..][..steps * of_step];
-        if sequence.batch < sequence.all {
+        let [of_step, of_item] = sequence.strides;
+        let start = first * of_step + sequence.first * of_item;
+        let (batch, features) = (sequence.batch, self.features);
+        let is_dense =
+            (batch == 1 || of_item == features) && (steps == 1 || of_step == batch * features);
+        let elements = if is_dense {
+            &sequence.x[start..][..steps * batch * features]
+        } else {
             units.inputs.clear();
-            for step in elements.chunks_exact(of_step.max(1)) {
-                let of_these = &step[sequence.first * self.features..];
-                let of_these = &of_these[..sequence.batch * self.features];
-                units.inputs.extend_from_slice(of_these);
+            for row in 0..steps * batch {
+                let from = start + row / batch * of_step + row % batch * of_item;
+                let row = &sequence.x[from..][..features];
+                units.inputs.extend_from_slice(row);
             }
-            elements = &units.inputs;
-        }
+            &units.inputs
+        };
         let x = Rows {
             elements,
             count: steps * sequence.batch,
@@ -323,10 +325,10 @@ struct Update<'a, T> {
 }
 
 impl<T: Element> SimdOp for Update<'_, T> {
-    type Output = TractResult<()>;
+    type Output = ();
 
     #[inline(always)]
-    fn eval<I: Isa>(self, isa: I) -> TractResult<()> {
+    fn eval<I: Isa>(self, isa: I) {
         let width = self.width;
         let stride = self.layer.cell.slots() * width;
         for item in 0..self.sequence.batch {
@@ -345,15 +347,14 @@ impl<T: Element> SimdOp for Update<'_, T> {
             match self.layer.cell {
                 Cell::Lstm {
                     couples_input_and_forget,
-                } => row.lstm(isa, products, couples_input_and_forget)?,
-                Cell::Gru { .. } => row.gru(isa, products, self.is_late)?,
+                } => row.lstm(isa, products, couples_input_and_forget),
+                Cell::Gru { .. } => row.gru(isa, products, self.is_late),
                 Cell::Rnn => {
-                    row.activate(isa, 0, products)?;
+                    row.activate(isa, 0, products);
                     set::<T, I>(isa, row.change, row.h, products, row.published);
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -372,12 +373,12 @@ struct Row<'a, T> {
 impl<T: Element> Row<'_, T> {
     /// Applies an activation to gates.
     #[inline(always)]
-    fn activate<I: Isa>(&self, isa: I, function: usize, gates: &mut [T]) -> TractResult<()> {
+    fn activate<I: Isa>(&self, isa: I, function: usize, gates: &mut [T]) {
         let function = GateFunction {
             clip: self.layer.clip,
             activation: self.direction.activations[function],
         };
-        T::activate(isa, function, &self.layer.functions, gates)
+        function.apply(isa, gates);
     }
 
     /// Adds the products of a cell state with peepholes to a gate.
@@ -393,34 +394,29 @@ impl<T: Element> Row<'_, T> {
 
     /// Updates the states of an LSTM, from its gates in the order i, o, f, c.
     #[inline(always)]
-    fn lstm<I: Isa>(
-        self,
-        isa: I,
-        gates: &mut [T],
-        couples_input_and_forget: bool,
-    ) -> TractResult<()> {
+    fn lstm<I: Isa>(self, isa: I, gates: &mut [T], couples_input_and_forget: bool) {
         let width = self.width;
         // Otherwise the gates are alike.
         let is_special = couples_input_and_forget || self.direction.peepholes.is_some();
         if !is_special {
-            self.activate(isa, 0, &mut gates[..3 * width])?;
+            self.activate(isa, 0, &mut gates[..3 * width]);
         }
         let (i, gates) = gates.split_at_mut(width);
         let (o, gates) = gates.split_at_mut(width);
         let (f, new) = gates.split_at_mut(width);
         if is_special {
             self.see(i, self.c, 0);
-            self.activate(isa, 0, i)?;
+            self.activate(isa, 0, i);
             if couples_input_and_forget {
                 for (f, i) in std::iter::zip(&mut *f, &*i) {
                     *f = T::one() - *i;
                 }
             } else {
                 self.see(f, self.c, 2);
-                self.activate(isa, 0, f)?;
+                self.activate(isa, 0, f);
             }
         }
-        self.activate(isa, 1, new)?;
+        self.activate(isa, 1, new);
         // The new cell state takes the place of the gate f, and its function that of the gate c.
         let lanes = T::lanes(isa);
         let gates = std::iter::zip(i.chunks_exact(lanes), new.chunks_exact_mut(lanes));
@@ -434,13 +430,13 @@ impl<T: Element> Row<'_, T> {
         }
         if is_special {
             self.see(o, f, 1);
-            self.activate(isa, 0, o)?;
+            self.activate(isa, 0, o);
         }
         let of_shown = GateFunction {
             clip: None,
             activation: self.direction.activations[2],
         };
-        T::activate(isa, of_shown, &self.layer.functions, new)?;
+        of_shown.apply(isa, new);
         for (o, shown) in std::iter::zip(o.chunks_exact_mut(lanes), new.chunks_exact(lanes)) {
             let h = T::product(isa, T::load(isa, o), T::load(isa, shown));
             T::store(isa, h, o);
@@ -448,18 +444,17 @@ impl<T: Element> Row<'_, T> {
         // Nobody else reads the cell state.
         set::<T, I>(isa, self.change, self.c, f, new);
         set::<T, I>(isa, self.change, self.h, o, self.published);
-        Ok(())
     }
 
     /// Updates the state of a GRU, from its gates in the order h, z, r, and the operand of the
     /// reset; or publishes the reset state, before its product.
     #[inline(always)]
-    fn gru<I: Isa>(self, isa: I, gates: &mut [T], is_late: bool) -> TractResult<()> {
+    fn gru<I: Isa>(self, isa: I, gates: &mut [T], is_late: bool) {
         let lanes = T::lanes(isa);
         let (new, gates) = gates.split_at_mut(self.width);
         let (gates, seen) = gates.split_at_mut(2 * self.width);
         if !is_late {
-            self.activate(isa, 0, gates)?;
+            self.activate(isa, 0, gates);
         }
         let (z, r) = gates.split_at(self.width);
         if self.layer.cell.resets_before_product() && !is_late {
@@ -468,7 +463,7 @@ impl<T: Element> Row<'_, T> {
                 let reset = T::product(isa, T::load(isa, r), T::load(isa, h));
                 T::store(isa, reset, to);
             }
-            return Ok(());
+            return;
         }
         // There is nothing to see if the state was reset before.
         let reset = std::iter::zip(r.chunks_exact(lanes), seen.chunks_exact(lanes));
@@ -476,7 +471,7 @@ impl<T: Element> Row<'_, T> {
             let reset = T::product(isa, T::load(isa, r), T::load(isa, seen));
             T::store(isa, T::sum(isa, T::load(isa, new), reset), new);
         }
-        self.activate(isa, 1, new)?;
+        self.activate(isa, 1, new);
         let states = std::iter::zip(z.chunks_exact(lanes), self.h.chunks_exact(lanes));
         for (new, (z, h)) in std::iter::zip(new.chunks_exact_mut(lanes), states) {
             // (1 - z) new + z h. The form with one product less, new + z (h - new), does not return
@@ -488,7 +483,6 @@ impl<T: Element> Row<'_, T> {
             T::store(isa, T::sum(isa, added, kept), new);
         }
         set::<T, I>(isa, self.change, self.h, new, self.published);
-        Ok(())
     }
 }
 
@@ -519,26 +513,27 @@ fn set<T: Element, I: Isa>(isa: I, change: Change, state: &mut [T], new: &[T], c
 
 impl<T: Element> Units<T> {
     /// The range of these units, and the width of a row.
-    pub(super) fn place(&self) -> (Range<usize>, usize) {
+    pub(crate) fn place(&self) -> (Range<usize>, usize) {
         (self.range.clone(), self.width)
     }
 
-    /// Sets the given states, each [batch, units] for all units.
-    pub(super) fn start(&mut self, initial: [Option<&[T]>; 2], units: usize) {
+    /// Sets the given states, which have a row of all units for each sequence.
+    pub(crate) fn start(&mut self, initial: [Option<Rows<'_, T>>; 2]) {
         for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
-            let rows = state.chunks_exact_mut(self.width);
-            for (to, from) in std::iter::zip(rows, initial.unwrap_or_default().chunks_exact(units))
-            {
-                to[..self.range.len()].copy_from_slice(&from[self.range.clone()]);
+            let Some(initial) = initial else { continue };
+            for (item, to) in state.chunks_exact_mut(self.width).enumerate() {
+                let from = &initial.elements[item * initial.stride..][self.range.clone()];
+                to[..self.range.len()].copy_from_slice(from);
             }
         }
     }
 
-    /// Writes the cell state to its part of all units, [batch, units].
-    pub(super) fn store_cell(&self, units: usize, to: &mut [T]) {
-        let rows = std::iter::zip(to.chunks_exact_mut(units), self.c.chunks_exact(self.width));
-        for (to, from) in rows {
-            to[self.range.clone()].copy_from_slice(&from[..self.range.len()]);
+    /// The units of the cell state of each sequence.
+    pub(crate) fn cell(&self) -> Rows<'_, T> {
+        Rows {
+            elements: &self.c,
+            count: self.batch,
+            stride: self.width,
         }
     }
 }

@@ -1,0 +1,95 @@
+//! The errors of a layer and its operands.
+
+use std::fmt;
+
+/// An error of this crate, with the values that caused it and those that would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A layer has no direction.
+    #[error("a layer has no directions, expected at least 1")]
+    NoDirections,
+    /// A direction has too few or too many activations.
+    #[error("{actual} activations, but a direction of {cell} has {expected}")]
+    ActivationCount {
+        /// The name of the cell.
+        cell: &'static str,
+        /// The number found.
+        actual: usize,
+        /// The number that the cell has.
+        expected: usize,
+    },
+    /// An operand has too few or too many elements for its shape.
+    #[error("{operand} has {actual} elements, expected {}", Shape(shape))]
+    Size {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+        /// The number of elements found.
+        actual: usize,
+        /// The sizes that it should have.
+        shape: Vec<usize>,
+    },
+    /// A sequence is longer than there are steps.
+    #[error("sequence length {length} at index {index} is out of range: expected 0 to {steps}")]
+    SequenceLength {
+        /// The index of the sequence.
+        index: usize,
+        /// The length found.
+        length: usize,
+        /// The number of steps.
+        steps: usize,
+    },
+    /// Only float32 is quantised.
+    #[error("a layer that quantises its input has numbers of another type than float32")]
+    QuantizedType,
+    /// Packed weights are of another layer.
+    #[error("the packed weights of {operand} are those of another layer")]
+    OtherLayer {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+    },
+    /// Only an LSTM has a state c and peepholes.
+    #[error("{operand} is given, which {cell} does not have")]
+    Unexpected {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+        /// The name of the cell.
+        cell: &'static str,
+    },
+}
+
+/// Sizes, and the number of elements that they make.
+struct Shape<'a>(&'a [usize]);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let sizes = sizes.join(",");
+        match count(self.0) {
+            Some(count) => write!(f, "{count}: [{sizes}]"),
+            None => write!(f, "[{sizes}]"),
+        }
+    }
+}
+
+/// The number of elements of a shape, unless there cannot be so many.
+pub(crate) fn count(shape: &[usize]) -> Option<usize> {
+    // A size of 0 makes 0 of any others.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let mut sizes = shape.iter();
+    sizes.try_fold(1_usize, |count, size| count.checked_mul(*size))
+}
+
+/// Checks the number of elements of an operand.
+pub(crate) fn check(operand: &'static str, actual: usize, shape: &[usize]) -> Result<(), Error> {
+    if count(shape) == Some(actual) {
+        return Ok(());
+    }
+    Err(Error::Size {
+        operand,
+        actual,
+        shape: shape.to_vec(),
+    })
+}

@@ -1,0 +1,283 @@
+//! A layer's packed weights.
+//!
+//! The products of a step lie in *slots*, one for each gate. Gates whose weights are multiplied
+//! together are neighbours, so that their panels may be one, and so are those of one activation:
+//!
+//! ```text
+//! LSTM: i, o, f, c    RNN: h
+//! GRU: h, z, r, with the input; z, r, with the state; then h, with the reset state, or beside them
+//! ```
+
+use recurrent_cells::Activation;
+
+use crate::cell::Cell;
+use crate::element::Element;
+use crate::error::{Error, check};
+use crate::layer::Layer;
+use crate::product::Panels;
+
+/// The weights of a layer, in ONNX's layouts.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a, T> {
+    /// The weights of the input: [directions, gates * units, features].
+    pub w: &'a [T],
+    /// The weights of the state h: [directions, gates * units, units].
+    pub r: &'a [T],
+    /// The biases of both, those of W before those of R: [directions, 2 * gates * units].
+    pub b: Option<&'a [T]>,
+    /// The peepholes of an LSTM, of the gates i, o and f: [directions, 3 * units].
+    pub p: Option<&'a [T]>,
+}
+
+/// The packed weights W of a layer's input. A clone shares their memory.
+#[derive(Clone, Debug)]
+pub struct PackedInput<T> {
+    /// Those of each direction.
+    panels: Vec<Panels<T>>,
+    of: [usize; 3],
+    cell: Cell,
+}
+
+/// The packed weights R of a layer's state. A clone shares their memory.
+#[derive(Clone, Debug)]
+pub struct PackedState<T> {
+    /// Those of each direction: for all gates, or for those before the reset, and those after it.
+    panels: Vec<(Panels<T>, Option<Panels<T>>)>,
+    of: [usize; 3],
+    cell: Cell,
+}
+
+/// A layer with its weights, as they are multiplied. A clone shares the memory of W and R.
+#[derive(Clone, Debug)]
+pub struct PackedLayer<T> {
+    pub(crate) cell: Cell,
+    pub(crate) clip: Option<f32>,
+    pub(crate) units: usize,
+    pub(crate) features: usize,
+    pub(crate) directions: Vec<Direction<T>>,
+    /// Rounding of the whole input, and of the state h before it is multiplied, each sequence by
+    /// itself.
+    pub(crate) quantize: Option<fn(&mut [T])>,
+}
+
+/// One direction, with its weights.
+#[derive(Clone, Debug)]
+pub(crate) struct Direction<T> {
+    pub(crate) is_backward: bool,
+    pub(crate) activations: Vec<Activation>,
+    /// Weights of the input for all gates.
+    pub(crate) input: Panels<T>,
+    /// Weights of the state for all gates, or for those before the reset.
+    pub(crate) recurrent: Panels<T>,
+    /// Weights of the state for the last gate of a GRU that resets before the product.
+    pub(crate) late: Option<Panels<T>>,
+    /// Contents of the slots before any product: [slots, units].
+    pub(crate) bias: Vec<T>,
+    /// Peepholes of the gates i, o and f: [3, units].
+    pub(crate) peepholes: Option<Vec<T>>,
+}
+
+impl Cell {
+    /// The gates in the order of their slots, the first ones.
+    fn of_slots(self) -> &'static [usize] {
+        match self {
+            Self::Lstm { .. } => &[0, 1, 2, 3],
+            Self::Gru { .. } => &[2, 0, 1],
+            Self::Rnn => &[0],
+        }
+    }
+
+    /// The gates whose weights are multiplied with the state, and the slot of the first.
+    fn recurrent(self) -> (&'static [usize], usize) {
+        match self {
+            Self::Lstm { .. } => (&[0, 1, 2, 3], 0),
+            Self::Gru {
+                resets_after_product: true,
+            } => (&[0, 1, 2], 1),
+            Self::Gru {
+                resets_after_product: false,
+            } => (&[0, 1], 1),
+            Self::Rnn => (&[0], 0),
+        }
+    }
+
+    /// The number of slots: the last gate's product with the state, that is reset, has its own.
+    pub(crate) fn slots(self) -> usize {
+        self.gates() + usize::from(self.has_recurrent_bias())
+    }
+
+    /// The slot of the first product with the state.
+    pub(crate) fn first_recurrent_slot(self) -> usize {
+        self.recurrent().1
+    }
+}
+
+/// The part of a direction, of equal parts.
+fn part<T>(all: &[T], index: usize, count: usize) -> &[T] {
+    let len = all.len() / count;
+    &all[index * len..][..len]
+}
+
+impl Layer {
+    /// Packs all weights.
+    ///
+    /// # Errors
+    /// If the layer has no directions, or others than it says, or a slice has another size.
+    pub fn pack<T: Element>(&self, weights: &Weights<'_, T>) -> Result<PackedLayer<T>, Error> {
+        let (w, r) = (self.pack_input(weights.w)?, self.pack_state(weights.r)?);
+        self.packed(&w, &r, weights.b, weights.p)
+    }
+
+    /// Packs the weights W of the input: [directions, gates * units, features].
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn pack_input<T: Element>(&self, w: &[T]) -> Result<PackedInput<T>, Error> {
+        self.check()?;
+        let of = self.shape_of_w();
+        check("W", w.len(), &of)?;
+        let directions = of[0];
+        let gates = self.cell.of_slots();
+        let panels = (0..directions)
+            .map(|it| Panels::pack(part(w, it, directions), gates, self.units, self.features));
+        Ok(PackedInput {
+            panels: panels.collect(),
+            of,
+            cell: self.cell,
+        })
+    }
+
+    /// Packs the weights R of the state: [directions, gates * units, units].
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn pack_state<T: Element>(&self, r: &[T]) -> Result<PackedState<T>, Error> {
+        self.check()?;
+        let of = self.shape_of_r();
+        check("R", r.len(), &of)?;
+        let directions = of[0];
+        let (units, last) = (self.units, [self.cell.gates() - 1]);
+        let panels = (0..directions).map(|direction| {
+            let r = part(r, direction, directions);
+            let late = self.cell.resets_before_product();
+            let late = late.then(|| Panels::pack(r, &last, units, units));
+            let all = Panels::pack(r, self.cell.recurrent().0, units, units);
+            (all, late)
+        });
+        Ok(PackedState {
+            panels: panels.collect(),
+            of,
+            cell: self.cell,
+        })
+    }
+
+    /// Returns the layer with weights that were packed for it, and its biases and peepholes, whose
+    /// sizes [`Weights`] has.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack), and if weights were packed for another layer.
+    pub fn packed<T: Element>(
+        &self,
+        w: &PackedInput<T>,
+        r: &PackedState<T>,
+        b: Option<&[T]>,
+        p: Option<&[T]>,
+    ) -> Result<PackedLayer<T>, Error> {
+        self.check()?;
+        let count = self.directions.len();
+        for (operand, is_other) in [
+            ("W", (w.of, w.cell) != (self.shape_of_w(), self.cell)),
+            ("R", (r.of, r.cell) != (self.shape_of_r(), self.cell)),
+        ] {
+            if is_other {
+                return Err(Error::OtherLayer { operand });
+            }
+        }
+        if let Some(b) = b {
+            check("B", b.len(), &[count, 2 * self.cell.gates() * self.units])?;
+        }
+        if let Some(p) = p {
+            if !matches!(self.cell, Cell::Lstm { .. }) {
+                let cell = self.cell.name();
+                return Err(Error::Unexpected { operand: "P", cell });
+            }
+            check("P", p.len(), &[count, 3 * self.units])?;
+        }
+        let quantize = match self.quantizes {
+            true => Some(T::ROUND.ok_or(Error::QuantizedType)?),
+            false => None,
+        };
+        let directions = self.directions.iter().enumerate();
+        let directions = directions.map(|(index, direction)| {
+            let (recurrent, late) = &r.panels[index];
+            Direction {
+                is_backward: direction.is_backward,
+                activations: direction.activations.clone(),
+                input: w.panels[index].clone(),
+                recurrent: recurrent.clone(),
+                late: late.clone(),
+                bias: bias(self.cell, self.units, b.map(|b| part(b, index, count))),
+                peepholes: p.map(|p| part(p, index, count).to_vec()),
+            }
+        });
+        Ok(PackedLayer {
+            cell: self.cell,
+            clip: self.clip,
+            units: self.units,
+            features: self.features,
+            directions: directions.collect(),
+            quantize,
+        })
+    }
+}
+
+/// The contents of a direction's slots before any product, from its biases, [2 * gates * units].
+fn bias<T: Element>(cell: Cell, units: usize, biases: Option<&[T]>) -> Vec<T> {
+    let gates = cell.gates();
+    let mut bias = vec![T::zero(); cell.slots() * units];
+    let Some(all) = biases else {
+        return bias;
+    };
+    let (of_w, of_r) = all.split_at(gates * units);
+    let own = cell.has_recurrent_bias().then_some(gates - 1);
+    let of_gates = cell.of_slots().iter().chain(&own);
+    for (slot, gate) in of_gates.enumerate() {
+        let range = gate * units..(gate + 1) * units;
+        let to = &mut bias[slot * units..][..units];
+        if slot < gates {
+            to.copy_from_slice(&of_w[range.clone()]);
+        }
+        if slot == gates || own != Some(*gate) {
+            for (to, from) in std::iter::zip(to, &of_r[range]) {
+                *to = *to + *from;
+            }
+        }
+    }
+    bias
+}
+
+impl<T> PackedLayer<T> {
+    /// The cell.
+    #[must_use]
+    pub fn cell(&self) -> Cell {
+        self.cell
+    }
+
+    /// The number of directions.
+    #[must_use]
+    pub fn directions(&self) -> usize {
+        self.directions.len()
+    }
+
+    /// The number of features of the input.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// The number of units of a direction.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.units
+    }
+}

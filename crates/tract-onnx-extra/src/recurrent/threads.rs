@@ -1,0 +1,42 @@
+//! The threads of tract's executor.
+
+#[cfg(feature = "multithread")]
+use recurrent_layers::Rayon;
+use recurrent_layers::{Serial, Threads};
+#[cfg(feature = "multithread")]
+use tract_linalg::multithread;
+
+/// The executor that a run begins on.
+pub(super) struct Executor {
+    #[cfg(feature = "multithread")]
+    of_tract: multithread::Executor,
+}
+
+impl Executor {
+    pub(super) fn current() -> Self {
+        Self {
+            #[cfg(feature = "multithread")]
+            of_tract: multithread::current_tract_executor(),
+        }
+    }
+
+    fn threads(&self) -> &dyn Threads {
+        #[cfg(feature = "multithread")]
+        match &self.of_tract {
+            multithread::Executor::SingleThread => {}
+            multithread::Executor::MultiThread(pool) => return &**pool,
+            multithread::Executor::RayonGlobal => return &Rayon,
+        }
+        &Serial
+    }
+}
+
+impl Threads for Executor {
+    fn count(&self) -> usize {
+        self.threads().count()
+    }
+
+    fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
+        self.threads().run(workers, work);
+    }
+}
