@@ -4,6 +4,7 @@ use recurrent_cells::Activation;
 use rten_simd::{Isa, SimdOp};
 
 use crate::element::Element;
+use crate::error::Error;
 
 /// The function of a gate: an activation, behind a clip if there is one. NaN stays NaN, but for an
 /// activation whose definition says otherwise.
@@ -11,6 +12,53 @@ use crate::element::Element;
 pub(crate) struct GateFunction {
     pub(crate) clip: Option<f32>,
     pub(crate) activation: Activation,
+}
+
+/// Returns activations by their names in ONNX, in small or large letters.
+///
+/// A function that has a constant takes the next one of its list, as in ONNX Runtime, and one that is
+/// not there has ONNX Runtime's default.
+///
+/// # Errors
+/// If a name is not one of ONNX's.
+pub fn activations<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    alphas: &[f32],
+    betas: &[f32],
+) -> Result<Vec<Activation>, Error> {
+    let (mut alphas, mut betas) = (alphas.iter().copied(), betas.iter().copied());
+    let mut alpha = |default: f32| alphas.next().unwrap_or(default);
+    let mut beta = |default: f32| betas.next().unwrap_or(default);
+    let activations = names.into_iter().map(|name| {
+        Ok(match &*name.to_ascii_lowercase() {
+            "affine" => Activation::Affine {
+                alpha: alpha(1.0),
+                beta: beta(0.0),
+            },
+            "elu" => Activation::Elu { alpha: alpha(1.0) },
+            "hardsigmoid" => Activation::HardSigmoid {
+                alpha: alpha(0.2),
+                beta: beta(0.5),
+            },
+            "leakyrelu" => Activation::LeakyRelu { alpha: alpha(0.01) },
+            "relu" => Activation::Relu,
+            "scaledtanh" => Activation::ScaledTanh {
+                alpha: alpha(1.0),
+                beta: beta(1.0),
+            },
+            "sigmoid" => Activation::Sigmoid,
+            "softplus" => Activation::Softplus,
+            "softsign" => Activation::Softsign,
+            "tanh" => Activation::Tanh,
+            "thresholdedrelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
+            _ => {
+                return Err(Error::UnknownActivation {
+                    name: name.to_owned(),
+                });
+            }
+        })
+    });
+    activations.collect()
 }
 
 /// Applies an activation to each number, in place.

@@ -19,6 +19,12 @@ pub enum Error {
         /// The number that the cell has.
         expected: usize,
     },
+    /// A name is not that of an activation.
+    #[error("its activation {name:?} is not one of ONNX's")]
+    UnknownActivation {
+        /// The name.
+        name: String,
+    },
     /// An operand has too few or too many elements for its shape.
     #[error("{operand} has {actual} elements, expected {}", Shape(shape))]
     Size {

@@ -51,7 +51,7 @@ mod threads;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use activation::activate;
+pub use activation::{activate, activations};
 pub use cell::Cell;
 pub use element::Element;
 pub use error::Error;

@@ -256,6 +256,22 @@ fn bias<T: Element>(cell: Cell, units: usize, biases: Option<&[T]>) -> Vec<T> {
     bias
 }
 
+impl<T> PackedInput<T> {
+    /// The number of features of the input.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.of[2]
+    }
+}
+
+impl<T> PackedState<T> {
+    /// The number of units.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.of[2]
+    }
+}
+
 impl<T> PackedLayer<T> {
     /// The cell.
     #[must_use]

@@ -16,7 +16,7 @@ use std::mem::offset_of;
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext,
     OrtKernelInfo, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtNode, OrtRunOptions,
-    OrtSessionOptions, OrtStatusPtr,
+    OrtSessionOptions, OrtStatusPtr, OrtValue,
 };
 
 /// The version of the layout below, for the `ort_version_supported` fields and for `GetApi`.
@@ -52,6 +52,8 @@ opaque! {
     OrtDataType;
     /// Copies between devices.
     OrtDataTransferImpl;
+    /// Packed weights that sessions share.
+    OrtSharedPrePackedWeightCache;
 }
 
 /// Makes a kernel: its state, the node, where to put the kernel.
@@ -59,6 +61,16 @@ pub(crate) type OrtKernelCreateFunc = unsafe extern "system" fn(
     state: *mut c_void,
     info: *const OrtKernelInfo,
     kernel: *mut *mut OrtKernelImpl,
+) -> OrtStatusPtr;
+
+/// Offers a constant input to a kernel. It may be released once `is_packed` is true.
+pub(crate) type PrePackWeight = unsafe extern "system" fn(
+    this: *mut OrtKernelImpl,
+    tensor: *const OrtValue,
+    input: c_int,
+    allocator: *mut OrtAllocator,
+    cache: *mut OrtSharedPrePackedWeightCache,
+    is_packed: *mut bool,
 ) -> OrtStatusPtr;
 
 /// A setter of a string on a kernel definition.
@@ -259,7 +271,7 @@ pub(crate) struct OrtKernelImpl {
         context: *mut OrtKernelContext,
     ) -> OrtStatusPtr,
     pub(crate) Release: unsafe extern "system" fn(this: *mut OrtKernelImpl),
-    pub(crate) PrePackWeight: Unused,
+    pub(crate) PrePackWeight: Option<PrePackWeight>,
     pub(crate) SetSharedPrePackedWeight: Unused,
 }
 

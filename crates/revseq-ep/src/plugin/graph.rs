@@ -7,7 +7,7 @@ use std::ptr;
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo, OrtValueInfo};
 
 use super::error::Error;
-use super::host::{Host, ort_try, text};
+use super::host::{Host, ort_status, ort_try, text};
 use super::node::{Attribute, Node, TypeAndSizes};
 
 /// The types of attributes, by their `OrtOpAttrType`.
@@ -23,6 +23,10 @@ const ATTRIBUTE_TYPES: [&str; 9] = [
     "tensor",
 ];
 const INTEGER: usize = 1;
+const FLOAT: usize = 3;
+const FLOATS: usize = 4;
+const STRING: usize = 5;
+const STRINGS: usize = 6;
 
 /// A string of a node.
 macro_rules! string {
@@ -110,6 +114,7 @@ impl GraphNode<'_> {
             since_version,
             attributes: self.attributes()?,
             inputs: self.inputs()?,
+            outputs: self.outputs()?,
         })
     }
 
@@ -127,29 +132,104 @@ impl GraphNode<'_> {
                 ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
                 text(name)
             };
-            let kind = usize::try_from(kind).unwrap_or_default();
-            let value = if kind == INTEGER {
-                let (mut value, mut size) = (0_i64, 0_usize);
-                // SAFETY: as above; the buffer has the declared number of bytes.
-                unsafe {
-                    ort_try!(
-                        host,
-                        ReadOpAttr(
-                            attribute,
-                            OrtOpAttrType::ORT_OP_ATTR_INT,
-                            (&raw mut value).cast(),
-                            size_of::<i64>(),
-                            &raw mut size
-                        )
-                    );
-                }
-                Attribute::Int(value)
-            } else {
-                Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown"))
-            };
+            // SAFETY: the attribute lives as long as the node.
+            let value = unsafe { self.attribute(attribute, kind) }?;
             read.push((name, value));
         }
         Ok(read)
+    }
+
+    /// The value of an attribute of this `OrtOpAttrType`.
+    ///
+    /// # Safety
+    /// `attribute` is one of this host.
+    unsafe fn attribute(
+        self,
+        attribute: *const OrtOpAttr,
+        kind: c_int,
+    ) -> Result<Attribute, Error> {
+        use OrtOpAttrType as Type;
+        let strings = |bytes: &[u8]| -> Vec<String> {
+            let strings = bytes.split_inclusive(|byte| *byte == 0);
+            let strings = strings.map(|it| it.strip_suffix(&[0]).unwrap_or(it));
+            strings
+                .map(|it| String::from_utf8_lossy(it).into_owned())
+                .collect()
+        };
+        let floats = |bytes: &[u8]| -> Vec<f32> {
+            let (floats, _) = bytes.as_chunks();
+            floats.iter().map(|it| f32::from_ne_bytes(*it)).collect()
+        };
+        let kind = usize::try_from(kind).unwrap_or_default();
+        // SAFETY: the caller's.
+        let bytes = |kind| unsafe { self.bytes(attribute, kind) };
+        Ok(match kind {
+            INTEGER => {
+                let bytes = bytes(Type::ORT_OP_ATTR_INT)?;
+                let value = bytes.try_into().map(i64::from_ne_bytes);
+                value.map_or(Attribute::Other(ATTRIBUTE_TYPES[kind]), Attribute::Int)
+            }
+            FLOAT => match floats(&bytes(Type::ORT_OP_ATTR_FLOAT)?).first() {
+                Some(value) => Attribute::Float(*value),
+                None => Attribute::Other(ATTRIBUTE_TYPES[kind]),
+            },
+            FLOATS => Attribute::Floats(floats(&bytes(Type::ORT_OP_ATTR_FLOATS)?)),
+            STRING => {
+                let bytes = bytes(Type::ORT_OP_ATTR_STRING)?;
+                Attribute::String(strings(&bytes).into_iter().next().unwrap_or_default())
+            }
+            STRINGS => Attribute::Strings(strings(&bytes(Type::ORT_OP_ATTR_STRINGS)?)),
+            _ => Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown")),
+        })
+    }
+
+    /// The bytes of an attribute of this type.
+    ///
+    /// # Safety
+    /// `attribute` is one of this host.
+    unsafe fn bytes(
+        self,
+        attribute: *const OrtOpAttr,
+        kind: OrtOpAttrType,
+    ) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0_u8; size_of::<i64>()];
+        let mut size = 0;
+        let read = |bytes: &mut Vec<u8>, size: &mut usize| {
+            let (to, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+            // SAFETY: the caller's; the buffer has the declared number of bytes.
+            unsafe { ort_status!(self.host, ReadOpAttr(attribute, kind, to, len, size)) }
+        };
+        // A buffer that is too small is a status, with the size that is needed.
+        let status = read(&mut bytes, &mut size);
+        if size <= bytes.len() {
+            self.host.check("ReadOpAttr", status)?;
+        } else {
+            drop(self.host.check("ReadOpAttr", status));
+            bytes.resize(size, 0);
+            let status = read(&mut bytes, &mut size);
+            self.host.check("ReadOpAttr", status)?;
+        }
+        bytes.truncate(size);
+        Ok(bytes)
+    }
+
+    fn outputs(self) -> Result<Vec<String>, Error> {
+        let (host, node) = (self.host, self.node);
+        // SAFETY: the node lives as long as the graph.
+        let values: Vec<*const OrtValueInfo> =
+            unsafe { list!(host, node, Node_GetNumOutputs, Node_GetOutputs) };
+        let names = values.into_iter().map(|value| {
+            if value.is_null() {
+                return Ok(String::new());
+            }
+            let mut name: *const c_char = ptr::null();
+            // SAFETY: the value lives as long as the node.
+            unsafe {
+                ort_try!(host, GetValueInfoName(value, &raw mut name));
+                Ok(text(name))
+            }
+        });
+        names.collect()
     }
 
     fn inputs(self) -> Result<Vec<(String, Option<TypeAndSizes>)>, Error> {

@@ -1,6 +1,6 @@
 //! The description of a node that ONNX Runtime passes when its kernel is made.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use ort_sys::{OrtKernelInfo, OrtLogger, OrtStatusPtr, OrtTypeInfo};
@@ -10,6 +10,7 @@ use super::error::Error;
 use super::host::{Host, ort, ort_status, ort_try};
 use super::log::Log;
 use super::node::{Attribute, Node, TypeAndSizes};
+use super::tensor::Tensor;
 
 /// The node of a kernel in the making.
 #[derive(Clone, Copy)]
@@ -78,6 +79,7 @@ impl KernelInfo {
             let name = string!(self, KernelInfo_GetInputName, index);
             inputs.push((name, self.input_type(index)?));
         }
+        let outputs = self.output_names()?;
         let mut found = Vec::new();
         for &name in attributes {
             if let Some(value) = self.attribute(name)? {
@@ -91,7 +93,69 @@ impl KernelInfo {
             since_version,
             attributes: found,
             inputs,
+            outputs,
         })
+    }
+
+    /// Whether each input is there.
+    pub(crate) fn given_inputs(self) -> Result<Vec<bool>, Error> {
+        let mut count = 0;
+        // SAFETY: as above.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelInfo_GetInputCount(self.info, &raw mut count)
+            )
+        };
+        let mut given = Vec::with_capacity(count);
+        for index in 0..count {
+            given.push(!string!(self, KernelInfo_GetInputName, index).is_empty());
+        }
+        Ok(given)
+    }
+
+    /// The outputs' names; one that is left out has none.
+    pub(crate) fn output_names(self) -> Result<Vec<String>, Error> {
+        let mut count = 0;
+        // SAFETY: as above.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelInfo_GetOutputCount(self.info, &raw mut count)
+            );
+        }
+        let mut names = Vec::with_capacity(count);
+        for index in 0..count {
+            names.push(string!(self, KernelInfo_GetOutputName, index));
+        }
+        Ok(names)
+    }
+
+    /// An input that is a constant, while the kernel is being made.
+    pub(crate) fn constant(self, index: usize) -> Result<Option<Tensor<'static>>, Error> {
+        let (mut is_constant, mut value) = (0, ptr::null());
+        // SAFETY: as above.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelInfoGetConstantInput_tensor(
+                    self.info,
+                    index,
+                    &raw mut is_constant,
+                    &raw mut value
+                )
+            );
+        }
+        if is_constant == 0 || value.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the constant is one of this host's.
+        unsafe { Tensor::read(self.host, value.cast_mut()) }.map(Some)
+    }
+
+    /// The element type of an input, an `ONNXTensorElementDataType`.
+    pub(crate) fn element(self, index: usize) -> Result<Option<c_int>, Error> {
+        Ok(self.input_type(index)?.map(|input| input.element))
     }
 
     fn input_type(self, index: usize) -> Result<Option<TypeAndSizes>, Error> {

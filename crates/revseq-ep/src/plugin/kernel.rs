@@ -1,26 +1,37 @@
 //! The kernel of a node, and the table through which the host calls it.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
-use ort_sys::{OrtKernelContext, OrtKernelInfo, OrtStatusPtr};
+use ort_sys::{OrtAllocator, OrtKernelContext, OrtKernelInfo, OrtStatusPtr, OrtValue};
 
-use super::abi::{API_VERSION, OrtKernelImpl, UNUSED};
+use super::abi::{
+    API_VERSION, OrtKernelImpl, OrtSharedPrePackedWeightCache, PrePackWeight, UNUSED,
+};
 use super::error::Failure;
 use super::fence;
 use super::host::Host;
 use super::info::KernelInfo;
-use super::tensor::Context;
+use super::tensor::{Context, Tensor};
 
 /// A node's kernel. Any number of runs may be in progress at once.
 pub(crate) trait Kernel: Send + Sync + Sized {
     /// Its error.
     type Failure: Failure;
 
+    /// Whether it [packs](Self::pack) constant inputs.
+    const PACKS: bool = false;
+
     /// The kernel of a node that an EP of this library has taken.
     fn create(info: KernelInfo) -> Result<Self, Self::Failure>;
 
     /// Runs the node.
     fn compute(&self, context: Context<'_>) -> Result<(), Self::Failure>;
+
+    /// Takes what it needs from a constant input, before any run. Returns whether the host may
+    /// release the input: runs do not read it.
+    fn pack(&self, _input: usize, _tensor: Tensor<'_>) -> Result<bool, Self::Failure> {
+        Ok(false)
+    }
 }
 
 /// A kernel with its table.
@@ -73,7 +84,7 @@ pub(crate) unsafe fn make<K: Kernel>(
                 flags: 0,
                 Compute: compute::<K>,
                 Release: release::<K>,
-                PrePackWeight: UNUSED,
+                PrePackWeight: K::PACKS.then_some(pack::<K> as PrePackWeight),
                 SetSharedPrePackedWeight: UNUSED,
             },
             host,
@@ -98,6 +109,32 @@ pub(crate) unsafe extern "system" fn compute<K: Kernel>(
         kernel
             .kernel
             .compute(unsafe { Context::new(kernel.host, context) })
+    })
+}
+
+/// # Safety
+/// `kernel` is one that [`make`] made, `tensor` one of its host, `is_packed` a place for the result.
+unsafe extern "system" fn pack<K: Kernel>(
+    kernel: *mut OrtKernelImpl,
+    tensor: *const OrtValue,
+    input: c_int,
+    _allocator: *mut OrtAllocator,
+    _cache: *mut OrtSharedPrePackedWeightCache,
+    is_packed: *mut bool,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's; the table is the first field.
+    let kernel: &EpKernel<K> = unsafe { &*kernel.cast_const().cast() };
+    fence::status(kernel.host, || {
+        // SAFETY: the caller's.
+        unsafe { *is_packed = false };
+        // SAFETY: the caller's; the tensor lives until this returns.
+        let tensor = unsafe { Tensor::read(kernel.host, tensor.cast_mut()) }?;
+        let packed = kernel
+            .kernel
+            .pack(usize::try_from(input).unwrap_or(usize::MAX), tensor)?;
+        // SAFETY: the caller's.
+        unsafe { *is_packed = packed };
+        Ok::<(), K::Failure>(())
     })
 }
 

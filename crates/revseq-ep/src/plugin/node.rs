@@ -17,14 +17,34 @@ pub(crate) struct Node {
     pub(crate) attributes: Vec<(String, Attribute)>,
     /// The inputs' names and types; one that is left out has neither.
     pub(crate) inputs: Vec<(String, Option<TypeAndSizes>)>,
+    /// The outputs' names; one that is left out has none.
+    pub(crate) outputs: Vec<String>,
 }
 
 /// The value of an attribute.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Attribute {
     Int(i64),
-    /// A value of any other type, by the type's name.
+    Float(f32),
+    String(String),
+    Floats(Vec<f32>),
+    Strings(Vec<String>),
+    /// A value of any other type, or one that was not read, by the type's name.
     Other(&'static str),
+}
+
+impl Attribute {
+    /// The name of its type.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Int(_) => "integer",
+            Self::Float(_) => "float",
+            Self::String(_) => "string",
+            Self::Floats(_) => "list of floats",
+            Self::Strings(_) => "list of strings",
+            Self::Other(name) => name,
+        }
+    }
 }
 
 /// A tensor's element type and, as far as they are known, sizes; -1 is an unknown one.

@@ -20,7 +20,7 @@ pub(crate) struct Registration {
     /// `ONNXTensorElementDataType`. A custom op's schema has no parameters.
     pub(crate) types: Option<(&'static CStr, Vec<c_int>)>,
     /// An input and an output that may be one buffer, if nobody else reads the input.
-    pub(crate) in_place: (c_int, c_int),
+    pub(crate) in_place: Option<(c_int, c_int)>,
 }
 
 /// The registry of the EP's kernels; released when dropped.
@@ -30,22 +30,26 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Registers a type of kernels.
-    pub(crate) fn new<K: Kernel>(
-        host: Host,
-        ep_name: &CStr,
-        registrations: &[Registration],
-    ) -> Result<Self, Error> {
+    /// A registry without kernels.
+    pub(crate) fn new(host: Host) -> Result<Self, Error> {
         let mut registry = ptr::null_mut();
         // SAFETY: the registry that comes back is this struct's.
         unsafe { ort_try!(host, ep CreateKernelRegistry(&raw mut registry)) };
-        let registry = Self { host, registry };
+        Ok(Self { host, registry })
+    }
+
+    /// Registers a type of kernels.
+    pub(crate) fn add<K: Kernel>(
+        &self,
+        ep_name: &CStr,
+        registrations: &[Registration],
+    ) -> Result<(), Error> {
         for registration in registrations {
-            let builder = Builder::new(host)?;
+            let builder = Builder::new(self.host)?;
             builder.describe(ep_name, registration)?;
-            builder.add_to::<K>(&registry)?;
+            builder.add_to::<K>(self)?;
         }
-        Ok(registry)
+        Ok(())
     }
 
     pub(crate) fn as_ptr(&self) -> *const OrtKernelRegistry {
@@ -83,17 +87,21 @@ impl Builder {
     fn describe(&self, ep_name: &CStr, registration: &Registration) -> Result<(), Error> {
         let (host, builder) = (self.host, self.builder);
         let (start, end) = registration.since_versions;
-        let (input, output) = registration.in_place;
         // SAFETY: the builder is this struct's; the host copies strings and numbers.
         unsafe {
             ort_try!(host, ep KernelDefBuilder_SetOperatorType(builder, registration.op_type.as_ptr()));
             ort_try!(host, ep KernelDefBuilder_SetDomain(builder, registration.domain.as_ptr()));
             ort_try!(host, ep KernelDefBuilder_SetSinceVersion(builder, start, end));
             ort_try!(host, ep KernelDefBuilder_SetExecutionProvider(builder, ep_name.as_ptr()));
-            ort_try!(
-                host,
-                ep KernelDefBuilder_AddInputOutputMutableAliases(builder, &raw const input, &raw const output, 1)
-            );
+        }
+        if let Some((input, output)) = registration.in_place {
+            // SAFETY: as above.
+            unsafe {
+                ort_try!(
+                    host,
+                    ep KernelDefBuilder_AddInputOutputMutableAliases(builder, &raw const input, &raw const output, 1)
+                );
+            }
         }
         let Some((parameter, elements)) = &registration.types else {
             return Ok(());

@@ -50,6 +50,15 @@ impl<'a> Context<'a> {
     /// An input, which the schema does not let be left out.
     #[inline]
     pub(crate) fn input(self, index: usize) -> Result<Tensor<'a>, Error> {
+        self.optional_input(index)?.ok_or(Error::HostArgument {
+            function: "Compute",
+            problem: "a required input is missing",
+        })
+    }
+
+    /// An input, if it is there.
+    #[inline]
+    pub(crate) fn optional_input(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
         let mut value = ptr::null();
         // SAFETY: the context is that of a run that goes on; the result is a place for it.
         unsafe {
@@ -59,26 +68,36 @@ impl<'a> Context<'a> {
             );
         }
         if value.is_null() {
-            return Err(Error::HostArgument {
-                function: "Compute",
-                problem: "a required input is missing",
-            });
+            return Ok(None);
         }
         // SAFETY: the value is an input of the run, alive as long as that goes on.
-        unsafe { self.tensor(value.cast_mut()) }
+        unsafe { Tensor::read(self.host, value.cast_mut()) }.map(Some)
     }
 
-    /// The output, with room for these sizes.
+    /// The only output, with room for these sizes.
     #[inline]
     pub(crate) fn output(self, sizes: &[i64]) -> Result<*mut u8, Error> {
+        self.optional_output(0, sizes)?.ok_or(Error::HostArgument {
+            function: "Compute",
+            problem: "the output is missing",
+        })
+    }
+
+    /// An output, if it is wanted, with room for these sizes.
+    #[inline]
+    pub(crate) fn optional_output(
+        self,
+        index: usize,
+        sizes: &[i64],
+    ) -> Result<Option<*mut u8>, Error> {
         let mut value: *mut OrtValue = ptr::null_mut();
-        // SAFETY: as in `input`; the host copies the sizes.
+        // SAFETY: as in `optional_input`; the host copies the sizes.
         unsafe {
             ort_try!(
                 self.host,
                 KernelContext_GetOutput(
                     self.context,
-                    0,
+                    index,
                     sizes.as_ptr(),
                     sizes.len(),
                     &raw mut value
@@ -86,26 +105,42 @@ impl<'a> Context<'a> {
             );
         }
         if value.is_null() {
-            return Err(Error::HostArgument {
-                function: "Compute",
-                problem: "the output is missing",
-            });
+            return Ok(None);
         }
-        // SAFETY: the value is the output of the run.
-        unsafe { self.data(value) }
+        // SAFETY: the value is an output of the run.
+        unsafe { data(self.host, value) }.map(Some)
     }
 
+    /// The logger of the run.
+    pub(crate) fn log(self) -> Log {
+        let mut logger: *const OrtLogger = ptr::null();
+        // SAFETY: as in `optional_input`.
+        let status = unsafe {
+            ort_status!(
+                self.host,
+                KernelContext_GetLogger(self.context, &raw mut logger)
+            )
+        };
+        if self.host.check("KernelContext_GetLogger", status).is_err() {
+            logger = ptr::null();
+        }
+        // SAFETY: the logger lives as long as the run, and so does its holder.
+        unsafe { Log::new(self.host, logger) }
+    }
+}
+
+impl<'a> Tensor<'a> {
     /// # Safety
-    /// `value` is a tensor that lives for `'a`.
+    /// `value` is a tensor of this host that lives for `'a`.
     #[inline]
-    unsafe fn tensor(self, value: *mut OrtValue) -> Result<Tensor<'a>, Error> {
+    pub(crate) unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
         let mut element: c_int = 0;
         let (mut sizes, mut rank) = (ptr::null(), 0);
         // SAFETY: the value is the caller's; the results are places for them, and
         // an `ONNXTensorElementDataType` is a C enum.
         unsafe {
             ort_try!(
-                self.host,
+                host,
                 GetTensorElementTypeAndShapeDataReference(
                     value,
                     (&raw mut element).cast(),
@@ -123,37 +158,20 @@ impl<'a> Context<'a> {
             element,
             sizes,
             // SAFETY: the value is the caller's.
-            bytes: unsafe { self.data(value) }?,
+            bytes: unsafe { data(host, value) }?,
         })
     }
+}
 
-    /// # Safety
-    /// `value` is a tensor.
-    #[inline]
-    unsafe fn data(self, value: *mut OrtValue) -> Result<*mut u8, Error> {
-        let mut data: *mut c_void = ptr::null_mut();
-        // SAFETY: the value is the caller's. An input's memory is only read
-        // through this, unless it is the output's as well.
-        unsafe { ort_try!(self.host, GetTensorMutableData(value, &raw mut data)) };
-        Ok(data.cast())
-    }
-
-    /// The logger of the run.
-    pub(crate) fn log(self) -> Log {
-        let mut logger: *const OrtLogger = ptr::null();
-        // SAFETY: as in `input`.
-        let status = unsafe {
-            ort_status!(
-                self.host,
-                KernelContext_GetLogger(self.context, &raw mut logger)
-            )
-        };
-        if self.host.check("KernelContext_GetLogger", status).is_err() {
-            logger = ptr::null();
-        }
-        // SAFETY: the logger lives as long as the run, and so does its holder.
-        unsafe { Log::new(self.host, logger) }
-    }
+/// # Safety
+/// `value` is a tensor of this host.
+#[inline]
+unsafe fn data(host: Host, value: *mut OrtValue) -> Result<*mut u8, Error> {
+    let mut data: *mut c_void = ptr::null_mut();
+    // SAFETY: the value is the caller's. An input's memory is only read
+    // through this, unless it is the output's as well.
+    unsafe { ort_try!(host, GetTensorMutableData(value, &raw mut data)) };
+    Ok(data.cast())
 }
 
 /// A parallel loop on the session's own threads, for one run.

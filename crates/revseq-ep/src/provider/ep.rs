@@ -9,6 +9,7 @@ use revseq_graph::Operator;
 
 use super::error::Error;
 use super::gpu::Gpu;
+use super::layers::{self, Form, Forms};
 use super::node::{label, operator, unmovable_input};
 use super::options::Options;
 use super::{EP_NAME, EP_NAME_STR};
@@ -29,6 +30,8 @@ pub(crate) struct Ep {
     /// The GPU that runs the nodes. `None` for the CPU.
     gpu: Option<Gpu>,
     log: Log,
+    /// The recurrent layers that were taken.
+    layers: Forms,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
     /// Reason why this EP cannot be used: its options are wrong, there is no such GPU, or
@@ -71,6 +74,7 @@ impl Ep {
             options,
             gpu,
             log,
+            layers: Forms::default(),
             registry,
             problem,
         }
@@ -85,6 +89,11 @@ impl Ep {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The layer that a node which was taken is, by its outputs.
+    pub(super) fn layer(&self, outputs: &[String]) -> Option<Form> {
+        self.layers.get(outputs)
     }
 
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
@@ -117,11 +126,19 @@ impl Ep {
     ) -> Result<(), Error> {
         let name = node.name()?;
         let considered = || {
-            let Some(read) = read(node)? else {
+            let Some(read) = self.read(node)? else {
                 return Ok(());
             };
-            // SAFETY: the caller's.
-            if let Some(reason) = unsafe { self.take(node, &read, info)? } {
+            let operator = match layers::is_known(&read.domain, &read.op_type) {
+                true => self.layers.add(&read),
+                false => movable(&read),
+            };
+            let left = match operator {
+                // SAFETY: the caller's.
+                Ok(()) => unsafe { self.take(node, info)? },
+                Err(reason) => Some(reason),
+            };
+            if let Some(reason) = left {
                 let label = label(&read);
                 let line = format!("{label} is left to other execution providers: {reason}");
                 self.log.info(c"GetCapability", &line);
@@ -131,6 +148,20 @@ impl Ep {
         considered().map_err(|error: Error| error.of_node(format!("node {name:?}")))
     }
 
+    /// Reads a node if it is one of the operators and not another EP's.
+    fn read(&self, node: GraphNode<'_>) -> Result<Option<Node>, Error> {
+        let (domain, op_type) = node.operator()?;
+        let is_layer = self.options.layers() && layers::is_known(&domain, &op_type);
+        if !is_layer && !Operator::is_known(&domain, &op_type) {
+            return Ok(None);
+        }
+        let provider = node.ep_name()?;
+        if !provider.is_empty() && provider != EP_NAME_STR {
+            return Ok(None);
+        }
+        Ok(Some(node.read()?))
+    }
+
     /// Takes a node, or says why not.
     ///
     /// # Safety
@@ -138,19 +169,8 @@ impl Ep {
     unsafe fn take(
         &self,
         node: GraphNode<'_>,
-        read: &Node,
         info: *mut OrtEpGraphSupportInfo,
     ) -> Result<Option<String>, Error> {
-        if let Some((index, element)) = unmovable_input(read) {
-            return Ok(Some(format!(
-                "input {index} has elements of type {element}, expected a type of fixed size"
-            )));
-        }
-        if let Err(error) = operator(read)
-            && error.is_unsupported()
-        {
-            return Ok(Some(error.kind.to_string()));
-        }
         let (host, node, mut kernel) = (self.host, node.as_ptr(), ptr::null());
         // SAFETY: the caller's; the node lives as long as its graph.
         unsafe {
@@ -165,17 +185,17 @@ impl Ep {
     }
 }
 
-/// Reads a node if it is one of the operators and not another EP's.
-fn read(node: GraphNode<'_>) -> Result<Option<Node>, Error> {
-    let (domain, op_type) = node.operator()?;
-    if !Operator::is_known(&domain, &op_type) {
-        return Ok(None);
+/// Says why the kernel for reversals does not take a node, if it does not.
+fn movable(read: &Node) -> Result<(), String> {
+    if let Some((index, element)) = unmovable_input(read) {
+        return Err(format!(
+            "input {index} has elements of type {element}, expected a type of fixed size"
+        ));
     }
-    let provider = node.ep_name()?;
-    if !provider.is_empty() && provider != EP_NAME_STR {
-        return Ok(None);
+    match operator(read) {
+        Err(error) if error.is_unsupported() => Err(error.kind.to_string()),
+        _ => Ok(()),
     }
-    Ok(Some(node.read()?))
 }
 
 unsafe extern "system" fn get_name(_: *const OrtEp) -> *const c_char {

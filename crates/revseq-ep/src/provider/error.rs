@@ -19,7 +19,9 @@ pub(crate) enum Error {
     #[error("{node}: {source}")]
     InNode { node: String, source: Box<Self> },
     /// A provider option is unknown.
-    #[error("unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\" or \"device\"")]
+    #[error(
+        "unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\", \"device\" or \"layers\""
+    )]
     UnknownOption { key: String },
     /// A provider option has a value that it cannot have.
     #[error("provider option {key:?} is {value:?}, expected {expected}")]
@@ -52,12 +54,46 @@ pub(crate) enum Error {
     #[cfg(feature = "gpu")]
     #[error(transparent)]
     RunOnGpu(#[from] gpu::Error),
+    /// A layer's input has other sizes than it should have, in ONNX Runtime's words.
+    #[error("Input {input} must have {expected}. Actual:{{{}}}", list(actual))]
+    LayerShape {
+        input: &'static str,
+        expected: String,
+        actual: Vec<i64>,
+    },
+    /// A sequence's length is out of range, in ONNX Runtime's words.
+    #[error(
+        "Invalid value/s in sequence_lens. All values must be > 0 and < seq_length. \
+         seq_length={steps}"
+    )]
+    LayerLengths { steps: usize },
+    /// A layer's input has another type than its schema has.
+    #[error(
+        "input {input} has elements of ONNXTensorElementDataType {actual}, expected {expected}"
+    )]
+    LayerType {
+        input: &'static str,
+        actual: i32,
+        expected: &'static str,
+    },
+    /// Some operands of a layer do not fit it.
+    #[error(transparent)]
+    Layer(#[from] recurrent_layers::Error),
+    /// An output of a layer is in memory that it reads.
+    #[error("the memory of output {output} overlaps that of an input; use separate buffers")]
+    LayerOverlap { output: &'static str },
     /// Two tensors share memory though they are not the same.
     #[error(
         "the output's memory overlaps that of input {input:?}; use separate buffers, or the data's \
          own to run in place"
     )]
     Overlap { input: &'static str },
+}
+
+/// Sizes as ONNX Runtime writes them.
+pub(super) fn list(sizes: &[i64]) -> String {
+    let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    sizes.join(",")
 }
 
 impl Error {

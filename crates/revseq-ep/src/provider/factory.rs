@@ -16,8 +16,9 @@ use super::ep::Ep;
 use super::error::Error;
 use super::gpu::Gpu;
 use super::kernel::Kernel;
+use super::layers::LayerKernel;
 use super::options::Options;
-use super::schemas::registrations;
+use super::schemas::{layers, registrations};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
 use crate::plugin::host::{Host, ort, ort_try};
@@ -60,11 +61,15 @@ impl Factory {
             GetNumCustomOpDomains: get_num_custom_op_domains,
             GetCustomOpDomains: get_custom_op_domains,
         };
+        let domain = Domain::new(host)?;
+        let registry = Registry::new(host)?;
+        registry.add::<Kernel>(EP_NAME, &registrations())?;
+        registry.add::<LayerKernel>(EP_NAME, &layers())?;
         Ok(Box::into_raw(Box::new(Self {
             table,
             host,
-            domain: Domain::new(host)?,
-            registry: Registry::new::<Kernel>(host, EP_NAME, &registrations())?,
+            domain,
+            registry,
             users: AtomicUsize::new(1),
         }))
         .cast())

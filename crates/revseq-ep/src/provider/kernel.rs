@@ -56,7 +56,8 @@ impl kernel::Kernel for Kernel {
 
 /// Number of threads that this machine runs at once. Asking the system takes longer than all else
 /// that makes a kernel.
-static CORES: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+pub(super) static CORES: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
 impl Kernel {
     /// The kernel of a node of the custom op, which runs on the CPU EP.
@@ -187,7 +188,10 @@ impl Kernel {
 }
 
 /// Makes something from a node's name, which errors then have.
-fn named<T>(info: KernelInfo, make: impl FnOnce(String) -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn named<T>(
+    info: KernelInfo,
+    make: impl FnOnce(String) -> Result<T, Error>,
+) -> Result<T, Error> {
     let name = info.name()?;
     let label = format!("node {name:?}");
     make(name).map_err(|error| error.of_node(label))
@@ -201,7 +205,12 @@ fn zeroed(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
 }
 
 /// Whether two runs of bytes share one.
-fn overlaps(one: *const u8, one_bytes: usize, other: *const u8, other_bytes: usize) -> bool {
+pub(super) fn overlaps(
+    one: *const u8,
+    one_bytes: usize,
+    other: *const u8,
+    other_bytes: usize,
+) -> bool {
     let (one, other) = (one.addr(), other.addr());
     one_bytes > 0
         && other_bytes > 0

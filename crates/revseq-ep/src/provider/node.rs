@@ -34,11 +34,11 @@ pub(super) fn operator(node: &node::Node) -> Result<Operator, Error> {
     let attributes: Vec<_> = node
         .attributes
         .iter()
-        .map(|&(ref name, value)| Attribute {
+        .map(|(name, value)| Attribute {
             name,
             value: match value {
-                node::Attribute::Int(value) => AttributeValue::Int(value),
-                node::Attribute::Other(actual) => AttributeValue::Other(actual),
+                node::Attribute::Int(value) => AttributeValue::Int(*value),
+                other => AttributeValue::Other(other.type_name()),
             },
         })
         .collect();

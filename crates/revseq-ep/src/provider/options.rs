@@ -7,6 +7,8 @@ use super::error::Error;
 
 /// The values of `lengths`, for messages.
 const LENGTHS: &str = r#""reject" or "clamp""#;
+/// The values of `layers`, for messages.
+const LAYERS: &str = r#""on" or "off""#;
 /// The values of `device`, for messages.
 const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#;
 
@@ -18,6 +20,8 @@ pub(crate) struct Options {
     lengths: Option<LengthsPolicy>,
     /// The device that runs the nodes: the option `device`.
     device: Device,
+    /// Whether recurrent layers are taken, too: the option `layers`.
+    layers: bool,
 }
 
 impl Options {
@@ -37,6 +41,9 @@ impl Options {
                 ("lengths", "reject") => read.lengths = Some(LengthsPolicy::Reject),
                 ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
                 ("lengths", _) => return Err(wrong("lengths", LENGTHS)),
+                ("layers", "on") => read.layers = true,
+                ("layers", "off") => read.layers = false,
+                ("layers", _) => return Err(wrong("layers", LAYERS)),
                 ("device", _) => {
                     read.device = value.parse().map_err(|_| wrong("device", DEVICE))?;
                 }
@@ -53,6 +60,11 @@ impl Options {
     /// The device that runs the nodes.
     pub(crate) fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Whether recurrent layers are taken, too.
+    pub(crate) fn layers(&self) -> bool {
+        self.layers
     }
 
     /// The policy of an operator for lengths out of range.
@@ -102,7 +114,12 @@ mod tests {
                 "length",
                 "clamp",
                 "unknown provider option \"length\" of RevSeqExecutionProvider, expected \
-                 \"lengths\" or \"device\"",
+                 \"lengths\", \"device\" or \"layers\"",
+            ),
+            (
+                "layers",
+                "yes",
+                "provider option \"layers\" is \"yes\", expected \"on\" or \"off\"",
             ),
             (
                 "lengths",

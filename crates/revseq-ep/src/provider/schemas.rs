@@ -2,14 +2,19 @@
 
 use std::ffi::c_int;
 
+use ort_sys::ONNXTensorElementDataType as Host;
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
 use super::custom_op;
 use crate::plugin::registry::Registration;
 
+/// The types of numbers that layers compute with.
+pub(super) const FLOAT: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT as c_int;
+pub(super) const DOUBLE: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE as c_int;
+
 /// The data and the output, which may be one buffer.
-const IN_PLACE: (c_int, c_int) = (0, 0);
+const IN_PLACE: Option<(c_int, c_int)> = Some((0, 0));
 
 /// The schemas of ReverseSequence (onnx/defs/tensor/defs.cc) and our own.
 pub(super) fn registrations() -> [Registration; 3] {
@@ -33,6 +38,29 @@ pub(super) fn registrations() -> [Registration; 3] {
     ]
 }
 
+/// The schemas of ONNX's recurrent layers (onnx/defs/rnn/defs.cc), and ONNX Runtime's own.
+pub(super) fn layers() -> [Registration; 4] {
+    let layer = |op_type| Registration {
+        domain: c"",
+        op_type,
+        since_versions: (7, 22),
+        types: Some((c"T", vec![FLOAT, DOUBLE])),
+        in_place: None,
+    };
+    [
+        layer(c"LSTM"),
+        layer(c"GRU"),
+        layer(c"RNN"),
+        Registration {
+            domain: c"com.microsoft",
+            op_type: c"DynamicQuantizeLSTM",
+            since_versions: (1, 1),
+            types: Some((c"T", vec![FLOAT])),
+            in_place: None,
+        },
+    ]
+}
+
 /// The types that kernels move, which have ONNX's codes in ONNX Runtime.
 fn elements(bfloat16: bool) -> Vec<c_int> {
     DataType::ALL
@@ -44,8 +72,6 @@ fn elements(bfloat16: bool) -> Vec<c_int> {
 
 #[cfg(test)]
 mod tests {
-    use ort_sys::ONNXTensorElementDataType as Host;
-
     use super::*;
 
     #[test]

@@ -1,9 +1,8 @@
 //! Activation functions.
 //!
-//! One type serves the operator and the fused program; what layers have is theirs. Constants that a
-//! node does not give are the defaults of ONNX Runtime.
+//! One type serves the operator and the fused program; what layers have is theirs.
 
-use recurrent_layers::{Activation as OfLayer, activate};
+use recurrent_layers::{Activation as OfLayer, activate, activations};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
@@ -49,43 +48,14 @@ pub(super) fn read(
         names.len(),
         default.len()
     );
-    let constants = |name: &str| -> TractResult<std::vec::IntoIter<f32>> {
-        let constants = node.get_attr_opt_vec::<f32>(name)?;
-        Ok(constants.unwrap_or_default().into_iter())
+    let constants = |name: &str| -> TractResult<Vec<f32>> {
+        Ok(node.get_attr_opt_vec::<f32>(name)?.unwrap_or_default())
     };
-    let (mut alphas, mut betas) = (
+    let (alphas, betas) = (
         constants("activation_alpha")?,
         constants("activation_beta")?,
     );
-    // Functions with such a constant take the next one in the list, as in ONNX Runtime.
-    let mut alpha = |default: f32| alphas.next().unwrap_or(default);
-    let mut beta = |default: f32| betas.next().unwrap_or(default);
-    let functions = names.iter().map(|name| {
-        Ok(match name.to_ascii_lowercase().as_str() {
-            "affine" => OfLayer::Affine {
-                alpha: alpha(1.0),
-                beta: beta(0.0),
-            },
-            "elu" => OfLayer::Elu { alpha: alpha(1.0) },
-            "hardsigmoid" => OfLayer::HardSigmoid {
-                alpha: alpha(0.2),
-                beta: beta(0.5),
-            },
-            "leakyrelu" => OfLayer::LeakyRelu { alpha: alpha(0.01) },
-            "relu" => OfLayer::Relu,
-            "scaledtanh" => OfLayer::ScaledTanh {
-                alpha: alpha(1.0),
-                beta: beta(1.0),
-            },
-            "sigmoid" => OfLayer::Sigmoid,
-            "softplus" => OfLayer::Softplus,
-            "softsign" => OfLayer::Softsign,
-            "tanh" => OfLayer::Tanh,
-            "thresholdedrelu" => OfLayer::ThresholdedRelu { alpha: alpha(1.0) },
-            _ => bail!("its activation {name:?} is not one of ONNX's"),
-        })
-    });
-    let functions: Vec<OfLayer> = functions.collect::<TractResult<_>>()?;
+    let functions = activations(names.iter().map(|name| &**name), &alphas, &betas)?;
     Ok(functions.chunks(default.len()).map(<[_]>::to_vec).collect())
 }
 

@@ -1,0 +1,157 @@
+//! The forms of the layers of a model.
+//!
+//! ONNX Runtime 1.24 shows a list of strings, such as that of the activations, while an EP chooses
+//! its nodes, but not while a kernel is made. So the forms are kept, by the names of the outputs.
+
+use std::sync::{Mutex, PoisonError};
+
+use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
+
+use crate::plugin::node::{Attribute, Node};
+
+const QUANTIZED: &str = "DynamicQuantizeLSTM";
+
+/// Whether an operator is a recurrent layer.
+pub(crate) fn is_known(domain: &str, op_type: &str) -> bool {
+    match op_type {
+        "LSTM" | "GRU" | "RNN" => domain.is_empty() || domain == "ai.onnx",
+        QUANTIZED => domain == "com.microsoft",
+        _ => false,
+    }
+}
+
+/// A node of a layer, without its weights.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Form {
+    /// The layer. Its features follow from W, and its units from R if they are 0.
+    pub(crate) layer: Layer,
+    pub(crate) layout: Layout,
+}
+
+/// The forms of the layers that were taken.
+#[derive(Debug, Default)]
+pub(crate) struct Forms(Mutex<Vec<(Vec<String>, Form)>>);
+
+impl Forms {
+    /// The form of the node with these outputs.
+    pub(crate) fn get(&self, outputs: &[String]) -> Option<Form> {
+        let forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = forms.iter();
+        let (_, form) = forms.find(|(names, _)| names == outputs)?;
+        Some(form.clone())
+    }
+
+    /// Adds the form of a node, or says why the layer is not one that is computed.
+    pub(crate) fn add(&self, node: &Node) -> Result<(), String> {
+        let form = Form::of(node)?;
+        match self.get(&node.outputs) {
+            None => {
+                let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                forms.push((node.outputs.clone(), form));
+                Ok(())
+            }
+            Some(known) if known == form => Ok(()),
+            // In two branches, values may have the same names.
+            Some(_) => Err("another layer has outputs of the same names".to_owned()),
+        }
+    }
+}
+
+impl Form {
+    /// The name of the operator.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.layer.quantizes {
+            true => QUANTIZED,
+            false => self.layer.cell.name(),
+        }
+    }
+
+    fn of(node: &Node) -> Result<Self, String> {
+        let find = |name: &str| {
+            let mut attributes = node.attributes.iter();
+            attributes.find(|(found, _)| found == name).map(|it| &it.1)
+        };
+        let wrong = |name: &str, found: &Attribute, expected: &str| {
+            format!(
+                "its attribute {name:?} is of type {}, expected {expected}",
+                found.type_name()
+            )
+        };
+        let integer = |name: &str| match find(name) {
+            None => Ok(0),
+            Some(Attribute::Int(value)) => Ok(*value),
+            Some(other) => Err(wrong(name, other, "integer")),
+        };
+        let floats = |name: &str| match find(name) {
+            None => Ok(&[][..]),
+            Some(Attribute::Floats(values)) => Ok(&**values),
+            Some(other) => Err(wrong(name, other, "list of floats")),
+        };
+        let is_quantized = node.op_type == QUANTIZED;
+        let cell = match &*node.op_type {
+            "LSTM" | QUANTIZED => Cell::Lstm {
+                couples_input_and_forget: integer("input_forget")? != 0,
+            },
+            "GRU" => Cell::Gru {
+                resets_after_product: integer("linear_before_reset")? != 0,
+            },
+            _ => Cell::Rnn,
+        };
+        let are_backward: &[bool] = match find("direction") {
+            None => &[false],
+            Some(Attribute::String(direction)) => match &**direction {
+                "forward" => &[false],
+                "reverse" => &[true],
+                "bidirectional" => &[false, true],
+                _ => {
+                    return Err(format!(
+                        "its direction is {direction:?}, expected forward, reverse or bidirectional"
+                    ));
+                }
+            },
+            Some(other) => return Err(wrong("direction", other, "string")),
+        };
+        let units = usize::try_from(integer("hidden_size")?);
+        let units = units.map_err(|_| "its hidden_size is below 0".to_owned())?;
+        let mut layer = Layer::new(cell, 0, units, are_backward);
+        layer.quantizes = is_quantized;
+        layer.clip = match find("clip") {
+            None => None,
+            Some(Attribute::Float(clip)) if *clip > 0.0 => Some(*clip),
+            Some(Attribute::Float(clip)) => {
+                return Err(format!("its clip is {clip}, expected more than 0"));
+            }
+            Some(other) => return Err(wrong("clip", other, "float")),
+        };
+        if let Some(names) = find("activations") {
+            let Attribute::Strings(names) = names else {
+                return Err(wrong("activations", names, "list of strings"));
+            };
+            let names = names.iter().map(|name| &**name);
+            let (alphas, betas) = (floats("activation_alpha")?, floats("activation_beta")?);
+            let all = activations(names, alphas, betas).map_err(|error| error.to_string())?;
+            spread(&mut layer, &all)?;
+        }
+        let layout = match integer("layout")? {
+            0 => Layout::TimeFirst,
+            _ => Layout::BatchFirst,
+        };
+        Ok(Self { layer, layout })
+    }
+}
+
+/// Gives each direction its activations.
+fn spread(layer: &mut Layer, all: &[Activation]) -> Result<(), String> {
+    let of_direction = layer.cell.default_activations().len();
+    let expected = of_direction * layer.directions.len();
+    if all.len() != expected {
+        return Err(format!(
+            "it has {} activations, expected {expected}",
+            all.len()
+        ));
+    }
+    for (direction, own) in layer.directions.iter_mut().zip(all.chunks(of_direction)) {
+        direction.activations = own.to_vec();
+    }
+    Ok(())
+}

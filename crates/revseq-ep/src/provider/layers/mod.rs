@@ -1,0 +1,9 @@
+//! Recurrent layers, by the crate recurrent-layers: LSTM, GRU, RNN and DynamicQuantizeLSTM.
+
+mod form;
+mod kernel;
+mod operands;
+mod threads;
+
+pub(super) use form::{Form, Forms, is_known};
+pub(super) use kernel::LayerKernel;

@@ -1,0 +1,181 @@
+//! The tensors of a layer as slices of numbers.
+
+use std::borrow::Cow;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::slice;
+
+use recurrent_layers::Bytes;
+
+use super::super::error::{Error, list};
+use super::super::schemas::{DOUBLE, FLOAT};
+use crate::plugin::tensor::Tensor;
+
+/// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
+pub(super) trait Plain: Copy + 'static {
+    const NAME: &'static str;
+    const CODE: c_int;
+}
+
+macro_rules! plain {
+    ($($type:ty: $name:literal, $code:expr;)*) => {$(
+        impl Plain for $type {
+            const NAME: &'static str = $name;
+            const CODE: c_int = $code;
+        }
+    )*};
+}
+
+plain! {
+    f32: "float", FLOAT;
+    f64: "double", DOUBLE;
+    i32: "int32", 6;
+    u8: "uint8", 2;
+    i8: "int8", 3;
+}
+
+/// The elements of an input.
+pub(super) fn elements<'a, T: Plain>(
+    input: &'static str,
+    tensor: Tensor<'a>,
+) -> Result<Cow<'a, [T]>, Error> {
+    if tensor.element != T::CODE {
+        return Err(Error::LayerType {
+            input,
+            actual: tensor.element,
+            expected: T::NAME,
+        });
+    }
+    let count = count(tensor);
+    let first = tensor.bytes.cast_const().cast::<T>();
+    if count == 0 || first.is_aligned() {
+        // SAFETY: the tensor has elements of this type, and they are aligned.
+        return Ok(Cow::Borrowed(unsafe { aligned(tensor) }));
+    }
+    // A caller of ONNX Runtime may bind any memory.
+    // SAFETY: the tensor has so many elements of this type, and each index is less than that.
+    let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
+    Ok(Cow::Owned(copied.collect()))
+}
+
+/// # Safety
+/// The tensor has elements of this type, which are aligned if there are any.
+unsafe fn aligned<'a, T>(tensor: Tensor<'a>) -> &'a [T] {
+    match count(tensor) {
+        0 => &[],
+        // SAFETY: the caller's; the host's tensor lives for 'a, and nobody writes to an input
+        // while it is read.
+        count => unsafe { slice::from_raw_parts(tensor.bytes.cast_const().cast(), count) },
+    }
+}
+
+/// The integers of an input, which is of int8 or uint8.
+pub(super) fn bytes<'a>(input: &'static str, tensor: Tensor<'a>) -> Result<Bytes<'a>, Error> {
+    match tensor.element {
+        // SAFETY: the tensor has elements of this type; bytes are at any address.
+        i8::CODE => Ok(Bytes::I8(unsafe { aligned(tensor) })),
+        // SAFETY: as above.
+        u8::CODE => Ok(Bytes::U8(unsafe { aligned(tensor) })),
+        actual => Err(Error::LayerType {
+            input,
+            actual,
+            expected: "int8 or uint8",
+        }),
+    }
+}
+
+/// The number of elements of a tensor.
+fn count(tensor: Tensor<'_>) -> usize {
+    tensor.sizes.iter().map(|&size| size as usize).product()
+}
+
+/// The number of bytes of a tensor of one of these types.
+pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
+    let size = match tensor.element {
+        u8::CODE | i8::CODE => 1,
+        DOUBLE => size_of::<f64>(),
+        _ => size_of::<f32>(),
+    };
+    count(tensor) * size
+}
+
+/// The sizes of a tensor of three axes.
+pub(super) fn three(input: &'static str, tensor: Tensor<'_>) -> Result<[usize; 3], Error> {
+    let sizes: Result<[i64; 3], _> = tensor.sizes.try_into();
+    sizes
+        .map(|sizes| sizes.map(|size| size as usize))
+        .map_err(|_| shape_error(input, "3 dimensions only".to_owned(), tensor))
+}
+
+/// Checks the sizes of an input; `words` are those of the expected shape in ONNX Runtime's message.
+pub(super) fn check(
+    input: &'static str,
+    tensor: Tensor<'_>,
+    sizes: &[usize],
+    words: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    let found = tensor.sizes.iter().map(|&size| size as usize);
+    if found.eq(sizes.iter().copied()) {
+        return Ok(());
+    }
+    Err(shape_error(input, format!("shape {{{}}}", words()), tensor))
+}
+
+#[cold]
+fn shape_error(input: &'static str, expected: String, tensor: Tensor<'_>) -> Error {
+    Error::LayerShape {
+        input,
+        expected,
+        actual: tensor.sizes.to_vec(),
+    }
+}
+
+/// Sizes in a message.
+pub(super) fn words(sizes: &[usize]) -> String {
+    list(&sizes.iter().map(|&size| size as i64).collect::<Vec<i64>>())
+}
+
+/// An output that is wanted.
+pub(super) struct Output<T> {
+    first: *mut T,
+    count: usize,
+    /// The elements, if the host's memory is not aligned for them.
+    own: Vec<T>,
+}
+
+impl<T: Plain + Default> Output<T> {
+    /// An output in memory of the host for so many elements.
+    ///
+    /// # Safety
+    /// The memory has room for so many elements, and nobody else uses it while this lives.
+    pub(super) unsafe fn new(memory: *mut u8, count: usize) -> Self {
+        let first = memory.cast::<T>();
+        let is_aligned = count == 0 || first.is_aligned();
+        Self {
+            first,
+            count,
+            own: vec![T::default(); if is_aligned { 0 } else { count }],
+        }
+    }
+
+    /// The elements, which begin as zeros.
+    pub(super) fn elements(&mut self) -> &mut [T] {
+        if self.count == 0 || !self.own.is_empty() {
+            return &mut self.own;
+        }
+        // SAFETY: `new`'s caller; no reference to an element that was not written is made.
+        unsafe {
+            let memory = slice::from_raw_parts_mut(self.first.cast::<MaybeUninit<T>>(), self.count);
+            memory.fill(MaybeUninit::new(T::default()));
+            slice::from_raw_parts_mut(self.first, self.count)
+        }
+    }
+
+    /// Writes elements that are not in the host's memory yet.
+    pub(super) fn finish(self) {
+        for (index, element) in self.own.into_iter().enumerate() {
+            // SAFETY: `new`'s caller; the index is less than the count.
+            unsafe { self.first.add(index).write_unaligned(element) };
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The session's threads, for a layer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use recurrent_layers::Threads;
+use smallvec::SmallVec;
+
+use crate::plugin::tensor::ParallelLoop;
+
+/// The first runs, and one of so many others, ask for a thread for each core.
+const FIRST: usize = 4;
+const EVERY: usize = 256;
+
+/// How many threads a session has, which ONNX Runtime does not say: the most that came in a run.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    runs: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// The threads of a run.
+pub(super) struct Pool<'a> {
+    cores: usize,
+    seen: &'a Seen,
+    parallel: &'a ParallelLoop<'a>,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn new(cores: usize, seen: &'a Seen, parallel: &'a ParallelLoop<'a>) -> Self {
+        Self {
+            cores,
+            seen,
+            parallel,
+        }
+    }
+}
+
+impl Threads for Pool<'_> {
+    fn count(&self) -> usize {
+        // The numbers say nothing about other memory.
+        let runs = self.seen.runs.fetch_add(1, Ordering::Relaxed);
+        let most = self.seen.most.load(Ordering::Relaxed);
+        match runs < FIRST || runs.is_multiple_of(EVERY) {
+            true => self.cores,
+            false => most.max(1),
+        }
+    }
+
+    fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
+        let came: Mutex<SmallVec<[ThreadId; 16]>> = Mutex::default();
+        self.parallel.run(workers, &|_| {
+            let id = thread::current().id();
+            let mut threads = came.lock().unwrap_or_else(PoisonError::into_inner);
+            if !threads.contains(&id) {
+                threads.push(id);
+            }
+            drop(threads);
+            work();
+        });
+        let came = came.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.seen.most.fetch_max(came, Ordering::Relaxed);
+    }
+}
