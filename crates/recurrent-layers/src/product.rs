@@ -63,6 +63,8 @@ pub(crate) struct Panels<T> {
     inputs: usize,
     /// The units of a block.
     units: usize,
+    /// Whether products with 0 are 0.
+    is_finite: bool,
 }
 
 impl<T: Element> Panels<T> {
@@ -102,7 +104,13 @@ impl<T: Element> Panels<T> {
             at_once,
             inputs,
             units: of_block,
+            is_finite: weights.iter().all(|it| *it * T::zero() == T::zero()),
         }
+    }
+
+    /// Whether no weight is infinite or NaN, so that products with 0 are 0.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.is_finite
     }
 
     /// Adds the products of rows with the weights of some blocks of units.

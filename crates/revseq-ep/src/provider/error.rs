@@ -63,7 +63,7 @@ pub(crate) enum Error {
     },
     /// A sequence's length is out of range, in ONNX Runtime's words.
     #[error(
-        "Invalid value/s in sequence_lens. All values must be > 0 and < seq_length. \
+        "Invalid value/s in sequence_lens. All values must be >= 0 and <= seq_length. \
          seq_length={steps}"
     )]
     LayerLengths { steps: usize },

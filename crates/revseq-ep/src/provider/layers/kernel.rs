@@ -1,7 +1,7 @@
 //! The kernel of a layer's node.
 //!
-//! Weights that are constants are packed while the kernel is made, or when ONNX Runtime offers them,
-//! and released by it; others in each run.
+//! Weights that are constants are packed when ONNX Runtime offers them, which then releases them, or
+//! in the first run; others in each run.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,7 +17,9 @@ use super::super::error::Error;
 use super::super::kernel::{CORES, named, overlaps};
 use super::super::schemas::DOUBLE;
 use super::form::Form;
-use super::operands::{Output, Plain, byte_count, bytes, check, elements, three, words};
+use super::operands::{
+    Output, OwnedBytes, Plain, byte_count, bytes, check, elements, three, words,
+};
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
@@ -33,8 +35,8 @@ const LENGTHS: usize = 4;
 const INITIAL_H: usize = 5;
 const INITIAL_C: usize = 6;
 const P: usize = 7;
-/// The scale of W, its zero point, and those of R.
-const SCALES: [usize; 4] = [8, 9, 10, 11];
+/// The scales and the zero points of W, and those of R.
+const SCALES: [[usize; 2]; 2] = [[8, 9], [10, 11]];
 
 const NAMES: [&str; 12] = [
     "X",
@@ -115,15 +117,24 @@ struct Node<T> {
     /// Whether each input and each output is there.
     inputs: Vec<bool>,
     outputs: Vec<bool>,
+    /// Whether each input is a constant.
+    constant: [bool; NAMES.len()],
     w: OnceLock<PackedInput<T>>,
     r: OnceLock<PackedState<T>>,
-    b: Option<Vec<T>>,
-    p: Option<Vec<T>>,
+    /// Those of W and R, if they are constants.
+    scales: [Option<Scales>; 2],
     /// The layer, if all weights are constants.
     layer: OnceLock<Arc<PackedLayer<T>>>,
     /// The memory of runs that have ended.
     memories: Mutex<Vec<Memory<T>>>,
     seen: Seen,
+}
+
+/// The scales of quantised weights, and their zero points.
+#[derive(Debug)]
+struct Scales {
+    scales: Vec<f32>,
+    zero_points: OwnedBytes,
 }
 
 /// The sizes of a run.
@@ -136,44 +147,31 @@ struct Sizes {
 impl<T: Element + Plain + Default + From<f32>> Node<T> {
     fn new(info: KernelInfo, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
         let inputs = info.given_inputs()?;
-        let constant = |input: usize| match inputs.get(input) {
-            Some(true) => info.constant(input),
-            _ => Ok(None),
-        };
-        let vector = |input: usize| -> Result<Option<Vec<T>>, Error> {
-            let constant = constant(input)?;
-            let all = constant.map(|it| elements(NAMES[input], it).map(|all| all.into_owned()));
-            all.transpose()
-        };
-        let mut node = Self {
+        let mut constants = [None; NAMES.len()];
+        for (input, constant) in constants.iter_mut().enumerate() {
+            if inputs.get(input) == Some(&true) {
+                *constant = info.constant(input)?;
+            }
+        }
+        let scales = SCALES.map(|inputs| Scales::of(&constants, inputs));
+        let [of_w, of_r] = scales;
+        Ok(Self {
             form,
-            b: vector(B)?,
-            p: vector(P)?,
+            inputs,
+            outputs,
+            constant: constants.map(|it| it.is_some()),
             w: OnceLock::new(),
             r: OnceLock::new(),
+            scales: [of_w?, of_r?],
             layer: OnceLock::new(),
             memories: Mutex::default(),
             seen: Seen::default(),
-            inputs: vec![],
-            outputs,
-        };
-        if let Some(w) = constant(W)?
-            && let Some(packed) = node.pack_w(w, &constant)?
-        {
-            node.w = OnceLock::from(packed);
-        }
-        if let Some(r) = constant(R)?
-            && let Some(packed) = node.pack_r(r, &constant)?
-        {
-            node.r = OnceLock::from(packed);
-        }
-        node.inputs = inputs;
-        Ok(node)
+        })
     }
 
     /// Packs an input that ONNX Runtime offers, unless it is. Returns whether runs need it no more.
     fn offer(&self, input: usize, tensor: Tensor<'_>) -> Result<bool, Error> {
-        let none = |_| Ok(None);
+        let none = &[None; NAMES.len()];
         match input {
             W if self.w.get().is_none() => {
                 if let Some(packed) = self.pack_w(tensor, none)? {
@@ -212,10 +210,10 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
     }
 
     /// Packs W, unless it is quantised and its scales are not at hand.
-    fn pack_w<'a>(
+    fn pack_w(
         &self,
-        w: Tensor<'a>,
-        operand: impl Fn(usize) -> Result<Option<Tensor<'a>>, HostError>,
+        w: Tensor<'_>,
+        tensors: &Tensors<'_>,
     ) -> Result<Option<PackedInput<T>>, Error> {
         let gates = self.form.layer.cell.gates();
         let [directions, mut rows, mut features] = three("W", w)?;
@@ -227,16 +225,15 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if !self.form.layer.quantizes {
             return Ok(Some(layer.pack_input(&elements("W", w)?)?));
         }
-        let sizes = [directions, features, rows];
-        let floats = self.floats("W", w, [SCALES[0], SCALES[1]], sizes, operand)?;
+        let floats = self.floats(W, w, [directions, features, rows], tensors)?;
         Ok(floats.map(|floats| layer.pack_input(&floats)).transpose()?)
     }
 
     /// Packs R, unless it is quantised and its scales are not at hand.
-    fn pack_r<'a>(
+    fn pack_r(
         &self,
-        r: Tensor<'a>,
-        operand: impl Fn(usize) -> Result<Option<Tensor<'a>>, HostError>,
+        r: Tensor<'_>,
+        tensors: &Tensors<'_>,
     ) -> Result<Option<PackedState<T>>, Error> {
         let [directions, mut rows, mut units] = three("R", r)?;
         if self.form.layer.quantizes {
@@ -247,8 +244,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if !self.form.layer.quantizes {
             return Ok(Some(layer.pack_state(&elements("R", r)?)?));
         }
-        let sizes = [directions, units, rows];
-        let floats = self.floats("R", r, [SCALES[2], SCALES[3]], sizes, operand)?;
+        let floats = self.floats(R, r, [directions, units, rows], tensors)?;
         Ok(floats.map(|floats| layer.pack_state(&floats)).transpose()?)
     }
 
@@ -265,33 +261,33 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if found == [directions, gates * layer.units, columns] {
             return Ok(());
         }
-        let units = layer.units;
-        let words = match self.form.layer.quantizes {
-            true => format!("{directions},{columns},{gates}*{units}"),
-            false => format!("{directions},{gates}*{units},{columns}"),
+        let rows = gates * layer.units;
+        let expected = match layer.quantizes {
+            true => [directions, columns, rows],
+            false => [directions, rows, columns],
         };
-        check(input, tensor, &[], || words)
+        check(input, tensor, &expected, || words(&expected))
     }
 
     /// The floats that quantised weights stand for, if their scales and zero points are at hand.
-    fn floats<'a>(
+    fn floats(
         &self,
-        input: &'static str,
-        weights: Tensor<'a>,
-        operands: [usize; 2],
+        input: usize,
+        weights: Tensor<'_>,
         sizes: [usize; 3],
-        operand: impl Fn(usize) -> Result<Option<Tensor<'a>>, HostError>,
+        tensors: &Tensors<'_>,
     ) -> Result<Option<Vec<T>>, Error> {
-        let [scales, zero_points] = operands;
-        let (Some(scale), Some(zero_point)) = (operand(scales)?, operand(zero_points)?) else {
+        let index = usize::from(input == R);
+        let given = Scales::of(tensors, SCALES[index])?;
+        let Some(scales) = given.as_ref().or(self.scales[index].as_ref()) else {
             return Ok(None);
         };
         let quantized = Quantized {
-            weights: bytes(input, weights)?,
-            scales: &elements(NAMES[scales], scale)?,
-            zero_points: bytes(NAMES[zero_points], zero_point)?,
+            weights: bytes(NAMES[input], weights)?,
+            scales: &scales.scales,
+            zero_points: scales.zero_points.as_bytes(),
         };
-        let floats = quantized.to_floats(input, sizes)?;
+        let floats = quantized.to_floats(NAMES[input], sizes)?;
         Ok(Some(floats.into_iter().map(T::from).collect()))
     }
 
@@ -300,42 +296,41 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if let Some(layer) = self.layer.get() {
             return Ok(Arc::clone(layer));
         }
-        let operand = |input: usize| Ok(given.tensors[input]);
         let missing = HostError::HostArgument {
             function: "Compute",
-            problem: "the weights or their scales are missing",
+            problem: "the scales of the weights are missing",
         };
         let w = match self.w.get() {
-            Some(w) => Some(w.clone()),
-            None => self.pack_w(given.input(W)?, operand)?,
+            Some(w) => w.clone(),
+            None => {
+                let packed = self.pack_w(given.input(W)?, &given.tensors)?;
+                packed.ok_or(missing.clone())?
+            }
         };
         let r = match self.r.get() {
-            Some(r) => Some(r.clone()),
-            None => self.pack_r(given.input(R)?, operand)?,
-        };
-        let (Some(w), Some(r)) = (w, r) else {
-            return Err(missing.into());
+            Some(r) => r.clone(),
+            None => {
+                let packed = self.pack_r(given.input(R)?, &given.tensors)?;
+                packed.ok_or(missing)?
+            }
         };
         let layer = self.layer(w.features(), r.units());
         let (directions, gates) = (layer.directions.len(), layer.cell.gates());
-        let vector = |known: &Option<Vec<T>>, input: usize, times: usize| -> Result<_, Error> {
-            let Some(tensor) = given.tensors[input] else {
-                return Ok(known.as_deref().map(|all| all.to_vec()));
-            };
-            let sizes = [directions, times * layer.units];
-            check(NAMES[input], tensor, &sizes, || {
-                format!("{directions},{times}*{}", layer.units)
-            })?;
-            Ok(Some(elements(NAMES[input], tensor)?.into_owned()))
+        let vector = |input: usize, times: usize| -> Result<Option<Cow<'_, [T]>>, Error> {
+            if let Some(tensor) = given.tensors[input] {
+                let sizes = [directions, times * layer.units];
+                check(NAMES[input], tensor, &sizes, || match input {
+                    B => format!("{directions},{times}*{}", layer.units),
+                    _ => words(&sizes),
+                })?;
+            }
+            given.numbers(input)
         };
-        let (b, p) = (vector(&self.b, B, 2 * gates)?, vector(&self.p, P, 3)?);
+        let (b, p) = (vector(B, 2 * gates)?, vector(P, 3)?);
         let packed = Arc::new(layer.packed(&w, &r, b.as_deref(), p.as_deref())?);
-        let is_constant = self.w.get().is_some()
-            && self.r.get().is_some()
-            && [(B, &self.b), (P, &self.p)]
-                .into_iter()
-                .all(|(input, known)| known.is_some() || !self.has(input));
-        if is_constant {
+        let weights = [W, R, B, P].into_iter().chain(SCALES.into_iter().flatten());
+        let mut weights = weights.filter(|input| self.has(*input));
+        if weights.all(|input| self.constant[input]) {
             let _ = self.layer.set(Arc::clone(&packed));
         }
         Ok(packed)
@@ -352,11 +347,10 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let is_packed = self.layer.get().is_some();
         for (input, tensor) in tensors.iter_mut().enumerate() {
             let is_known = match input {
-                B | P => is_packed,
+                X | LENGTHS | INITIAL_H | INITIAL_C => false,
                 W => self.w.get().is_some(),
                 R => self.r.get().is_some(),
-                X | LENGTHS | INITIAL_H | INITIAL_C => false,
-                _ => self.w.get().is_some() && self.r.get().is_some(),
+                _ => is_packed,
             };
             if self.has(input) && !is_known {
                 *tensor = context.optional_input(input)?;
@@ -426,10 +420,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             let actual = [directions, gates * packed.units(), packed.features()];
             return Err(Error::LayerShape {
                 input: "W",
-                expected: format!(
-                    "shape {{{directions},{gates}*{},{features}}}",
-                    packed.units()
-                ),
+                expected: format!("shape {{{directions},{},{features}}}", actual[1]),
                 actual: actual.map(|size| size as i64).to_vec(),
             });
         }
@@ -480,9 +471,25 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
     }
 }
 
+/// Inputs that are at hand, by their places.
+type Tensors<'a> = [Option<Tensor<'a>>; NAMES.len()];
+
+impl Scales {
+    /// Scales and zero points, if both are at hand.
+    fn of(tensors: &Tensors<'_>, [scales, zero_points]: [usize; 2]) -> Result<Option<Self>, Error> {
+        let (Some(scale), Some(zero_point)) = (tensors[scales], tensors[zero_points]) else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            scales: elements(NAMES[scales], scale)?.into_owned(),
+            zero_points: OwnedBytes::of(bytes(NAMES[zero_points], zero_point)?),
+        }))
+    }
+}
+
 /// The inputs of a run that are there and not packed.
 struct Given<'a> {
-    tensors: [Option<Tensor<'a>>; NAMES.len()],
+    tensors: Tensors<'a>,
 }
 
 impl<'a> Given<'a> {

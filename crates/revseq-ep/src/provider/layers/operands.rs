@@ -84,6 +84,29 @@ pub(super) fn bytes<'a>(input: &'static str, tensor: Tensor<'a>) -> Result<Bytes
     }
 }
 
+/// A copy of integers.
+#[derive(Debug)]
+pub(super) enum OwnedBytes {
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+}
+
+impl OwnedBytes {
+    pub(super) fn of(bytes: Bytes<'_>) -> Self {
+        match bytes {
+            Bytes::I8(all) => Self::I8(all.to_vec()),
+            Bytes::U8(all) => Self::U8(all.to_vec()),
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> Bytes<'_> {
+        match self {
+            Self::I8(all) => Bytes::I8(all),
+            Self::U8(all) => Bytes::U8(all),
+        }
+    }
+}
+
 /// The number of elements of a tensor.
 fn count(tensor: Tensor<'_>) -> usize {
     tensor.sizes.iter().map(|&size| size as usize).product()

@@ -11,7 +11,7 @@ use crate::plugin::tensor::ParallelLoop;
 
 /// The first runs, and one of so many others, ask for a thread for each core.
 const FIRST: usize = 4;
-const EVERY: usize = 256;
+const EVERY: usize = 16;
 
 /// How many threads a session has, which ONNX Runtime does not say: the most that came in a run.
 #[derive(Debug, Default)]
