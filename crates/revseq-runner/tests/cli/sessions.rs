@@ -7,7 +7,7 @@ use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::{ModelProto, TensorProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tensor::load_tensor;
-use tract_onnx::tract_hir::internal::{Approximation, DatumExt as _};
+use tract_onnx::tract_hir::internal::Approximation;
 
 use crate::common::{FLOAT, value};
 
