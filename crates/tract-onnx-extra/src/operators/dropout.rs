@@ -1,4 +1,5 @@
-//! Dropout before opset 10, whose mask has the type of the data. tract's is one of truth values.
+//! Dropout before opset 12, whose mask is of zeros, as in ONNX Runtime, and before opset 10 of the data's
+//! type. tract's has the truth values of later ones.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -9,8 +10,9 @@ use super::empty::OrNothing;
 use crate::delegate::Delegate;
 use crate::node::{check_domain, parse_with_tract};
 
-/// The first version whose mask has truth values.
+/// The first version whose mask has truth values, and the first that marks what is kept.
 const OF_TRUTHS: i64 = 10;
+const OF_KEPT: i64 = 12;
 
 /// Parses a Dropout.
 pub(crate) fn parse(
@@ -18,19 +20,24 @@ pub(crate) fn parse(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     check_domain(node)?;
-    let has_mask = node.output.len() > 1;
-    let (upstream, captured) = match ctx.onnx_operator_set_version < OF_TRUTHS && has_mask {
-        true => (expand(WithNumbers), vec![]),
+    let version = ctx.onnx_operator_set_version;
+    let (upstream, captured) = match version < OF_KEPT && node.output.len() > 1 {
+        true => {
+            let has_truths = version >= OF_TRUTHS;
+            (expand(WithZeros { has_truths }), vec![])
+        }
         false => parse_with_tract(&node.op_type, ctx, node)?,
     };
     Ok((Delegate::boxed(upstream, OrNothing), captured))
 }
 
-/// The data, and a mask of ones.
+/// The data, and a mask of zeros.
 #[derive(Clone, Debug)]
-struct WithNumbers;
+struct WithZeros {
+    has_truths: bool,
+}
 
-impl Expansion for WithNumbers {
+impl Expansion for WithZeros {
     fn name(&self) -> StaticName {
         "Dropout".into()
     }
@@ -47,10 +54,16 @@ impl Expansion for WithNumbers {
     ) -> InferenceResult {
         check_input_arity(inputs, 1)?;
         check_output_arity(outputs, 2)?;
-        for output in outputs {
-            s.equals(&inputs[0].datum_type, &output.datum_type)?;
-            s.equals(&inputs[0].shape, &output.shape)?;
+        let [data, mask] = outputs else {
+            bail!("it has {} outputs, expected 2", outputs.len());
+        };
+        s.equals(&inputs[0].datum_type, &data.datum_type)?;
+        match self.has_truths {
+            true => s.equals(&mask.datum_type, bool::datum_type())?,
+            false => s.equals(&inputs[0].datum_type, &mask.datum_type)?,
         }
+        s.equals(&inputs[0].shape, &data.shape)?;
+        s.equals(&inputs[0].shape, &mask.shape)?;
         Ok(())
     }
 
@@ -61,11 +74,14 @@ impl Expansion for WithNumbers {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let fact = model.outlet_fact(inputs[0])?.clone();
-        let one = tensor0(1_i64).cast_to_dt(fact.datum_type)?.into_owned();
-        let one = one.into_shape(&tvec![1; fact.rank()])?;
-        let one = model.add_const(format!("{prefix}.one"), one)?;
+        let datum_type = match self.has_truths {
+            true => bool::datum_type(),
+            false => fact.datum_type,
+        };
+        let zero = Tensor::zero_dt(datum_type, &tvec![1; fact.rank()])?;
+        let zero = model.add_const(format!("{prefix}.zero"), zero)?;
         let to = MultiBroadcastTo::new(fact.shape);
-        let mask = model.wire_node(format!("{prefix}.mask"), to, &[one])?[0];
+        let mask = model.wire_node(format!("{prefix}.mask"), to, &[zero])?[0];
         Ok(tvec![inputs[0], mask])
     }
 }
