@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::file::{MAXIMUM_POINTER, check_fetched};
 use crate::model::{ModelProto, TensorProto, type_name};
 use crate::visit::for_each_tensor;
 use crate::{Error, memory, tensor};
@@ -245,6 +246,11 @@ impl Loader {
         );
         let mut file = File::open(&path)?;
         let file_length = file.metadata()?.len();
+        if file_length <= MAXIMUM_POINTER {
+            let mut all = Vec::new();
+            file.by_ref().take(file_length).read_to_end(&mut all)?;
+            check_fetched(&all)?;
+        }
         let length = location.length.unwrap_or(promised);
         ensure!(
             length == promised,

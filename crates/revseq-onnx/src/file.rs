@@ -28,9 +28,9 @@ pub fn open(path: &Path) -> Result<ModelProto, Error> {
 /// Reads a regular file of at most 4 GiB, no longer than it is said to be.
 ///
 /// # Errors
-/// It is not a regular file, or cannot be read.
+/// It is not a regular file, cannot be read, or is a pointer of Git LFS.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    read_checked(path, |_| Ok(())).map_err(Error::invalid)
+    read_checked(path, check_fetched).map_err(Error::invalid)
 }
 
 /// Reads a regular file of at most 4 GiB, unless its first bytes show that it is no model.
@@ -95,11 +95,26 @@ const START: u64 = 64;
 /// The beginning of a message about a file that is no model.
 pub(crate) const NO_MODEL: &str = "it is not an ONNX model";
 
+/// The beginning of what Git has in place of a file that it keeps elsewhere.
+const POINTER: &[u8] = b"version https://git-lfs";
+
+/// The bytes that a pointer has at most, by its specification.
+pub(crate) const MAXIMUM_POINTER: u64 = 1023;
+
+/// Checks that a file is more than a pointer to itself.
+pub(crate) fn check_fetched(bytes: &[u8]) -> Result<()> {
+    ensure!(
+        !bytes.starts_with(POINTER),
+        "it is a Git LFS pointer: `git lfs pull` gets the file"
+    );
+    Ok(())
+}
+
 /// The magic bytes, at an offset, of other files that people pass as models.
-const OTHERS: [(usize, &[u8], &str); 14] = [
+const OTHERS: [(usize, &[u8], &str); 20] = [
     (
         0,
-        b"version https://git-lfs",
+        POINTER,
         "it is a Git LFS pointer: `git lfs pull` gets the model",
     ),
     (0, b"<!DOCTYPE", "it is an HTML page"),
@@ -116,6 +131,16 @@ const OTHERS: [(usize, &[u8], &str); 14] = [
         "it is a zip archive, perhaps of a PyTorch or Keras model: export it to ONNX",
     ),
     (4, b"TFL3", "it is a TFLite model: convert it to ONNX"),
+    (
+        4,
+        b"ORTM",
+        "it is in ONNX Runtime's own format: use the ONNX model that it was made of",
+    ),
+    (
+        0,
+        b"ftrt",
+        "it is a TensorRT engine, for one GPU: use the ONNX model that it was built of",
+    ),
     (0, b"\x93NUMPY", "it is a NumPy array"),
     (0, b"\x89PNG", "it is a PNG image"),
     (0, b"\xff\xd8\xff", "it is a JPEG image"),
@@ -136,7 +161,15 @@ const OTHERS: [(usize, &[u8], &str); 14] = [
         b"\x80\x02\x8a\x0a",
         "it is a pickle of PyTorch: export the model to ONNX",
     ),
+    (0, b"\x80\x02", PICKLE),
+    (0, b"\x80\x03", PICKLE),
+    (0, b"\x80\x04", PICKLE),
+    (0, b"\x80\x05", PICKLE),
 ];
+
+/// A pickle of a version of Python's protocol.
+const PICKLE: &str =
+    "it is a pickle, perhaps of a PyTorch or scikit-learn model: export it to ONNX";
 
 /// Checks that a file may be a model.
 ///
@@ -151,10 +184,9 @@ pub(crate) fn check_start(bytes: &[u8]) -> Result<()> {
     if let Some((.., what)) = other {
         bail!("{NO_MODEL}: {what}");
     }
-    ensure!(
-        !is_saved_model(start),
-        "{NO_MODEL}: it is a SavedModel of TensorFlow: convert it with tf2onnx"
-    );
+    if let Some(what) = described_model(start) {
+        bail!("{NO_MODEL}: {what}");
+    }
     ensure!(!start.is_empty(), "{NO_MODEL}: it is empty");
     if !begins_a_model(start) {
         match text(start) {
@@ -186,14 +218,28 @@ pub(crate) fn text(bytes: &[u8]) -> Option<&'static str> {
         })
 }
 
-/// Whether this is the beginning of TensorFlow's message: after the version 1 it has a message, whose
-/// first field is the first, where a model has the name of its producer.
-fn is_saved_model(start: &[u8]) -> bool {
-    let [8, 1, 18, length @ ..] = start else {
-        return false;
+/// Says of a message whose second field is a message, where a model has the name of its producer, whose
+/// it is: behind its version, TensorFlow's has a graph and Core ML's a description. The first field of
+/// that is the first again, in which Core ML has the name of an input.
+fn described_model(start: &[u8]) -> Option<&'static str> {
+    let [8, version @ 1..0x80, 18, rest @ ..] = start else {
+        return None;
     };
-    let end = length.iter().position(|&byte| byte < 0x80);
-    end.and_then(|end| length.get(end + 1)) == Some(&0x0a)
+    let mut fields = rest;
+    let mut inner = || {
+        let end = fields.iter().position(|&byte| byte < 0x80)?;
+        fields = &fields[end + 1..];
+        let (tag, rest) = fields.split_first()?;
+        fields = rest;
+        Some(*tag)
+    };
+    if inner()? != 0x0a {
+        return None;
+    }
+    Some(match (version, inner()) {
+        (1, None | Some(0x12..)) => "it is a SavedModel of TensorFlow: convert it with tf2onnx",
+        _ => "it is a Core ML model: convert what it was made of to ONNX",
+    })
 }
 
 /// Whether the first field may be one of a ModelProto, known or not: it has no groups and no
@@ -232,6 +278,13 @@ mod tests {
             (b"\x40\0\0\0\0\0\0\0{\"w\":{", "a safetensors file"),
             (b"\x08\x01\x12\xa4\x05\x0a\x10", "a SavedModel"),
             (b"\x08\x01\x12\x40\x0a\x10", "a SavedModel"),
+            (b"\x08\x01\x12\xa4\x05\x0a\x10\x12\x04", "a SavedModel"),
+            (b"\x08\x01\x12\x40\x0a\x10\x0a\x01x", "a Core ML model"),
+            (b"\x08\x05\x12\xa4\x05\x0a\x10\x0a\x01x", "a Core ML model"),
+            (b"\x20\0\0\0ORTM\0\0", "ONNX Runtime's own format"),
+            (b"ftrt\x1f\0\0\0", "a TensorRT engine"),
+            (b"\x80\x02}q\0", "a pickle, perhaps"),
+            (b"\x80\x04\x95\x2a\0\0\0", "a pickle, perhaps"),
             (b"", "it is empty"),
             (b"\0\0\0\0", "not an ONNX model"),
             (b"{\"model\": 1}", "a JSON file"),

@@ -207,3 +207,22 @@ fn data_behind_links_is_named_where_it_is() {
     let copy = root.join("snapshots/one/copy.onnx");
     assert_eq!(resolved(&copy), Ok((None, "e.data".to_owned())));
 }
+
+/// Git keeps a pointer in place of large data, which has room for a small tensor.
+#[cfg(unix)]
+#[test]
+fn data_that_git_keeps_elsewhere_is_not_read() {
+    let root = cache("pointer");
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 8\n";
+    std::fs::write(root.join("blobs/2222"), pointer).unwrap();
+    let path = root.join("snapshots/one/model.onnx");
+    let mut model = decode(&std::fs::read(&path).unwrap()).unwrap();
+    let error = external::load(&mut model, &path).unwrap_err().to_string();
+    assert!(
+        error.contains("its data in \"e.data\": it is a Git LFS pointer"),
+        "{error}"
+    );
+    let file = root.join("blobs/2222");
+    let error = revseq_onnx::file::read(&file).unwrap_err().to_string();
+    assert!(error.contains("`git lfs pull` gets the file"), "{error}");
+}

@@ -14,6 +14,8 @@ pub struct Error {
     message: String,
     node: Option<String>,
     cause: Option<TractError>,
+    /// Whether no other runtime runs the model, either.
+    is_everywhere: bool,
 }
 
 /// The kind of an [`Error`].
@@ -43,6 +45,15 @@ impl Error {
             message: message.into(),
             node: None,
             cause: None,
+            is_everywhere: false,
+        }
+    }
+
+    /// The same of a model that no other runtime runs, either.
+    pub(crate) fn everywhere(self) -> Self {
+        Self {
+            is_everywhere: true,
+            ..self
         }
     }
 
@@ -58,6 +69,7 @@ impl Error {
             message,
             node,
             cause: Some(cause),
+            is_everywhere: false,
         }
     }
 
@@ -65,6 +77,12 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Whether another runtime may run the model: tract lacks something for it that others may have.
+    #[must_use]
+    pub fn may_run_elsewhere(&self) -> bool {
+        self.kind == ErrorKind::Unsupported && !self.is_everywhere
     }
 
     /// The name of the node that the error is about, if it is known.
@@ -125,6 +143,14 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
     let end: String = text.chars().skip(count - most).collect();
     format!("…{end}")
+}
+
+/// The beginning of a text that is too long.
+pub(crate) fn beginning(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
 }
 
 /// What is wrong with a node, without its name and operator: whoever reports an error adds them.

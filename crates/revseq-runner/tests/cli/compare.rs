@@ -165,7 +165,7 @@ fn a_backend_that_refuses_is_a_row() {
         let run = revseq(&["compare", one, other]);
         assert_eq!(run.code, Some(1), "{run:?}");
         let expected = format!(
-            "expected: {neg} on tract\n{lacks} on tract: REFUSED: tract has no Nonsense (node \"y_node\"); --backend ort may run it\n"
+            "expected: {neg} on tract\n{lacks} on tract: REFUSED: tract has no Nonsense (node \"y_node\"); ONNX has no Nonsense, either\n"
         );
         assert_eq!(run.stdout, expected);
     }
@@ -173,7 +173,7 @@ fn a_backend_that_refuses_is_a_row() {
     refuses(
         &["compare", &lacks, &lacks],
         &format!(
-            "{lacks} on tract: tract has no Nonsense (node \"y_node\"); --backend ort may run it; {lacks} on tract: "
+            "{lacks} on tract: tract has no Nonsense (node \"y_node\"); ONNX has no Nonsense, either; {lacks} on tract: "
         ),
     );
 }

@@ -8,6 +8,8 @@ use crate::common::{
     BOOL, FLOAT, Folder, INT64, graph_attribute, int, model, node, refuses, reverse_graph, revseq,
     succeeds, tensor, value,
 };
+use crate::ort::onnxruntime;
+use crate::random_loops::ints;
 
 /// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
 fn write(folder: &Folder, nodes: &[(&str, &[&str], &[&str])], output: &str) -> String {
@@ -93,7 +95,7 @@ fn all_missing_operators_are_named_at_once() {
     refuses(&["run", path, "--fill", "zeros"], why);
     let run = revseq(&["run", path, "--fill", "zeros"]);
     assert!(
-        run.stderr.contains(" more; --backend ort may run it"),
+        run.stderr.contains(" more; ONNX has no Op0, either"),
         "{run:?}"
     );
     let message = run
@@ -203,4 +205,42 @@ fn inputs_of_two_types_are_refused() {
     let path = write(&folder, &nodes, "y");
     let why = "node \"y_node\" (Less) has inputs of float and int64, expected one type";
     refuses(&["run", &path, "--fill", "iota"], why);
+}
+
+/// Neither runtime has the operators of early opsets, so that neither is named as a way around the other.
+#[test]
+fn an_early_opset_is_to_be_converted() {
+    let folder = Folder::new();
+    let mut reshape = node("Reshape", &["x"], &["r"]);
+    reshape.attribute = vec![ints("shape", &[3, 2])];
+    let mut add = node("Add", &["r", "b"], &["y"]);
+    add.attribute = vec![int("axis", 0), int("broadcast", 1)];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![reshape, add],
+        input: vec![value("x", FLOAT, &["2", "3"]), value("b", FLOAT, &["3"])],
+        output: vec![value("y", FLOAT, &["3", "2"])],
+        ..GraphProto::default()
+    };
+    let mut early = model(graph);
+    early.opset_import.truncate(1);
+    early.opset_import[0].version = 3;
+    let path = folder.write("early.onnx", &early.encode_to_vec());
+    let path = path.to_str().expect("a path is text");
+    let run = revseq(&["run", path, "--fill", "iota"]);
+    let why = "its operators are of opset 3; convert it to opset 7 or later\n";
+    assert!(
+        run.stderr.ends_with(why) && run.stderr.lines().count() == 1,
+        "{run:?}"
+    );
+    let Some(library) = onnxruntime("an_early_opset_is_to_be_converted") else {
+        return;
+    };
+    let on_ort = ["--backend", "ort-plain", "--ort-lib", &library];
+    let run = revseq(&[&["run", path, "--fill", "iota"], &on_ort[..]].concat());
+    let why = "refuses opset 3 of ONNX, it takes 7 at least: convert the model\n";
+    assert!(
+        run.stderr.ends_with(why) && run.stderr.lines().count() == 1,
+        "{run:?}"
+    );
 }

@@ -283,7 +283,7 @@ fn nothing_tested_is_a_failure() {
     folder.write("m.onnx", &of(&["x"], &[("Nonsense", "y")], "3"));
     fails(
         &["verify", path, other],
-        "m.onnx: FAILED: tract has no Nonsense (node \"y_node\"); --backend ort may run it; test_data_set_0 was recorded on tract\n",
+        "m.onnx: FAILED: tract has no Nonsense (node \"y_node\"); ONNX has no Nonsense, either; test_data_set_0 was recorded on tract\n",
     );
     let skipped = succeeds(&["verify", path, other, "--allow-skips"]);
     assert!(

@@ -47,7 +47,7 @@ fn results_and_exit_codes() {
     assert_eq!(
         output,
         format!(
-            "{shown}/a/lacks: skipped: tract has no Nonsense (node \"y_node\"); --backend ort may run it\n{shown}/b/passes: ok\n\
+            "{shown}/a/lacks: skipped: tract has no Nonsense (node \"y_node\"); ONNX has no Nonsense, either\n{shown}/b/passes: ok\n\
              1 passed, 0 failed, 1 skipped\n"
         )
     );

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use revseq_graph::ElementType;
+use revseq_onnx::operators::is_unheard_of;
 use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
 
@@ -25,12 +26,19 @@ pub(crate) struct Lacking {
     operators: BTreeMap<String, Vec<String>>,
     /// Everything else that it lacks, in the order of the message.
     others: BTreeSet<(u8, String)>,
+    /// The version of ONNX's own operators.
+    opset: i64,
+    /// The operators among them that ONNX has not, either: what made the model has left them.
+    unheard_of: BTreeSet<String>,
 }
 
 /// Returns what tract lacks for a prepared model's main graph, as an error on one line; `None` if
 /// it lacks nothing that the graph alone shows.
-pub(crate) fn lacks(graph: &GraphProto) -> Option<Error> {
-    let mut lacking = Lacking::default();
+pub(crate) fn lacks(graph: &GraphProto, opset: i64) -> Option<Error> {
+    let mut lacking = Lacking {
+        opset,
+        ..Lacking::default()
+    };
     for input in &graph.input {
         let is_tensor = element_type(input).is_some();
         if !is_tensor {
@@ -44,7 +52,15 @@ pub(crate) fn lacks(graph: &GraphProto) -> Option<Error> {
         true => ErrorKind::Type,
         false => ErrorKind::Unsupported,
     };
-    lacking.message().map(|message| Error::new(kind, message))
+    let is_everywhere = !lacking.unheard_of.is_empty();
+    let error = lacking.message().map(|message| Error::new(kind, message));
+    error.map(|error| {
+        if is_everywhere {
+            error.everywhere()
+        } else {
+            error
+        }
+    })
 }
 
 impl Lacking {
@@ -66,6 +82,9 @@ impl Lacking {
                     "" | "ai.onnx" => node.op_type.clone(),
                     domain => format!("{domain}::{}", node.op_type),
                 };
+                if is_unheard_of(&node.domain, &node.op_type, self.opset) {
+                    self.unheard_of.insert(operator.clone());
+                }
                 self.operator(operator, node_label(index, node));
             }
             for attribute in &node.attribute {
@@ -143,6 +162,12 @@ impl Lacking {
         {
             text += ", which ONNX Runtime's optimiser writes for one kind of processor: save the model \
                      with ORT_ENABLE_EXTENDED or less";
+        }
+        let count = self.unheard_of.len();
+        match self.unheard_of.first() {
+            Some(_) if count == all.len() && count > 1 => text += "; ONNX has none of them, either",
+            Some(first) => text += &format!("; ONNX has no {first}, either"),
+            None => {}
         }
         (!all.is_empty()).then(|| format!("tract has no {text}"))
     }

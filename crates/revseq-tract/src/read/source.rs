@@ -82,7 +82,14 @@ impl Source {
 
     /// Returns what tract lacks for the model, or would compute otherwise than it is meant.
     pub(super) fn lacking(&self) -> Option<Error> {
-        lacking::lacks(self.graph()).or_else(|| mixed::mixes(self.graph()))
+        lacking::lacks(self.graph(), self.opset()).or_else(|| mixed::mixes(self.graph()))
+    }
+
+    /// The version of ONNX's own operators.
+    pub(crate) fn opset(&self) -> i64 {
+        let mut imports = self.proto.opset_import.iter();
+        let own = imports.find(|import| matches!(&*import.domain, "" | "ai.onnx"));
+        own.map_or(i64::MAX, |import| import.version)
     }
 
     /// The main graph.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use revseq_graph::ElementType;
-use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 use tract_onnx_extra::OtherSizes;
 
 use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
-use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, shortened};
+use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, beginning, shortened};
+use crate::read::Source;
 use crate::read::adapt::node_label;
 
 /// Operators whose errors may be in this project's words.
@@ -38,22 +38,58 @@ const OURS: &[&str] = &[
     "Squeeze",
 ];
 
-/// The nodes of a model, and of the graphs in it: their operators by the names that they have for
-/// tract.
-pub(crate) type Nodes = BTreeMap<String, String>;
+/// The first opset whose operators runtimes have.
+const FIRST_OPSET: i64 = 7;
 
-/// The operators of a graph's nodes, and of those within.
-pub(crate) fn node_names(graph: &GraphProto) -> Nodes {
-    let mut names = Nodes::new();
-    let mut open = vec![graph];
-    while let Some(graph) = open.pop() {
-        for (index, node) in graph.node.iter().enumerate() {
-            names.insert(node_label(index, node), node.op_type.clone());
-            let attributes = node.attribute.iter();
-            open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
+/// The most characters of a reason of tract's that are shown.
+const MAXIMUM_REASON: usize = 160;
+
+/// The nodes of a model, and of the graphs in it.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    /// Their operators by the names that they have for tract.
+    operators: BTreeMap<String, String>,
+    /// The version of ONNX's own operators.
+    opset: i64,
+}
+
+impl Nodes {
+    pub(crate) fn of(source: &Source) -> Self {
+        let mut operators = BTreeMap::new();
+        let mut open = vec![source.graph()];
+        while let Some(graph) = open.pop() {
+            for (index, node) in graph.node.iter().enumerate() {
+                operators.insert(node_label(index, node), node.op_type.clone());
+                let attributes = node.attribute.iter();
+                open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
+            }
+        }
+        Self {
+            operators,
+            opset: source.opset(),
         }
     }
-    names
+
+    fn is_early(&self) -> bool {
+        self.opset < FIRST_OPSET
+    }
+
+    /// A refusal with tract's reason for it, on one line.
+    fn with_reason(&self, message: &str, error: &TractError) -> String {
+        let root = error.root_cause().to_string();
+        let line = root.lines().next().unwrap_or_default();
+        let line = line.trim().trim_end_matches('.');
+        let reason = match line {
+            _ if self.is_early() => format!(
+                "its operators are of opset {}; convert it to opset {FIRST_OPSET} or later",
+                self.opset
+            ),
+            _ if error.is::<Panicked>() => "tract panicked".to_owned(),
+            "" => return message.to_owned(),
+            line => beginning(line, MAXIMUM_REASON),
+        };
+        format!("{message}: {reason}")
+    }
 }
 
 /// A node that tract does not take.
@@ -131,7 +167,11 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
     let (kind, message, name) = if let Some(told) = error.downcast_ref::<Explained>() {
         (told.kind, told.message.clone(), told.node.clone())
     } else if let Some(at) = error.downcast_ref::<AtNode>() {
-        (Unsupported, at.to_string(), Some(at.name.clone()))
+        let message = match at.unknown.is_empty() {
+            true => nodes.with_reason(&at.to_string(), &error),
+            false => at.to_string(),
+        };
+        (Unsupported, message, Some(at.name.clone()))
     } else {
         match found {
             Some((name, operator)) if OURS.contains(&operator) && is_clause(&root) => {
@@ -140,18 +180,23 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
             }
             Some((name, operator)) => {
                 let message = format!("tract does not take {}", node_in_words(name, operator));
+                let message = nodes.with_reason(&message, &error);
                 (Unsupported, message, Some(name.to_owned()))
             }
             None if causes.len() == 1 && !root.contains(['<', '#']) && !error.is::<Panicked>() => {
                 (Model, root, None)
             }
             None => {
-                let message = "tract does not take the model with these inputs".to_owned();
-                (Unsupported, message, None)
+                let message = "tract does not take the model with these inputs";
+                (Unsupported, nodes.with_reason(message, &error), None)
             }
         }
     };
-    Error::caused(kind, message, name, error)
+    let refusal = Error::caused(kind, message, name, error);
+    match nodes.is_early() {
+        true => refusal.everywhere(),
+        false => refusal,
+    }
 }
 
 /// Whether an error is in this project's words: a clause about the node. tract's are sentences.
@@ -172,19 +217,18 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             (Node, format!("{}: {root}", node_in_words(name, operator)))
         }
         Some((name, operator)) => {
-            let elements = lacking_type(&root).map(|it| format!(" of {}", it.name()));
-            let elements = elements.unwrap_or_default();
-            let message = format!(
-                "tract cannot run {}{elements}",
-                node_in_words(name, operator)
-            );
+            let message = format!("tract cannot run {}", node_in_words(name, operator));
+            let message = match lacking_type(&root) {
+                Some(elements) => format!("{message} of {}", elements.name()),
+                None => nodes.with_reason(&message, &error),
+            };
             (Unsupported, message)
         }
         None if is_ours => (Node, root),
-        None => (
-            Unsupported,
-            "tract cannot run the model with these inputs".to_owned(),
-        ),
+        None => {
+            let message = "tract cannot run the model with these inputs";
+            (Unsupported, nodes.with_reason(message, &error))
+        }
     };
     let name = found.map(|(name, _)| name.to_owned());
     Error::caused(kind, message, name, error)
@@ -212,7 +256,7 @@ fn find<'a>(message: &str, nodes: &'a Nodes) -> Option<(&'a str, &'a str)> {
         let behind = name.strip_prefix(node);
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(['.', '/']))
     };
-    let found = nodes.iter().filter(|(node, _)| is_of(node));
+    let found = nodes.operators.iter().filter(|(node, _)| is_of(node));
     let (name, operator) = found.max_by_key(|(node, _)| node.len())?;
     Some((name, operator))
 }
@@ -223,9 +267,17 @@ mod tests {
 
     use super::*;
 
+    fn nodes<const N: usize>(operators: [(&str, &str); N], opset: i64) -> Nodes {
+        let operators = operators.map(|(name, operator)| (name.to_owned(), operator.to_owned()));
+        Nodes {
+            operators: operators.into(),
+            opset,
+        }
+    }
+
     #[test]
     fn errors_of_a_run_name_the_node() {
-        let nodes = Nodes::from([("a".to_owned(), "Mod".to_owned())]);
+        let nodes = nodes([("a", "Mod")], 17);
         let at = |error: TractError| error.context("Evaluating #4 \"a.sq\" Square");
         let panicked = || TractError::from(Panicked("index out of bounds".to_owned()));
         let rows = [
@@ -241,12 +293,12 @@ mod tests {
             ),
             (
                 at(panicked()),
-                "tract cannot run node \"a\" (Mod)",
+                "tract cannot run node \"a\" (Mod): tract panicked",
                 ErrorKind::Unsupported,
             ),
             (
                 panicked(),
-                "tract cannot run the model with these inputs",
+                "tract cannot run the model with these inputs: tract panicked",
                 ErrorKind::Unsupported,
             ),
             (
@@ -264,15 +316,12 @@ mod tests {
 
     #[test]
     fn refusals_are_one_short_line() {
-        let nodes = Nodes::from([
-            ("a".to_owned(), "Resize".to_owned()),
-            ("a/b".to_owned(), "Loop".to_owned()),
-        ]);
+        let known = nodes([("a", "Resize"), ("a/b", "Loop")], 17);
         let inner = || format_err!("Symbol <Sym0> points to an invalid SymbolScope");
         let rows = [
             (
                 inner().context("declutter node #5 \"a.5\" DynSlice"),
-                "tract does not take node \"a\" (Resize)",
+                "tract does not take node \"a\" (Resize): Symbol <Sym0> points to an invalid SymbolScope",
             ),
             (
                 format_err!("its states differ").context("node #7 \"a/b\" Loop"),
@@ -280,9 +329,12 @@ mod tests {
             ),
             (
                 format_err!("Impossible to unify 5 with 3.").context("node #7 \"a/b\" Loop"),
-                "tract does not take node \"a/b\" (Loop)",
+                "tract does not take node \"a/b\" (Loop): Impossible to unify 5 with 3",
             ),
-            (inner(), "tract does not take the model with these inputs"),
+            (
+                inner(),
+                "tract does not take the model with these inputs: Symbol <Sym0> points to an invalid SymbolScope",
+            ),
             (format_err!("no node produces it"), "no node produces it"),
             (
                 format_err!("it is nested too deeply").context("Building node a/b (Loop)"),
@@ -290,7 +342,7 @@ mod tests {
             ),
             (
                 AtNode::add(inner(), "x", "Tile", &[], [].iter()).context("outside"),
-                "tract does not take node \"x\" (Tile)",
+                "tract does not take node \"x\" (Tile): Symbol <Sym0> points to an invalid SymbolScope",
             ),
             (
                 AtNode::add(
@@ -309,7 +361,20 @@ mod tests {
             ),
         ];
         for (error, expected) in rows {
-            assert_eq!(of_preparation(error, &nodes).to_string(), expected);
+            let error = of_preparation(error, &known);
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(
+                error.may_run_elsewhere(),
+                error.kind() == ErrorKind::Unsupported
+            );
         }
+        let early = nodes([("a", "Add")], 3);
+        let error = of_preparation(inner().context("node #5 \"a\" Add"), &early);
+        assert!(!error.may_run_elsewhere());
+        assert_eq!(
+            error.to_string(),
+            "tract does not take node \"a\" (Add): its operators are of opset 3; convert it to opset 7 or \
+             later"
+        );
     }
 }

@@ -2,6 +2,8 @@
 
 use anyhow::{Error, anyhow};
 
+use crate::model::Model;
+
 /// The error as a user reads it, if it is one of ONNX Runtime's.
 pub(super) fn readable(error: Error) -> Error {
     // An error with a context is readable already.
@@ -68,6 +70,44 @@ fn signature(text: &str) -> Option<usize> {
                 .map_or(end, |rest| text.len() - rest.len());
             return Some(after);
         }
+    }
+    None
+}
+
+/// The first opset of ONNX that ONNX Runtime has all operators of.
+const FIRST_OPSET: i64 = 7;
+
+/// The version of a model that ONNX Runtime does not support, if an error is about
+/// that (onnxruntime/core/graph/model.cc) and the model confirms it.
+pub(super) fn refusal(model: &Model, error: &str) -> Option<String> {
+    let number = |start: &str| -> Option<i64> {
+        let (_, rest) = error.split_once(start)?;
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    };
+    let opset = model
+        .proto
+        .opset_import
+        .iter()
+        .find(|import| import.domain().is_empty())
+        .map_or(0, |import| import.version());
+    if let Some(highest) = number("Current official support for domain ai.onnx is till opset ")
+        && opset > highest
+    {
+        return Some(format!("opset {opset} of ONNX, it takes {highest} at most"));
+    }
+    if opset < FIRST_OPSET && error.contains("Could not find an implementation") {
+        return Some(format!(
+            "opset {opset} of ONNX, it takes {FIRST_OPSET} at least: convert the model"
+        ));
+    }
+    let ir_version = model.proto.ir_version.unwrap_or_default();
+    if let Some(highest) = number("max supported IR version: ")
+        && ir_version > highest
+    {
+        return Some(format!(
+            "IR version {ir_version}, it takes {highest} at most"
+        ));
     }
     None
 }

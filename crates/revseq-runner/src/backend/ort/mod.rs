@@ -337,7 +337,7 @@ impl Ort {
             let session = match self.session(model, is_unfolded, Observer::Log(&log)) {
                 Ok(session) => session,
                 Err(error) => {
-                    return match refusal(model, &error.to_string()) {
+                    return match message::refusal(model, &error.to_string()) {
                         Some(reason) => {
                             Ok(Preparation::Refused(format!("{runtime} refuses {reason}")))
                         }
@@ -483,36 +483,6 @@ fn count_nodes(model: &Model) -> Result<usize> {
         count += usize::from(is_known && !site.is_dead && !site.is_call);
     })?;
     Ok(count)
-}
-
-/// The version of a model that ONNX Runtime does not support, if an error is about
-/// that (onnxruntime/core/graph/model.cc) and the model confirms it.
-fn refusal(model: &Model, error: &str) -> Option<String> {
-    let number = |start: &str| -> Option<i64> {
-        let (_, rest) = error.split_once(start)?;
-        let end = rest.find(|c: char| !c.is_ascii_digit());
-        rest[..end.unwrap_or(rest.len())].parse().ok()
-    };
-    let opset = model
-        .proto
-        .opset_import
-        .iter()
-        .find(|import| import.domain().is_empty())
-        .map_or(0, |import| import.version());
-    if let Some(highest) = number("Current official support for domain ai.onnx is till opset ")
-        && opset > highest
-    {
-        return Some(format!("opset {opset} of ONNX, it takes {highest} at most"));
-    }
-    let ir_version = model.proto.ir_version.unwrap_or_default();
-    if let Some(highest) = number("max supported IR version: ")
-        && ir_version > highest
-    {
-        return Some(format!(
-            "IR version {ir_version}, it takes {highest} at most"
-        ));
-    }
-    None
 }
 
 impl Executable {

@@ -300,7 +300,7 @@ fn words(error: &revseq_tract::Error) -> String {
 }
 
 fn advice(error: &revseq_tract::Error) -> Option<&'static str> {
-    let is_asked = tract_error(error).is_none() && error.kind() == ErrorKind::Unsupported;
+    let is_asked = tract_error(error).is_none() && error.may_run_elsewhere();
     is_asked.then_some(ADVICE)
 }
 
