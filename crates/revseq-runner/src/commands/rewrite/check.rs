@@ -55,8 +55,8 @@ pub(super) struct Check<'a> {
 type Outputs = Vec<Vec<Tensor>>;
 
 /// What a backend computes of the original model.
-struct Original {
-    engine: Engine,
+struct Original<'e> {
+    engine: &'e Engine,
     outputs: Result<Outputs>,
 }
 
@@ -98,12 +98,13 @@ impl Check<'_> {
     /// If there is nothing to run the models on, or no inputs to run them on.
     pub(super) fn run(&self, sets: &[DataSet]) -> Result<Vec<Checked>> {
         let values = &self.arguments.values;
+        let engines = self.engines()?;
         if values.inputs.is_empty() && values.fill.is_empty() && !sets.is_empty() {
             let all: Vec<Inputs> = sets
                 .iter()
                 .map(|set| self.read_set(set))
                 .collect::<Result<_>>()?;
-            return self.run_on(&all)?.map_err(Refusal::into_error);
+            return self.run_on(&engines, &all)?.map_err(Refusal::into_error);
         }
         let made_up = MadeUp::new(self.original, values)?;
         let mut first = None;
@@ -112,7 +113,7 @@ impl Check<'_> {
                 "--check has no data set, and cannot make all inputs up; give them with --input, or \
                  a folder of data sets with --check DATA",
             )?;
-            let refusal = match self.run_on(&all)? {
+            let refusal = match self.run_on(&engines, &all)? {
                 Ok(checked) => return Ok(checked),
                 Err(refusal) => refusal,
             };
@@ -138,24 +139,38 @@ impl Check<'_> {
         })
     }
 
-    /// Compares on the backends with these inputs; `Err` if none ran both models.
-    fn run_on(&self, all: &[Inputs]) -> Result<Result<Vec<Checked>, Refusal>> {
+    /// The backends that are asked for, or else each that there is.
+    fn engines(&self) -> Result<Vec<(Backend, Result<Engine>)>> {
         let on = &self.arguments.on;
         let backends = on.or(&[Backend::Tract, Backend::OrtPlain]);
         let is_asked = !on.backends.is_empty() || on.engine.ort.ort_lib.is_some();
-        let mut checked = Vec::new();
-        let mut originals = Vec::new();
         let engines = Engine::open_each(&on.engine, backends)?;
-        for (backend, engine) in std::iter::zip(backends, engines) {
+        let engines = std::iter::zip(backends.iter().copied(), engines);
+        engines
+            .map(|(backend, engine)| match engine {
+                Err(error) if is_asked => Err(error),
+                engine => Ok((backend, engine)),
+            })
+            .collect()
+    }
+
+    /// Compares on the backends with these inputs; `Err` if none ran both models.
+    fn run_on(
+        &self,
+        engines: &[(Backend, Result<Engine>)],
+        all: &[Inputs],
+    ) -> Result<Result<Vec<Checked>, Refusal>> {
+        let mut skipped = Vec::new();
+        let mut originals = Vec::new();
+        for (backend, engine) in engines {
             match engine {
-                Ok(engine) => {
-                    let outputs = run_model(&engine, self.original, all);
-                    originals.push(Original { engine, outputs });
-                }
-                Err(error) if is_asked => return Err(error),
-                Err(why) => checked.push(Checked::Skipped {
+                Ok(engine) => originals.push(Original {
+                    engine,
+                    outputs: run_model(engine, self.original, all),
+                }),
+                Err(why) => skipped.push(Checked::Skipped {
                     backend: backend.name(),
-                    why: chain(&why),
+                    why: chain(why),
                 }),
             }
         }
@@ -170,7 +185,7 @@ impl Check<'_> {
                 }),
             }
         }
-        results.extend(checked);
+        results.extend(skipped);
         let why: Option<Vec<String>> = results
             .iter()
             .map(|checked| match checked {
@@ -200,11 +215,11 @@ impl Check<'_> {
     /// count.
     fn on(
         &self,
-        original: &Original,
+        original: &Original<'_>,
         all: &[Inputs],
         expected: Option<(&'static str, &Outputs)>,
     ) -> Result<Vec<Checked>> {
-        let engine = &original.engine;
+        let engine = original.engine;
         let refusal = |why: &Error| anyhow!("the original model: {}", chain(why));
         let own = original.outputs.as_ref();
         let Some((reference, expected)) = expected else {
@@ -270,10 +285,10 @@ impl Check<'_> {
 }
 
 /// The outputs of the original model that count, with the backend: ONNX Runtime's, if it runs it.
-fn expected(originals: &[Original]) -> Option<(&'static str, &Outputs)> {
+fn expected<'o>(originals: &'o [Original<'_>]) -> Option<(&'static str, &'o Outputs)> {
     let ran = originals.iter().filter_map(|original| {
         let outputs = original.outputs.as_ref().ok()?;
-        Some((&original.engine, outputs))
+        Some((original.engine, outputs))
     });
     let first = ran.min_by_key(|(engine, _)| engine.backend() == Backend::Tract)?;
     Some((first.0.name(), first.1))
