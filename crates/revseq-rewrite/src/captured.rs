@@ -27,8 +27,10 @@ const MOVING: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// The operators that the optimizer removes before.
-const REMOVED: &[&str] = &["Cast", "Dropout", "Identity"];
+/// The operators that the optimizer may remove before, such as a product with 1.
+const REMOVED: &[&str] = &[
+    "Add", "Cast", "Div", "Dropout", "Expand", "Identity", "Mul", "Sub",
+];
 
 const DEQUANTIZE: &str = "DequantizeLinear";
 
@@ -134,20 +136,32 @@ impl<'a> Search<'a> {
     /// comes from one.
     fn moved(&self, value: &str) -> Option<usize> {
         let own = self.makers.last()?;
-        let (mut value, mut moved) = (value, None);
-        // As many steps as there are nodes: one that reads itself has no end.
-        for _ in 0..self.makers.iter().map(HashMap::len).sum() {
-            let &(index, node) = match moved {
-                None => own.get(value)?,
-                Some(_) => self.makers.iter().rev().find_map(|it| it.get(value))?,
+        // Each value with the node that moves it, if one does.
+        let mut next = vec![(value, None)];
+        let mut seen = HashSet::new();
+        while let Some((value, moved)) = next.pop() {
+            if !seen.insert((value, moved)) {
+                continue;
+            }
+            let maker = match moved {
+                None => own.get(value),
+                Some(_) => self.makers.iter().rev().find_map(|it| it.get(value)),
+            };
+            let Some(&(index, node)) = maker else {
+                continue;
             };
             match node.op() {
-                DEQUANTIZE => return moved,
-                op if MOVING.contains(&op) => _ = moved.get_or_insert(index),
-                op if REMOVED.contains(&op) => {}
-                _ => return None,
+                DEQUANTIZE if moved.is_some() => return moved,
+                op if MOVING.contains(&op) => {
+                    let data = node.input(0);
+                    next.extend(data.map(|data| (data, moved.or(Some(index)))));
+                }
+                // A number that changes nothing may be either operand.
+                op if REMOVED.contains(&op) => {
+                    next.extend(node.inputs().take(2).map(|input| (input, moved)));
+                }
+                _ => {}
             }
-            value = node.input(0)?;
         }
         None
     }

@@ -410,11 +410,12 @@ fn full_flip() {
             .inner(READING),
             takes(
                 slice,
-                "DequantizeLinear Transpose Transpose Sum Slice Loop",
+                "DequantizeLinear Mul Transpose Transpose Sum Slice Loop",
                 &[
                     FULL,
                     "real = DequantizeLinear(x, half)
-            turned = Transpose<perm=[1,0,2]>(real)
+            scaled = Mul(whole, real)
+            turned = Transpose<perm=[1,0,2]>(scaled)
             moved = Transpose<perm=[1,0,2]>(turned)
             flipped = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
             reversed = Identity(flipped)
@@ -1101,6 +1102,14 @@ fn sequence_lens() {
              activations=Softplus,relu,Elu>(x, w4, x, _, own, _, _, half)"],
             ),
             leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
+            takes(
+                "LSTM, forward, without sequence_lens",
+                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not ReverseSequence Slice \
+             Where LSTM",
+                &["begin = Expand(nought, sizes)
+            state = Slice(begin, zero, one, zero)
+            _, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, state, zeros3)"],
+            ),
             leaves(
                 "initial states are not provably 0",
                 &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, half)"],
