@@ -218,7 +218,7 @@ fn rewritten_models_load_at_each_level_of_the_optimizer() {
             rewritten.add(&quantized(&model, choices.into_iter()));
         }
     }
-    assert!(rewritten.count > 100, "{}", rewritten.count);
+    assert!(rewritten.count > 4 * CASES, "{}", rewritten.count);
     let run = Command::new(python)
         .args(["-c", SCRIPT])
         .arg(rewritten.folder.path(""))
