@@ -60,6 +60,7 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import onnxruntime as ort
 import harness
+import test_layers
 
 library = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
 failed = pathlib.Path(sys.argv[2])
@@ -69,6 +70,8 @@ failures = {}
 x = np.arange(10**6, dtype=np.float32).reshape(1000, 1000)
 sequence = harness.reverse_sequence(["b", 1000], lengths_shape=["b"], batch_axis=0, time_axis=1)
 subsequences = harness.reverse_subsequences([4], 0)
+# With attributes of all types.
+layer = test_layers.Layer("RNN", activations=["Affine"], activation_alpha=[0.5], clip=9.0)
 
 
 def verbose(options):
@@ -83,6 +86,10 @@ def ep():
     (y,) = session.run(None, {"x": x, "lens": np.full(1000, 1000)})
     assert (y == x[:, ::-1]).all()
     harness.assert_on_ep(session, 1)
+    options = verbose(harness.options(provider_options={"layers": "on"}))
+    session = ort.InferenceSession(harness.load(layer.model), options)
+    session.run(None, layer.feeds(3, 2))
+    assert list(harness.assigned(session)) == [harness.EP]
 
 
 def custom_op():

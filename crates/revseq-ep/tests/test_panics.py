@@ -18,6 +18,7 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import onnxruntime as ort
 import harness
+import test_layers
 
 library = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
 # Enough for threads to share it, in rows that a library without optimisation copies quickly.
@@ -25,6 +26,7 @@ big = [10, 100, 1000]
 x = np.zeros(big, np.float32)
 sequence = harness.reverse_sequence(big, batch_axis=0, time_axis=1)
 subsequences = harness.reverse_subsequences([4], 0)
+layer = test_layers.Layer("GRU")
 
 
 def custom_op():
@@ -39,7 +41,9 @@ def ep():
         ort.register_execution_provider_library("revseq", library)
     # As a user has it, so with the Python binding's fallback.
     session = ort.InferenceSession(harness.load(sequence), harness.options(threads=2))
-    return session.run(None, {"x": x, "lens": np.full(10, 100)})
+    session.run(None, {"x": x, "lens": np.full(10, 100)})
+    options = harness.options(provider_options={"layers": "on"})
+    return ort.InferenceSession(harness.load(layer.model), options).run(None, layer.feeds(3, 2))
 """
 
 EVERYWHERE = """
@@ -65,7 +69,7 @@ print("well")
 """
 
 PLACES = {
-    "ep": ["factories", "devices", "ep", "capability", "create", "compute", "parallel"],
+    "ep": ["factories", "devices", "ep", "capability", "create", "compute", "parallel", "layer"],
     "custom_op": ["custom_ops", "create", "compute"],
 }
 

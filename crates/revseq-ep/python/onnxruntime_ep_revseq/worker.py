@@ -145,6 +145,7 @@ def create_session(
     *,
     threads: int = 0,
     rewrite: Literal["fast"] | None = None,
+    layers: bool | None = None,
     provider_options: Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
@@ -154,8 +155,9 @@ def create_session(
 
     ``threads`` is ``intra_op_num_threads``: give the CPUs that the worker has, since 0 takes all
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
-    RNN; a ``RewriteWarning`` names each loop that is left. ``configure`` may set further session
-    options.
+    RNN; a ``RewriteWarning`` names each loop that is left. With ``layers=True``, the provider
+    computes LSTM, GRU and RNN, and ONNX Runtime itself with ``layers=False``; by default the provider
+    does with ``rewrite="fast"``. ``configure`` may set further session options.
 
     A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
     Runtime loads it.
@@ -175,13 +177,25 @@ def create_session(
         if configure is not None:
             configure(options)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        options.add_provider_for_devices([device], dict(provider_options or {}))
+        options.add_provider_for_devices([device], _options(provider_options, layers, rewrite))
         session = onnxruntime.InferenceSession(path_or_bytes, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
     check_assignment(session)
     _sessions.add(session)
     return session
+
+
+def _options(
+    provider_options: Mapping[str, str] | None, layers: bool | None, rewrite: str | None
+) -> dict[str, str]:
+    """The provider's options, of which ``layers`` may be an argument of its own."""
+    options = dict(provider_options or {})
+    if layers is not None:
+        options["layers"] = "on" if layers else "off"
+    elif rewrite == "fast":
+        options.setdefault("layers", "on")
+    return options
 
 
 def _given(model: str | os.PathLike[str] | bytes) -> str | bytes:

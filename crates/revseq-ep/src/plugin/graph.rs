@@ -218,18 +218,27 @@ impl GraphNode<'_> {
         // SAFETY: the node lives as long as the graph.
         let values: Vec<*const OrtValueInfo> =
             unsafe { list!(host, node, Node_GetNumOutputs, Node_GetOutputs) };
-        let names = values.into_iter().map(|value| {
-            if value.is_null() {
-                return Ok(String::new());
-            }
-            let mut name: *const c_char = ptr::null();
-            // SAFETY: the value lives as long as the node.
-            unsafe {
-                ort_try!(host, GetValueInfoName(value, &raw mut name));
-                Ok(text(name))
-            }
-        });
+        // SAFETY: the values live as long as the node.
+        let names = values
+            .into_iter()
+            .map(|value| unsafe { self.value_name(value) });
         names.collect()
+    }
+
+    /// The name of an input or output; one that is left out has none.
+    ///
+    /// # Safety
+    /// `value` is null or one of this host.
+    unsafe fn value_name(self, value: *const OrtValueInfo) -> Result<String, Error> {
+        if value.is_null() {
+            return Ok(String::new());
+        }
+        let (host, mut name): (Host, *const c_char) = (self.host, ptr::null());
+        // SAFETY: the caller's.
+        unsafe {
+            ort_try!(host, GetValueInfoName(value, &raw mut name));
+            Ok(text(name))
+        }
     }
 
     fn inputs(self) -> Result<Vec<(String, Option<TypeAndSizes>)>, Error> {
@@ -243,13 +252,12 @@ impl GraphNode<'_> {
                 read.push((String::new(), None));
                 continue;
             }
-            let (mut name, mut info): (*const c_char, *const OrtTypeInfo) =
-                (ptr::null(), ptr::null());
+            let mut info: *const OrtTypeInfo = ptr::null();
             // SAFETY: the value and its type live as long as the node.
             unsafe {
-                ort_try!(host, GetValueInfoName(value, &raw mut name));
+                let name = self.value_name(value)?;
                 ort_try!(host, GetValueInfoTypeInfo(value, &raw mut info));
-                read.push((text(name), TypeAndSizes::read(host, info)?));
+                read.push((name, TypeAndSizes::read(host, info)?));
             }
         }
         Ok(read)

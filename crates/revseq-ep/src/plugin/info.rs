@@ -65,18 +65,17 @@ impl KernelInfo {
     /// attributes only by name.
     pub(crate) fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
         let Self { host, info } = self;
-        let (mut since_version, mut input_count) = (0, 0);
+        let mut since_version = 0;
         // SAFETY: as above.
         unsafe {
             ort_try!(
                 host,
                 KernelInfo_GetOperatorSinceVersion(info, &raw mut since_version)
             );
-            ort_try!(host, KernelInfo_GetInputCount(info, &raw mut input_count));
         }
-        let mut inputs = Vec::with_capacity(input_count);
-        for index in 0..input_count {
-            let name = string!(self, KernelInfo_GetInputName, index);
+        let names = self.input_names()?.into_iter().enumerate();
+        let mut inputs = Vec::with_capacity(names.len());
+        for (index, name) in names {
             inputs.push((name, self.input_type(index)?));
         }
         let outputs = self.output_names()?;
@@ -97,8 +96,8 @@ impl KernelInfo {
         })
     }
 
-    /// Whether each input is there.
-    pub(crate) fn given_inputs(self) -> Result<Vec<bool>, Error> {
+    /// The inputs' names; one that is left out has none.
+    pub(crate) fn input_names(self) -> Result<Vec<String>, Error> {
         let mut count = 0;
         // SAFETY: as above.
         unsafe {
@@ -107,11 +106,11 @@ impl KernelInfo {
                 KernelInfo_GetInputCount(self.info, &raw mut count)
             )
         };
-        let mut given = Vec::with_capacity(count);
+        let mut names = Vec::with_capacity(count);
         for index in 0..count {
-            given.push(!string!(self, KernelInfo_GetInputName, index).is_empty());
+            names.push(string!(self, KernelInfo_GetInputName, index));
         }
-        Ok(given)
+        Ok(names)
     }
 
     /// The outputs' names; one that is left out has none.

@@ -7,7 +7,7 @@ use ort_sys::{OrtAllocator, OrtKernelContext, OrtKernelInfo, OrtStatusPtr, OrtVa
 use super::abi::{
     API_VERSION, OrtKernelImpl, OrtSharedPrePackedWeightCache, PrePackWeight, UNUSED,
 };
-use super::error::Failure;
+use super::error::{Error, Failure};
 use super::fence;
 use super::host::Host;
 use super::info::KernelInfo;
@@ -27,9 +27,13 @@ pub(crate) trait Kernel: Send + Sync + Sized {
     /// Runs the node.
     fn compute(&self, context: Context<'_>) -> Result<(), Self::Failure>;
 
-    /// Takes what it needs from a constant input, before any run. Returns whether the host may
+    /// Takes what it needs from a constant input, which it may read, before any run. Returns whether the host may
     /// release the input: runs do not read it.
-    fn pack(&self, _input: usize, _tensor: Tensor<'_>) -> Result<bool, Self::Failure> {
+    fn pack<'a>(
+        &self,
+        _input: usize,
+        _read: impl FnOnce() -> Result<Tensor<'a>, Error>,
+    ) -> Result<bool, Self::Failure> {
         Ok(false)
     }
 }
@@ -127,11 +131,10 @@ unsafe extern "system" fn pack<K: Kernel>(
     fence::status(kernel.host, || {
         // SAFETY: the caller's.
         unsafe { *is_packed = false };
+        let input = usize::try_from(input).unwrap_or(usize::MAX);
         // SAFETY: the caller's; the tensor lives until this returns.
-        let tensor = unsafe { Tensor::read(kernel.host, tensor.cast_mut()) }?;
-        let packed = kernel
-            .kernel
-            .pack(usize::try_from(input).unwrap_or(usize::MAX), tensor)?;
+        let read = || unsafe { Tensor::read(kernel.host, tensor.cast_mut()) };
+        let packed = kernel.kernel.pack(input, read)?;
         // SAFETY: the caller's.
         unsafe { *is_packed = packed };
         Ok::<(), K::Failure>(())

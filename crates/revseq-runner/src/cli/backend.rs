@@ -240,7 +240,11 @@ fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
             Ok(_) => return Ok(()),
             Err(why) => why.to_string(),
         },
-        _ => "the provider has no such option; it has lengths and device".to_owned(),
+        "layers" => match value {
+            "on" | "off" => return Ok(()),
+            _ => format!("it is {value:?}, expected on or off"),
+        },
+        _ => "the provider has no such option; it has lengths, device and layers".to_owned(),
     };
     anyhow::bail!("--provider-option {key}: {why}")
 }

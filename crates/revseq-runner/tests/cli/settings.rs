@@ -46,7 +46,8 @@ fn wrong_settings_are_refused_before_anything_runs() {
     for (option, why) in [
         (
             "foo=1",
-            "--provider-option foo: the provider has no such option; it has lengths and device",
+            "--provider-option foo: the provider has no such option; it has lengths, device and \
+             layers",
         ),
         (
             "lengths=x",

@@ -101,10 +101,14 @@ impl kernel::Kernel for LayerKernel {
         computed.map_err(|error| error.of_node(self.label.clone()))
     }
 
-    fn pack(&self, input: usize, tensor: Tensor<'_>) -> Result<bool, Error> {
+    fn pack<'a>(
+        &self,
+        input: usize,
+        read: impl FnOnce() -> Result<Tensor<'a>, HostError>,
+    ) -> Result<bool, Error> {
         let packed = match &self.of {
-            Of::Floats(node) => node.offer(input, tensor),
-            Of::Doubles(node) => node.offer(input, tensor),
+            Of::Floats(node) => node.offer(input, read),
+            Of::Doubles(node) => node.offer(input, read),
         };
         packed.map_err(|error| error.of_node(self.label.clone()))
     }
@@ -146,7 +150,8 @@ struct Sizes {
 
 impl<T: Element + Plain + Default + From<f32>> Node<T> {
     fn new(info: KernelInfo, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
-        let inputs = info.given_inputs()?;
+        let names = info.input_names()?;
+        let inputs: Vec<bool> = names.iter().map(|name| !name.is_empty()).collect();
         let mut constants = [None; NAMES.len()];
         for (input, constant) in constants.iter_mut().enumerate() {
             if inputs.get(input) == Some(&true) {
@@ -170,16 +175,20 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
     }
 
     /// Packs an input that ONNX Runtime offers, unless it is. Returns whether runs need it no more.
-    fn offer(&self, input: usize, tensor: Tensor<'_>) -> Result<bool, Error> {
+    fn offer<'a>(
+        &self,
+        input: usize,
+        read: impl FnOnce() -> Result<Tensor<'a>, HostError>,
+    ) -> Result<bool, Error> {
         let none = &[None; NAMES.len()];
         match input {
             W if self.w.get().is_none() => {
-                if let Some(packed) = self.pack_w(tensor, none)? {
+                if let Some(packed) = self.pack_w(read()?, none)? {
                     let _ = self.w.set(packed);
                 }
             }
             R if self.r.get().is_none() => {
-                if let Some(packed) = self.pack_r(tensor, none)? {
+                if let Some(packed) = self.pack_r(read()?, none)? {
                     let _ = self.r.set(packed);
                 }
             }
