@@ -201,6 +201,14 @@ ROWS = [
         for batch in (1, 8, 32)
         for units, steps in ((8, 1000), (16, 1000), (24, 1000), (32, 1000), (64, 1000), (128, 200), (256, 100))
     ),
+    # A step at a time, as speech is recognised while it is spoken.
+    *(
+        (f"{kind} of {units}, batch {batch}, 1 step", layer, (kind, units, batch, 1, units))
+        for kind in GATES
+        for batch in (1, 8, 32)
+        for units in (8, 32, 128, 512)
+    ),
+    *((f"{kind} of 512, batch 1", layer, (kind, 512, 1, 100, 32)) for kind in GATES),
     *(
         (f"DynamicQuantizeLSTM of {units}, batch 1", quantized_lstm, (units, 1, 100, 32))
         for units in (16, 64)

@@ -200,7 +200,7 @@ fn check(case: &Case) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn layers_compute_as_onnx_defines(case in cases()) {
@@ -223,6 +223,19 @@ fn large(cell: Cell, layout: Layout, units: usize, batch: usize, steps: usize) -
         blends: false,
         repeats: false,
         seed: units as u64,
+    }
+}
+
+/// Sizes that ThreadSanitizer can wait for.
+#[test]
+fn threads_share_sequences_or_units() {
+    for (units, batch, steps) in [(160, 4, 10), (16, 16, 720)] {
+        let cell = Cell::Gru {
+            resets_after_product: false,
+        };
+        let case = &large(cell, Layout::TimeFirst, units, batch, steps);
+        let serial = run!(case, f32, &Serial);
+        assert_eq!(run!(case, f32, &Spawned(3)), serial);
     }
 }
 

@@ -1,7 +1,8 @@
-//! `cargo xtask bench-models`: models on tract and on ONNX Runtime, in turns.
+//! `cargo xtask bench-models`: models on tract, on ONNX Runtime, and on that with the provider's layers,
+//! in turns.
 //!
-//! `bench_models.py` has the table of models. Each is run in rounds, first by one runtime, then by
-//! the other, so that a load of the machine meets both; what counts is the fastest run of all.
+//! `bench_models.py` has the table of models. Each is run in rounds, by one after the
+//! other, so that a load of the machine meets all; what counts is the fastest run of all.
 
 use std::path::Path;
 
@@ -14,6 +15,13 @@ const RUNS: &str = "20";
 
 /// The numbers of threads.
 const THREADS: [&str; 2] = ["1", "2"];
+
+/// What runs the models, and its options.
+const BACKENDS: [(&str, &[&str]); 3] = [
+    ("tract", &[]),
+    ("ort-plain", &[]),
+    ("ort", &["--provider-option", "layers=on"]),
+];
 
 /// Prints a table of the models whose names have all these parts.
 pub(crate) fn run(parts: &[&str]) -> Result<(), String> {
@@ -30,37 +38,48 @@ pub(crate) fn run(parts: &[&str]) -> Result<(), String> {
     cargo(&["build", "--release", "--package", "revseq-runner"])
         .args(["--bin", "revseq", "--features", "full"])
         .run()?;
+    cargo(&["build", "--release", "--package", "revseq-ep", "--lib"]).run()?;
     let (_, library) = ep::onnxruntime()?;
-    println!("| milliseconds | threads | tract | ONNX Runtime | ratio |");
-    println!("|---|---|---|---|---|");
+    println!("| milliseconds | threads | tract | ONNX Runtime | its provider | ratios |");
+    println!("|---|---|---|---|---|---|");
     for name in names.lines() {
         let model = folder.join(format!("{name}.onnx"));
         for threads in THREADS {
-            let mut fastest = [f64::INFINITY; 2];
+            let mut fastest = [f64::INFINITY; BACKENDS.len()];
             for _ in 0..ROUNDS {
-                for (backend, fastest) in std::iter::zip(["tract", "ort-plain"], &mut fastest) {
+                for (backend, fastest) in std::iter::zip(BACKENDS, &mut fastest) {
                     *fastest = fastest.min(time(&model, backend, threads, &library)?);
                 }
             }
-            let [tract, ort] = fastest.map(|seconds| seconds * 1e3);
-            let ratio = tract / ort;
-            println!("| {name} | {threads} | {tract:.3} | {ort:.3} | {ratio:.2} |");
+            let [tract, ort, ep] = fastest.map(|seconds| seconds * 1e3);
+            let ratios = format!("{:.2}, {:.2}", tract / ort, ep / ort);
+            println!("| {name} | {threads} | {tract:.3} | {ort:.3} | {ep:.3} | {ratios} |");
         }
     }
     Ok(())
 }
 
 /// The seconds of the fastest of some runs.
-fn time(model: &Path, backend: &str, threads: &str, library: &Path) -> Result<f64, String> {
+fn time(
+    model: &Path,
+    (backend, options): (&str, &[&str]),
+    threads: &str,
+    library: &Path,
+) -> Result<f64, String> {
     let program = crate::target().join("release/revseq");
     let mut run = Command::new(program)
         .arg("run")
         .arg(model)
         .args(["--fill", "random:1", "--format", "json"])
         .args(["--warmup", "2", "--repeat", RUNS])
-        .args(["--backend", backend, "--threads", threads]);
-    if backend == "ort-plain" {
+        .args(["--backend", backend, "--threads", threads])
+        .args(options);
+    if backend != "tract" {
         run = run.arg("--ort-lib").arg(library);
+    }
+    if backend == "ort" {
+        let provider = crate::target().join("release").join(ep::library_name());
+        run = run.arg("--ep-lib").arg(provider);
     }
     let report = run.output()?;
     let report: serde_json::Value =

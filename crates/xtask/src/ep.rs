@@ -193,7 +193,7 @@ pub(crate) fn cluster(name: &str) -> Result<(), String> {
         .run()
 }
 
-fn library_name() -> String {
+pub(crate) fn library_name() -> String {
     use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
     format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
 }

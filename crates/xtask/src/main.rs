@@ -34,7 +34,7 @@ Commands:
   api             Record the public API of the libraries, in their public-api.txt
   bench-models [PART]...
                   Time the models of crates/xtask/bench_models.py whose names have all these parts,
-                  on tract and on ONNX Runtime (minutes to build)
+                  on tract, on ONNX Runtime and with its provider (minutes to build)
   chart           Draw the chart of docs/benchmarks.md from its table
   wheel [ep|cli]... [--all-platforms]
                   Build the Python wheels, of the execution provider and of the command line, or

@@ -126,7 +126,15 @@ pub(crate) fn windows() -> Result<(), String> {
         ],
     };
     cross
-        .test(&["revseq-kernels", "revseq-graph", "revseq-ep"], &["--lib"])
+        .test(
+            &[
+                "recurrent-layers",
+                "revseq-kernels",
+                "revseq-graph",
+                "revseq-ep",
+            ],
+            &["--lib"],
+        )
         .run()?;
     let site = folder.join("site");
     python::install_for(&["win_amd64"], "3.11", &ep::newest_requirements(), &site)?;
@@ -167,6 +175,7 @@ fn qemu() -> Result<(Cross, [OsString; 4]), String> {
 /// Tests the kernels on AArch64 under QEMU.
 pub(crate) fn neon() -> Result<(), String> {
     let (cross, _) = qemu()?;
+    cross.test(&["recurrent-layers"], &["--lib"]).run()?;
     cross
         .test(&["revseq-kernels", "revseq-graph"], &["--tests"])
         .run()
@@ -304,7 +313,10 @@ pub(crate) fn wasm() -> Result<(), String> {
         variables: Vec::new(),
     };
     cross
-        .test(&["revseq-kernels", "revseq-graph"], &["--lib"])
+        .test(
+            &["recurrent-layers", "revseq-kernels", "revseq-graph"],
+            &["--lib"],
+        )
         .run()?;
     cross
         .test(

@@ -36,19 +36,24 @@ const MODELS: [&str; 7] = [
 /// Runs the named sanitizers, or all.
 pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     let steps = vec![
-        Step::new("asan", "AddressSanitizer: kernels, graph, provider", || {
-            address_in_onnx_runtime()?;
-            // Unoptimised, the reference takes minutes for large tensors, and the unit
-            // tests reach the same loops.
-            address(&[
-                "--package=revseq-graph",
-                "--tests",
-                "--",
-                "--skip=large",
-                "--skip=streamed",
-            ])
-            .run()
-        }),
+        Step::new(
+            "asan",
+            "AddressSanitizer: kernels, graph, layers, provider",
+            || {
+                address_in_onnx_runtime()?;
+                layers()?;
+                // Unoptimised, the reference takes minutes for large tensors, and the unit
+                // tests reach the same loops.
+                address(&[
+                    "--package=revseq-graph",
+                    "--tests",
+                    "--",
+                    "--skip=large",
+                    "--skip=streamed",
+                ])
+                .run()
+            },
+        ),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),
         Step::extra(
             "tsan",
@@ -73,6 +78,17 @@ fn address(tests: &[&str]) -> Command {
         .env("PROPTEST_CASES", "64")
         // loom keeps some memory to the end.
         .env("ASAN_OPTIONS", "detect_leaks=0")
+}
+
+/// Tests of the layers under AddressSanitizer, but for the long sequences: nothing else reads and writes
+/// in them, and unoptimised they take minutes.
+fn layers() -> Result<(), String> {
+    sanitized("test", "address", ADDRESS)
+        .args(["--package", "recurrent-layers", "--lib", "--test", "layers"])
+        .args(["--", "--skip=long", "--skip=closed", "--skip=threads"])
+        .env("PROPTEST_CASES", "64")
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .run()
 }
 
 /// Runs models in the real ONNX Runtime, by a program and a provider with AddressSanitizer.
@@ -100,20 +116,26 @@ fn address_in_onnx_runtime() -> Result<(), String> {
     })
 }
 
-/// Runs the kernels' unit tests under ThreadSanitizer, with an instrumented standard library. It
-/// ignores accesses of more than 16 bytes; the portable kernels have none.
+/// Runs the kernels' unit tests under ThreadSanitizer, with an instrumented standard library, and
+/// layers on several threads. It ignores accesses of more than 16 bytes; the portable kernels have
+/// none, and layers copy what threads share by the standard library.
 fn thread() -> Result<(), String> {
-    on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
-        .args(["--package", "revseq-kernels", "--lib"])
-        .args(["--", "--test-threads=1"])
-        // It does not know crossbeam's fences.
-        .env(
-            "RUSTFLAGS",
-            "-Zsanitizer=thread --cfg revseq_sanitize --cfg crossbeam_sanitize_thread",
-        )
-        .env("REVSEQ_SIMD", "portable")
-        .env("PROPTEST_CASES", "64")
-        .run()
+    let test = |tests: &[&str]| {
+        on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
+            .args(tests)
+            // It does not know crossbeam's fences.
+            .env(
+                "RUSTFLAGS",
+                "-Zsanitizer=thread --cfg revseq_sanitize --cfg crossbeam_sanitize_thread",
+            )
+            .env("REVSEQ_SIMD", "portable")
+            .env("PROPTEST_CASES", "64")
+            .run()
+    };
+    let layers = ["--package=recurrent-layers", "--test=layers"];
+    test(&[&layers[..], &["--", "threads_share"]].concat())?;
+    let kernels = ["--package=revseq-kernels", "--lib"];
+    test(&[&kernels[..], &["--", "--test-threads=1"]].concat())
 }
 
 /// Runs the portable kernels' unit tests under Valgrind, which does not know AVX-512.
