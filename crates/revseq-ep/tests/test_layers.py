@@ -206,6 +206,25 @@ def test_doubles_run_with_the_provider_alone(operator):
 
 
 @pytest.mark.parametrize("operator", GATES)
+@pytest.mark.parametrize("weights_are_inputs", [False, True])
+def test_half_floats_are_computed_in_floats(operator, weights_are_inputs):
+    """As ONNX Runtime does, between casts."""
+    given = ["b", "lens", "h", "c", "p"]
+    layer = Layer(
+        operator,
+        "bidirectional",
+        given=given,
+        dtype=np.float16,
+        weights_are_inputs=weights_are_inputs,
+    )
+    feeds = layer.feeds(7, 3)
+    expected = layer.plain().run(None, feeds)
+    for found, near in zip(layer.session().run(None, feeds), expected, strict=True):
+        assert found.dtype == np.float16 and found.shape == near.shape
+        np.testing.assert_allclose(found, near, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("operator", GATES)
 @pytest.mark.parametrize("steps, batch", [(0, 2), (4, 0), (0, 0)])
 def test_an_empty_batch_and_no_steps_are_answered(operator, steps, batch):
     layer = Layer(operator, given=["b", "h"])

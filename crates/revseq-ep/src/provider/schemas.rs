@@ -9,7 +9,8 @@ use revseq_kernels::DataType;
 use super::custom_op;
 use crate::plugin::registry::Registration;
 
-/// The types of numbers that layers compute with.
+/// The types of numbers that layers have; half floats are computed in floats.
+pub(super) const HALF: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 as c_int;
 pub(super) const FLOAT: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT as c_int;
 pub(super) const DOUBLE: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE as c_int;
 
@@ -44,7 +45,7 @@ pub(super) fn layers() -> [Registration; 4] {
         domain: c"",
         op_type,
         since_versions: (7, 22),
-        types: Some((c"T", vec![FLOAT, DOUBLE])),
+        types: Some((c"T", vec![HALF, FLOAT, DOUBLE])),
         in_place: None,
     };
     [

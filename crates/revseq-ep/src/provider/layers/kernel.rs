@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::super::ep::Ep;
 use super::super::error::Error;
 use super::super::kernel::{CORES, named, overlaps};
-use super::super::schemas::DOUBLE;
+use super::super::schemas::{DOUBLE, HALF};
 use super::form::Form;
 use super::operands::{
     Output, OwnedBytes, Plain, byte_count, bytes, check, elements, three, words,
@@ -121,6 +121,8 @@ struct Node<T> {
     /// Whether each input and each output is there.
     inputs: Vec<bool>,
     outputs: Vec<bool>,
+    /// Whether its numbers are half floats.
+    is_half: bool,
     /// Whether each input is a constant.
     constant: [bool; NAMES.len()],
     w: OnceLock<PackedInput<T>>,
@@ -164,6 +166,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             form,
             inputs,
             outputs,
+            is_half: info.element(X)? == Some(HALF),
             constant: constants.map(|it| it.is_some()),
             w: OnceLock::new(),
             r: OnceLock::new(),
@@ -469,12 +472,17 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
                 continue;
             };
             let count = sizes.iter().map(|&size| size as usize).product();
-            if given.overlap(memory, count * size_of::<T>()) {
+            let size = if self.is_half {
+                size_of::<u16>()
+            } else {
+                size_of::<T>()
+            };
+            if given.overlap(memory, count * size) {
                 let output = OUTPUTS[index];
                 return Err(Error::LayerOverlap { output });
             }
             // SAFETY: the host's memory for these sizes, which nobody reads, is this run's.
-            *output = Some(unsafe { Output::new(memory, count) });
+            *output = Some(unsafe { Output::new(memory, count, self.is_half) });
         }
         Ok(outputs)
     }

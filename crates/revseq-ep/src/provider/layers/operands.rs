@@ -5,16 +5,40 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::slice;
 
+use half::f16;
 use recurrent_layers::Bytes;
 
 use super::super::error::{Error, list};
-use super::super::schemas::{DOUBLE, FLOAT};
+use super::super::schemas::{DOUBLE, FLOAT, HALF};
 use crate::plugin::tensor::Tensor;
 
 /// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
 pub(super) trait Plain: Copy + 'static {
     const NAME: &'static str;
     const CODE: c_int;
+
+    /// The number of half floats, if they are read as numbers of this type.
+    fn of_half(_half: f16) -> Option<Self> {
+        None
+    }
+
+    /// The nearest half float, if numbers of this type are written as such.
+    fn to_half(self) -> Option<f16> {
+        None
+    }
+}
+
+impl Plain for f32 {
+    const NAME: &'static str = "float";
+    const CODE: c_int = FLOAT;
+
+    fn of_half(half: f16) -> Option<Self> {
+        Some(half.to_f32())
+    }
+
+    fn to_half(self) -> Option<f16> {
+        Some(f16::from_f32(self))
+    }
 }
 
 macro_rules! plain {
@@ -27,7 +51,6 @@ macro_rules! plain {
 }
 
 plain! {
-    f32: "float", FLOAT;
     f64: "double", DOUBLE;
     i32: "int32", 6;
     u8: "uint8", 2;
@@ -39,6 +62,16 @@ pub(super) fn elements<'a, T: Plain>(
     input: &'static str,
     tensor: Tensor<'a>,
 ) -> Result<Cow<'a, [T]>, Error> {
+    if tensor.element == HALF {
+        // SAFETY: the host's tensor has so many half floats, at any address.
+        let halves = (0..count(tensor)).map(|index| unsafe {
+            let first = tensor.bytes.cast_const().cast::<f16>();
+            T::of_half(first.add(index).read_unaligned())
+        });
+        if let Some(numbers) = halves.collect() {
+            return Ok(Cow::Owned(numbers));
+        }
+    }
     if tensor.element != T::CODE {
         return Err(Error::LayerType {
             input,
@@ -116,6 +149,7 @@ fn count(tensor: Tensor<'_>) -> usize {
 pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
     let size = match tensor.element {
         u8::CODE | i8::CODE => 1,
+        HALF => size_of::<f16>(),
         DOUBLE => size_of::<f64>(),
         _ => size_of::<f32>(),
     };
@@ -160,24 +194,25 @@ pub(super) fn words(sizes: &[usize]) -> String {
 
 /// An output that is wanted.
 pub(super) struct Output<T> {
-    first: *mut T,
+    memory: *mut u8,
     count: usize,
-    /// The elements, if the host's memory is not aligned for them.
+    is_half: bool,
+    /// The elements, if the host's memory is not aligned for them, or for half floats.
     own: Vec<T>,
 }
 
 impl<T: Plain + Default> Output<T> {
-    /// An output in memory of the host for so many elements.
+    /// An output in memory of the host for so many elements, or half floats.
     ///
     /// # Safety
-    /// The memory has room for so many elements, and nobody else uses it while this lives.
-    pub(super) unsafe fn new(memory: *mut u8, count: usize) -> Self {
-        let first = memory.cast::<T>();
-        let is_aligned = count == 0 || first.is_aligned();
+    /// The memory has room for so many, and nobody else uses it while this lives.
+    pub(super) unsafe fn new(memory: *mut u8, count: usize, is_half: bool) -> Self {
+        let is_direct = !is_half && memory.cast::<T>().is_aligned();
         Self {
-            first,
+            memory,
             count,
-            own: vec![T::default(); if is_aligned { 0 } else { count }],
+            is_half,
+            own: vec![T::default(); if is_direct { 0 } else { count }],
         }
     }
 
@@ -188,9 +223,10 @@ impl<T: Plain + Default> Output<T> {
         }
         // SAFETY: `new`'s caller; no reference to an element that was not written is made.
         unsafe {
-            let memory = slice::from_raw_parts_mut(self.first.cast::<MaybeUninit<T>>(), self.count);
+            let first = self.memory.cast::<T>();
+            let memory = slice::from_raw_parts_mut(first.cast::<MaybeUninit<T>>(), self.count);
             memory.fill(MaybeUninit::new(T::default()));
-            slice::from_raw_parts_mut(self.first, self.count)
+            slice::from_raw_parts_mut(first, self.count)
         }
     }
 
@@ -198,7 +234,12 @@ impl<T: Plain + Default> Output<T> {
     pub(super) fn finish(self) {
         for (index, element) in self.own.into_iter().enumerate() {
             // SAFETY: `new`'s caller; the index is less than the count.
-            unsafe { self.first.add(index).write_unaligned(element) };
+            unsafe {
+                match element.to_half().filter(|_| self.is_half) {
+                    Some(half) => self.memory.cast::<f16>().add(index).write_unaligned(half),
+                    None => self.memory.cast::<T>().add(index).write_unaligned(element),
+                }
+            }
         }
     }
 }
