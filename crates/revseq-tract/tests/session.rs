@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use revseq_tract::{Error, ErrorKind, Limits, LoadOptions, Session, Size, Sizes};
 use tract_onnx::data_resolver::MmapDataResolver;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::{AttributeProto, GraphProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tensor::{load_tensor, proto_from_reader};
 use tract_onnx::tract_hir::internal::Approximation;
@@ -158,6 +160,7 @@ mod build {
 
     pub(crate) const FLOAT: i32 = 1;
     pub(crate) const INT64: i32 = 7;
+    pub(crate) const BOOL: i32 = 9;
     pub(crate) const UINT64: i32 = 13;
 
     pub(crate) fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
@@ -277,7 +280,9 @@ mod build {
     }
 }
 
-use build::{FLOAT, INT64, UINT64, int, integers, model, node, stored, text, value, with};
+use build::{
+    BOOL, FLOAT, INT64, UINT64, int, integers, model, node, stored, text, value, with,
+};
 
 fn open(model: &[u8]) -> Session {
     Session::from_bytes(model, &LoadOptions::new()).unwrap_or_else(|error| panic!("{error}"))
@@ -721,7 +726,7 @@ fn axes_beyond_the_rank_are_errors() {
     }
 }
 
-fn without_shape(name: &str) -> tract_onnx::pb::ValueInfoProto {
+fn without_shape(name: &str) -> ValueInfoProto {
     let mut value = value(name, FLOAT, &[]);
     let declared = value.r#type.as_mut().and_then(|it| it.value.as_mut());
     if let Some(tract_onnx::pb::type_proto::Value::TensorType(tensor)) = declared {
@@ -763,5 +768,64 @@ fn numbers_of_64_bits_may_stand_where_sizes_do() {
         let counted = [5_000_000_000_i64, 5_000_000_001, 5_000_000_002];
         assert_eq!(outputs["counted"], tensor1(&counted));
         assert_eq!(outputs["y"].shape(), [5_000_000_000, 0]);
+    }
+}
+
+/// The sizes of what a loop outputs are those of an axis, unless its first condition is false.
+#[test]
+fn a_loop_that_ends_before_its_sizes_is_planned_for_those_of_the_data() {
+    let body = || GraphProto {
+        name: "body".to_owned(),
+        node: vec![
+            node("Add", &["step", "one"], &["next"]),
+            node("Less", &["next", "n"], &["goes_on"]),
+            node("Identity", &["step"], &["scanned"]),
+        ],
+        input: ["step", "condition"].map(without_type).to_vec(),
+        output: ["goes_on", "scanned"].map(without_type).to_vec(),
+        ..GraphProto::default()
+    };
+    let scalar = |name: &str, number: i64| {
+        let mut scalar = integers(name, &[number]);
+        scalar.dims.clear();
+        scalar
+    };
+    for starts in ["starts", "never"] {
+        let bytes = model(
+            vec![
+                node("Shape", &["x"], &["sizes"]),
+                node("Gather", &["sizes", "zero"], &["n"]),
+                node("Cast", &["zero"], &["never"]),
+                node("Loop", &["n", starts], &["y"]),
+            ],
+            vec![value("x", FLOAT, &["N"]), value("starts", BOOL, &[])],
+            vec![value("y", INT64, &["steps"])],
+            |graph| {
+                graph.initializer = vec![scalar("zero", 0), scalar("one", 1)];
+                graph.node[2].attribute.push(int("to", BOOL.into()));
+                graph.node[3].attribute.push(AttributeProto {
+                    name: "body".to_owned(),
+                    r#type: AttributeType::Graph as i32,
+                    g: Some(body()),
+                    ..AttributeProto::default()
+                });
+            },
+        );
+        let session = open(&bytes);
+        assert!(session.is_symbolic());
+        for given in [true, false, true] {
+            let x = Tensor::zero::<f32>(&[3]).expect("floats");
+            let outputs = session.run([("x", x), ("starts", tensor0(given))]);
+            let outputs = outputs.unwrap_or_else(|error| panic!("{starts} {given}: {error}"));
+            let steps = if given && starts == "starts" { 3 } else { 0 };
+            assert_eq!(outputs["y"].shape(), [steps], "{starts} {given}");
+        }
+    }
+}
+
+fn without_type(name: &str) -> ValueInfoProto {
+    ValueInfoProto {
+        name: name.to_owned(),
+        ..ValueInfoProto::default()
     }
 }

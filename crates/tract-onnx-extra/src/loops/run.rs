@@ -11,6 +11,7 @@ use crate::loops::budget::Budget;
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
 use crate::profile;
+use crate::repairs::shapes::OtherSizes;
 
 /// A running loop. Its body's state is created once and reused at every step; each run gives it its own
 /// values and symbols.
@@ -169,12 +170,12 @@ impl Running {
             // A symbol equals the trip count even if its value is unknown.
             let expected = expected.eval(ctx.symbols).to_i64();
             let expected = expected.unwrap_or(trip_count.max(0));
-            ensure!(
-                expected == step,
-                "its condition ended it after {step} of {expected} steps, which the sizes of its \
-                 outputs were taken from before they were known: with an input fact of known \
-                 sizes it runs"
-            );
+            if expected != step {
+                return Err(OtherSizes::new(format!(
+                    "its condition ended it after {step} of {expected} steps, which the sizes of its \
+                     outputs were taken from before they were known"
+                )));
+            }
         }
         let outputs = spec.outputs.iter().map(|output| match output.value {
             Value::State(state) => states[state].clone().context("states are put back"),

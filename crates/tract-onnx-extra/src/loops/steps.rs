@@ -18,6 +18,10 @@ pub(crate) fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDi
     if count.is_some() && starts && !spec.gives_condition {
         return Ok(count);
     }
+    let never_starts = |fact: &TypedFact| truth(fact) == Some(false);
+    if spec.condition.is_some_and(|it| never_starts(&inputs[it])) {
+        return Ok(Some(0.to_dim()));
+    }
     let facts: TVec<&TypedFact> = inputs.iter().collect();
     if let Some(induction) = follow(spec, &facts, &[])? {
         return Ok(Some(induction.steps));
@@ -47,9 +51,10 @@ fn trip_count(spec: &Spec, inputs: &[TypedFact]) -> Option<TDim> {
 
 /// Whether a condition is known to be true.
 pub(crate) fn holds(fact: &TypedFact) -> bool {
-    let value = fact.konst.as_ref();
-    value.is_some_and(|value| {
-        let value = value.to_plain_array_view::<bool>();
-        value.is_ok_and(|value| value.len() == 1 && value.iter().all(|it| *it))
-    })
+    truth(fact) == Some(true)
+}
+
+/// The only element of a known condition.
+fn truth(fact: &TypedFact) -> Option<bool> {
+    one(fact.konst.as_ref()?, "condition").ok()
 }
