@@ -35,7 +35,6 @@ pub(crate) fn parse(
             );
         }
     }
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let scanned: i64 = node.get_attr("num_scan_inputs")?;
     let states = usize::try_from(scanned).ok().and_then(|scanned| {
         node.input
@@ -47,6 +46,7 @@ pub(crate) fn parse(
         let inputs = node.input.len();
         format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
     })?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
     let op = OnnxScan {
         states,

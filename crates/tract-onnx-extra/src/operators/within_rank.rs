@@ -1,4 +1,9 @@
-//! Axes of a LayerNormalization, which have to be some of its input's: tract's counts up to any.
+//! Operators that need axes which their input may not have: tract's read beyond its shape, or count up
+//! to an axis that there is not.
+//!
+//! ```text
+//! BatchNormalization(x: [4])  →  an error; tract reads the second of one size
+//! ```
 
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
@@ -6,34 +11,77 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::axis;
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 
-/// Adds the hook to a LayerNormalization.
+/// The least ranks of the first input, which the output has, too.
+const LEAST: [(&str, usize); 14] = [
+    ("AveragePool", 3),
+    ("BatchNormalization", 2),
+    ("Conv", 3),
+    ("ConvInteger", 3),
+    ("ConvTranspose", 3),
+    ("GlobalAveragePool", 3),
+    ("GlobalLpPool", 3),
+    ("GlobalMaxPool", 3),
+    ("GroupNormalization", 2),
+    ("InstanceNormalization", 2),
+    ("LRN", 2),
+    ("LpPool", 3),
+    ("MaxPool", 3),
+    ("QLinearConv", 3),
+];
+
+/// Adds the hook to an operator that needs it.
 pub(crate) fn hooked(
     node: &NodeProto,
     upstream: Box<dyn InferenceOp>,
 ) -> TractResult<Box<dyn InferenceOp>> {
-    if node.op_type != "LayerNormalization" {
-        return Ok(upstream);
+    if node.op_type == "LayerNormalization" {
+        let axis = node.get_attr_opt("axis")?.unwrap_or(-1);
+        return Ok(Delegate::boxed(upstream, Needs::Axis(axis)));
     }
-    let axis = node.get_attr_opt("axis")?.unwrap_or(-1);
-    Ok(Delegate::boxed(upstream, WithinRank { axis }))
+    let least = LEAST.iter().find(|(name, _)| *name == node.op_type);
+    Ok(match least {
+        Some((_, least)) => Delegate::boxed(upstream, Needs::Axes(*least)),
+        None => upstream,
+    })
 }
 
-/// The hook of an operator with an axis.
+/// The hook of an operator whose input has to have some axes.
 #[derive(Clone, Debug)]
-struct WithinRank {
-    axis: i64,
+enum Needs {
+    /// At least so many.
+    Axes(usize),
+    /// This one.
+    Axis(i64),
 }
 
-impl Hook for WithinRank {
+impl Needs {
+    fn check(&self, fact: &InferenceFact) -> TractResult<()> {
+        let Some(rank) = fact.shape.rank().concretize() else {
+            return Ok(());
+        };
+        let rank = usize::try_from(rank)?;
+        match *self {
+            Self::Axis(named) => axis(named, rank).map(drop),
+            Self::Axes(least) => {
+                ensure!(
+                    rank >= least,
+                    "its input has {rank} axes, expected at least {least}"
+                );
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Hook for Needs {
     fn infer(
         &self,
         upstream: &mut dyn InferenceOp,
         known: Known<'_>,
         inference: Inference,
     ) -> TractResult<Facts> {
-        let input = known.inputs.first().context("it has no input")?;
-        if let Some(rank) = input.shape.rank().concretize() {
-            axis(self.axis, usize::try_from(rank)?)?;
+        for fact in known.inputs.first().iter().chain(&known.outputs.first()) {
+            self.check(fact)?;
         }
         inference.of(upstream, known)
     }

@@ -248,3 +248,36 @@ fn missing_inputs_and_outputs_are_refused() {
     let message = message(&onnx().parse(&proto, None).expect_err("it is refused"));
     assert!(message.contains("it has no output"), "{message}");
 }
+
+/// tract reads the size of channels that there are not.
+#[test]
+fn too_few_axes_are_refused() {
+    for (node, x) in [
+        ("y = BatchNormalization(x, c, c, c, c)", "x:f32[4]"),
+        (
+            "y = BatchNormalization(between, c, c, c, c)\nbetween = Tanh(x)",
+            "x:f32[N]",
+        ),
+        ("y = MaxPool<kernel_shape=[1]>(x)", "x:f32[4]"),
+        ("y = AveragePool<kernel_shape=[1]>(x)", "x:f32[4]"),
+        ("y = GlobalAveragePool(x)", "x:f32[4]"),
+        ("y = GlobalMaxPool(x)", "x:f32[]"),
+        ("y = Conv(x, w)", "x:f32[4]"),
+        ("y = InstanceNormalization(x, c, c)", "x:f32[4]"),
+    ] {
+        let model = graph(x, "y", node)
+            .constant("c", tensor1(&[1_f32]))
+            .constant("w", Tensor::zero::<f32>(&[1, 1, 1]).unwrap());
+        let error = parse(model).and_then(InferenceModel::into_typed);
+        let message = message(&error.expect_err("it is refused"));
+        assert!(
+            message.contains("axes, expected at least"),
+            "{node}: {message}"
+        );
+    }
+    let node = "y = LayerNormalization<axis=-5>(x, c)";
+    let model = graph("x:f32[N,3]", "y", node).constant("c", tensor1(&[1_f32; 3]));
+    let error = parse(model).and_then(InferenceModel::into_typed);
+    let message = message(&error.expect_err("it is refused"));
+    assert!(message.contains("axis -5 of data of rank 2"), "{message}");
+}
