@@ -115,8 +115,33 @@ impl LoadOptions {
         self
     }
 
-    /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options.
+    /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options, and those
+    /// of a surrounding `load` where these say nothing, be it one of [`tract_onnx_extra::LoadOptions`].
+    /// A [`Session`](crate::Session) has its own options alone.
     pub fn load<T>(&self, load: impl FnOnce() -> T) -> T {
+        let outer = Self::of_nodes_read();
+        let options = Self {
+            lengths: self.lengths.or(outer.lengths),
+            limits: self.limits.or(outer.limits),
+            device: match &self.device {
+                Device::Cpu => outer.device,
+                #[cfg(feature = "wgpu")]
+                Device::Gpu(_) => self.device.clone(),
+            },
+            ..self.clone()
+        };
+        options.load_alone(options.lengths, load)
+    }
+
+    /// The same for a session: nothing around it decides for it.
+    pub(crate) fn load_for_session<T>(&self, load: impl FnOnce() -> T) -> T {
+        let lengths = self.lengths.unwrap_or(LengthsPolicy::Reject);
+        self.load_alone(Some(lengths), load)
+    }
+
+    /// Calls `load` with these options, and with a policy for the lengths of recurrent layers unless
+    /// that of a surrounding scope applies.
+    fn load_alone<T>(&self, lengths: Option<LengthsPolicy>, load: impl FnOnce() -> T) -> T {
         /// Restores the previous options, even after a panic.
         struct Restore(LoadOptions);
 
@@ -127,14 +152,16 @@ impl LoadOptions {
         }
 
         let _restore = Restore(LOADING.replace(self.clone()));
-        let options = tract_onnx_extra::LoadOptions::new().with_lengths(match self.lengths {
-            Some(LengthsPolicy::Clamp) => tract_onnx_extra::LengthsPolicy::Clamp,
-            _ => tract_onnx_extra::LengthsPolicy::Reject,
-        });
-        let options = match self.limits {
-            Some(limits) => options.with_limits(limits),
-            None => options,
-        };
+        let mut options = tract_onnx_extra::LoadOptions::new();
+        if let Some(policy) = lengths {
+            options = options.with_lengths(match policy {
+                LengthsPolicy::Clamp => tract_onnx_extra::LengthsPolicy::Clamp,
+                _ => tract_onnx_extra::LengthsPolicy::Reject,
+            });
+        }
+        if let Some(limits) = self.limits {
+            options = options.with_limits(limits);
+        }
         options.load(load)
     }
 

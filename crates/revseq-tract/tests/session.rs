@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "multithread")]
 use std::sync::Arc;
 
-use revseq_tract::{Error, ErrorKind, Limits, LoadOptions, Session, Size, Sizes};
+use revseq_tract::{Error, ErrorKind, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes};
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, GraphProto, ValueInfoProto};
+use tract_onnx::pb::{AttributeProto, GraphProto, StringStringEntryProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tensor::{load_tensor, proto_from_reader};
+use tract_onnx::tract_hir::infer::Factoid;
 use tract_onnx::tract_hir::internal::Approximation;
 
 fn all_models() -> PathBuf {
@@ -160,6 +161,7 @@ mod build {
 
     pub(crate) const FLOAT: i32 = 1;
     pub(crate) const INT64: i32 = 7;
+    pub(crate) const INT32: i32 = 6;
     pub(crate) const BOOL: i32 = 9;
     pub(crate) const UINT64: i32 = 13;
 
@@ -281,7 +283,7 @@ mod build {
 }
 
 use build::{
-    BOOL, FLOAT, INT64, UINT64, int, integers, model, node, stored, text, value, with,
+    BOOL, FLOAT, INT32, INT64, UINT64, int, integers, model, node, stored, text, value, with,
 };
 
 fn open(model: &[u8]) -> Session {
@@ -828,4 +830,77 @@ fn without_type(name: &str) -> ValueInfoProto {
         name: name.to_owned(),
         ..ValueInfoProto::default()
     }
+}
+
+#[test]
+fn inner_options_keep_what_they_do_not_set() {
+    let bytes = model(
+        vec![with(
+            node("RNN", &["x", "w", "r", "", "lengths"], &["y"]),
+            int("hidden_size", 1),
+        )],
+        vec![value("x", FLOAT, &["3", "1", "1"])],
+        vec![value("y", FLOAT, &[])],
+        |graph| {
+            let [mut w, mut r] = ["w", "r"].map(|name| stored(name, &[1.0]));
+            w.dims = vec![1, 1, 1];
+            r.dims = vec![1, 1, 1];
+            graph.initializer = vec![w, r, integers("long", &[9])];
+            graph.node.insert(
+                0,
+                with(
+                    node("Cast", &["long"], &["lengths"]),
+                    int("to", INT32.into()),
+                ),
+            );
+        },
+    );
+    let none = LoadOptions::new();
+    let load = || none.load(|| revseq_tract::model_for_bytes(&bytes)?.into_typed());
+    load().expect_err("it has 3 steps, not 9");
+    let clamp = LoadOptions::new().with_lengths(LengthsPolicy::Clamp);
+    let limited = LoadOptions::new().with_limits(Limits::none().with_steps(5));
+    clamp.load(|| limited.load(load)).expect("9 becomes 3");
+    let clamp = tract_onnx_extra::LoadOptions::new();
+    let clamp = clamp.with_lengths(tract_onnx_extra::LengthsPolicy::Clamp);
+    clamp.load(load).expect("9 becomes 3");
+    // A session has its own options alone.
+    let session = clamp.load(|| open(&bytes));
+    let x = || Tensor::zero::<f32>(&[3, 1, 1]).expect("floats");
+    clamp
+        .load(|| session.run([("x", x())]))
+        .expect_err("it has 3 steps, not 9");
+}
+
+/// A file may have any key beside its place.
+#[test]
+fn a_key_of_external_data_names_no_weight() {
+    let bytes = model(
+        vec![
+            node("Constant", &[], &["y"]),
+            node("Identity", &["weight"], &["z"]),
+        ],
+        vec![],
+        vec![value("y", FLOAT, &["2"]), value("z", FLOAT, &["2048"])],
+        |graph| {
+            let mut outside = build::external("outside", "elsewhere.bin");
+            outside.external_data.push(StringStringEntryProto {
+                key: "revseq.weight".to_owned(),
+                value: "0".to_owned(),
+            });
+            graph.initializer = vec![stored("weight", &[1.0; 2048])];
+            graph.node[0].attribute.push(AttributeProto {
+                name: "value".to_owned(),
+                r#type: AttributeType::Tensor as i32,
+                t: Some(outside),
+                ..AttributeProto::default()
+            });
+        },
+    );
+    let mut model = revseq_tract::revseq_onnx::decode(&bytes).expect("a model");
+    revseq_tract::revseq_onnx::tensor::all_to_raw(&mut model).expect("tensors");
+    let inferred = revseq_tract::infer(model, &Default::default(), &LoadOptions::new());
+    let first = inferred.outputs.first();
+    let shape = first.and_then(|fact| fact.shape.concretize());
+    assert_ne!(shape, Some(tvec![2048.to_dim()]));
 }

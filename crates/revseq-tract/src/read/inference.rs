@@ -99,7 +99,7 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
         }
     };
     SEEN.set(Some(HashMap::new()));
-    let analyse = || options.load(|| analyse(&source, sizes, template));
+    let analyse = || options.load_for_session(|| analyse(&source, sizes, template));
     let inferred = crate::fence::catch(analyse);
     let seen = SEEN.take().unwrap_or_default();
 

@@ -22,8 +22,7 @@ use crate::session::values::datum_type;
 /// The bytes from which on a constant is a weight: no shape and no list of axes is.
 const LARGE: usize = 1 << 12;
 
-/// The key of a tensor's external data that says its place among the weights. No file can be meant:
-/// a model that is parsed has none.
+/// The key of a tensor's external data that says its place among the weights.
 const PLACE: &str = "revseq.weight";
 
 /// The weights of a model, by place.
@@ -81,6 +80,8 @@ fn take_graph(graph: &mut onnx::GraphProto, weights: &mut Vec<Arc<Tensor>>) -> T
 
 fn take_tensor(tensor: &mut onnx::TensorProto, weights: &mut Vec<Arc<Tensor>>) -> TractResult<()> {
     let is_misread = matches!(tensor.code(), UINT32 | UINT64);
+    // The key is of use here alone, and a file may have it.
+    tensor.external_data.retain(|entry| entry.key() != PLACE);
     if tensor.is_external() || (tensor.raw().len() < LARGE && !is_misread) {
         return Ok(());
     }

@@ -61,7 +61,7 @@ impl Plan {
         outputs: &Arc<[ValueInfo]>,
         nodes: &Arc<Nodes>,
     ) -> TractResult<Self> {
-        let (names, constants, inference) = options.load(|| parse(source, inputs))?;
+        let (names, constants, inference) = options.load_for_session(|| parse(source, inputs))?;
         let limit = options.maximum_bytes();
         let typed = crate::into_typed(inference)?;
         let mut open = Vec::new();
