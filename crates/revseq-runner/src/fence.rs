@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of calls of [`quietly`], whose code may panic on threads of the pool, too.
+/// The number of calls of [`quietly`], whose code may panic on other threads, too: those of a pool, or
+/// of its own.
 static QUIET: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -16,8 +17,7 @@ thread_local! {
 pub(crate) fn install() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let is_for_caller = rayon::current_thread_index().is_some();
-        if FENCED.get() || is_for_caller && QUIET.load(Ordering::Relaxed) > 0 {
+        if FENCED.get() || QUIET.load(Ordering::Relaxed) > 0 {
             let what = info.payload_as_str().unwrap_or("no message");
             let at = info
                 .location()
@@ -64,4 +64,30 @@ pub(crate) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
             .take()
             .unwrap_or_else(|| "a panic without a message".to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The panics of this test that the hook beneath has seen.
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn panics_of_a_quiet_call_are_quiet_on_any_thread() {
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| match info.payload_as_str() {
+            Some(text) if text.starts_with("on purpose") => {
+                SEEN.lock().unwrap().push(text.to_owned());
+            }
+            _ => default(info),
+        }));
+        install();
+        let panics = |text: &'static str| std::thread::spawn(move || panic!("{text}")).join();
+        quietly(|| panics("on purpose, quiet")).unwrap_err();
+        panics("on purpose, loud").unwrap_err();
+        assert_eq!(*SEEN.lock().unwrap(), ["on purpose, loud"]);
+    }
 }

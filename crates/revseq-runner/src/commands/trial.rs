@@ -5,7 +5,8 @@
 //! batch, has one element, and all others have the same number; or only the last axis of the first
 //! input has more than one.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use revseq_onnx::tensor::element_size;
 use revseq_tract::Execution;
 
 use super::features::Axis;
@@ -17,6 +18,9 @@ use crate::tensor::fill::Fill;
 
 /// The numbers that axes have by turns. Images and blocks of sound have powers of two.
 const SIZES: [u64; 7] = [512, 64, 256, 16, 128, 8, 1];
+
+/// The most bytes of the inputs of a trial: they are made, twice, to say what a model is for.
+const MAXIMUM_BYTES: u64 = 256 << 20;
 
 /// Sizes, by the names that `--dim` takes, and how loops and layers run with them.
 pub(super) struct Trial {
@@ -94,6 +98,10 @@ fn attempt(
     let mut model = model.whole();
     let mut all = bindings.clone();
     all.extend(model.set_sizes(&sizes)?);
+    ensure!(
+        input_bytes(&model, &all) <= MAXIMUM_BYTES,
+        "its inputs are too large to be made for a trial"
+    );
     let sources = Sources {
         fill: Some(Fill::Zeros),
         ..Sources::default()
@@ -102,4 +110,17 @@ fn attempt(
     let loaded = tract.read(&model)?.map_err(anyhow::Error::msg)?;
     let executions = loaded.prepare(&inputs)?.executions();
     Ok(Trial { sizes, executions })
+}
+
+/// The bytes of a model's inputs, of at least one each; sizes that are not known count as 1.
+fn input_bytes(model: &Model, bindings: &Bindings) -> u64 {
+    let inputs = model.inputs().into_iter().filter(|input| !input.optional);
+    let bytes = inputs.map(|input| {
+        let known = input.value_type.bind(bindings);
+        let element = known.element_type.and_then(element_size).unwrap_or(1);
+        let sizes = known.shape.into_iter().flatten();
+        let sizes = sizes.map(|dim| dim.size().unwrap_or(1));
+        sizes.fold(element as u64, u64::saturating_mul)
+    });
+    bytes.fold(0, u64::saturating_add)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use prost::Message;
 use tract_onnx::pb::GraphProto;
 
-use crate::common::{FLOAT, Folder, INT64, model, node, peak, tensor, value};
+use crate::common::{FLOAT, Folder, INT64, int, model, node, peak, tensor, value};
 
 const MIB: u64 = 1 << 20;
 
@@ -53,6 +53,28 @@ fn a_large_model_takes_little_more_than_its_parts() {
             times * SIZE / MIB
         );
     }
+}
+
+/// Its features are not those of its weights, so that tract takes it at no size.
+#[test]
+fn inputs_are_not_made_up_to_say_what_a_model_is() {
+    let folder = Folder::new();
+    let one = 1_f32.to_le_bytes();
+    let weights = ["w", "r"].map(|name| tensor(name, FLOAT, &[1, 1, 1], &one));
+    let mut layer = node("RNN", &["x", "w", "r"], &["y"]);
+    layer.attribute.push(int("hidden_size", 1));
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![layer],
+        input: vec![value("x", FLOAT, &["T", "B", "1000000000"])],
+        output: vec![value("y", FLOAT, &["T", "1", "B", "1"])],
+        initializer: weights.to_vec(),
+        ..GraphProto::default()
+    };
+    let path = folder.write("m.onnx", &model(graph).encode_to_vec());
+    let (ended, peak) = peak(&["inspect", path.to_str().unwrap()]);
+    assert!(ended.success(), "{ended}");
+    assert!(peak <= 2 * OWN, "{} MiB", peak / MIB);
 }
 
 #[test]
