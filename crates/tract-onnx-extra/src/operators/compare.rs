@@ -16,9 +16,9 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{Override, parse_overridden};
+use crate::data_sizes::{Override, in_numbers, parse_overridden};
 use crate::delegate::Delegate;
-use crate::dims::{difference, each_size, is_size};
+use crate::dims::{broadcast, difference, each_size, is_size};
 use crate::wire::wire_cast;
 
 /// The operators, by their ONNX names.
@@ -134,12 +134,18 @@ impl EvalOp for Comparison {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let holds = each_size([&inputs[0], &inputs[1]], |a, b| {
-            let holds = self.holds(&a.eval(ctx.symbols), &b.eval(ctx.symbols))?;
-            Ok(i64::from(holds).to_dim())
-        })?;
-        let holds = holds.cast_to::<i64>()?.cast_to::<bool>()?.into_owned();
-        Ok(tvec![holds.into_tvalue()])
+        let [a, b] = [0, 1].map(|operand| in_numbers(inputs[operand].clone(), ctx.symbols));
+        let holds = if let (Ok(a), Ok(b)) = (a, b) {
+            let (a, b) = (a.to_plain_array_view()?, b.to_plain_array_view()?);
+            broadcast(a, b, |a: &i64, b| Ok(i64::from(self.holds_for(a.cmp(b)))))?
+        } else {
+            let holds = each_size([&inputs[0], &inputs[1]], |a, b| {
+                let holds = self.holds(&a.eval(ctx.symbols), &b.eval(ctx.symbols))?;
+                Ok(i64::from(holds).to_dim())
+            })?;
+            holds.cast_to::<i64>()?.into_owned()
+        };
+        Ok(tvec![holds.cast_to::<bool>()?.into_owned().into_tvalue()])
     }
 }
 
