@@ -161,9 +161,9 @@ impl Bytes<'_> {
 pub struct Quantized<'a> {
     /// The weights, transposed beside those of an LSTM: [directions, inputs, gates * units].
     pub weights: Bytes<'a>,
-    /// The scales: [directions], or [directions, gates * units].
+    /// The scales: `[directions]`, or `[directions, gates * units]`.
     pub scales: &'a [f32],
-    /// The zero points: [directions], or [directions, gates * units].
+    /// The zero points: `[directions]`, or `[directions, gates * units]`.
     pub zero_points: Bytes<'a>,
 }
 

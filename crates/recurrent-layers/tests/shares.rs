@@ -12,7 +12,7 @@ mod shares;
 use shares::{Share, Shares, Work};
 
 /// A thread looks once before it helps: to the model, all waiting is the same.
-const SPINS: usize = 0;
+const SPINS: usize = 1;
 const PATIENCE: usize = 0;
 
 /// Adds up the results of all shares in the phase before.

@@ -27,7 +27,7 @@ impl Numbers {
     }
 
     pub(crate) fn mask(mut self, count: usize) -> Vec<bool> {
-        (0..count).map(|_| self.next() % 3 > 0).collect()
+        (0..count).map(|_| !self.next().is_multiple_of(3)).collect()
     }
 }
 
