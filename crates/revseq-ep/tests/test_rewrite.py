@@ -51,6 +51,24 @@ def operators(model):
     return [node.op_type for node in onnx.load_model_from_string(model).graph.node]
 
 
+@pytest.mark.parametrize(
+    "arguments, are_ours",
+    [
+        ({}, True),
+        ({"layers": True}, True),
+        ({"layers": False}, False),
+        ({"provider_options": {"layers": "off"}}, False),
+        ({"provider_options": {"layers": "off"}, "layers": True}, True),
+    ],
+)
+def test_the_provider_computes_layers_unless_told_otherwise(package, arguments, are_ours):
+    session = package.create_session(MODEL / "model.onnx", threads=1, rewrite="fast", **arguments)
+    found = harness.assigned(session)
+    owner = harness.EP if are_ours else harness.CPU
+    assert [ep for ep, nodes in found.items() if "LSTM" in nodes] == [owner]
+    check(session)
+
+
 def test_loops_become_layers(package):
     by_path, report = package.rewrite(MODEL / "model.onnx", assume=["right-padded"])
     by_bytes, _ = package.rewrite((MODEL / "model.onnx").read_bytes(), assume=("right-padded",))
