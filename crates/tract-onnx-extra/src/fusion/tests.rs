@@ -1,6 +1,7 @@
 //! Compares random models with and without fusion.
 
 use proptest::prelude::*;
+use recurrent_layers::Activation as OfLayer;
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::cast;
@@ -10,6 +11,7 @@ use tract_onnx::tract_core::ops::{math, nn};
 use tract_onnx::tract_hir::internal::*;
 
 use super::*;
+use crate::recurrent::activation::Activation;
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 8;
@@ -20,6 +22,10 @@ struct Choice {
     operator: usize,
     operands: [usize; 3],
     is_output: bool,
+}
+
+fn of_layer(function: OfLayer) -> Box<dyn TypedOp> {
+    Activation::OfLayer(function).op().into()
 }
 
 /// A model of the chosen nodes, with inputs that are matrices, rows, columns, bools, and four times
@@ -63,8 +69,9 @@ fn model(choices: &[Choice], is_symbolic: bool) -> TractResult<TypedModel> {
             2 => wire(math::mul().into(), &[x, y])?,
             3 => wire(math::div().into(), &[x, y])?,
             4 => wire(math::max().into(), &[x, y])?,
-            5 => wire(nn::sigmoid().into(), &[x])?,
-            6 => wire(math::tanh().into(), &[x])?,
+            // tract's are fused as these.
+            5 => wire(of_layer(OfLayer::Sigmoid), &[x])?,
+            6 => wire(of_layer(OfLayer::Tanh), &[x])?,
             7 => wire(math::neg().into(), &[x])?,
             8 => wire(TypedBinOp(logic::comp_gt(), None).into(), &[x, y])?,
             9 => wire(logic::and().into(), &[t, u])?,
