@@ -181,6 +181,26 @@ mod build {
         node
     }
 
+    pub(crate) fn body(
+        nodes: Vec<NodeProto>,
+        inputs: Vec<ValueInfoProto>,
+        outputs: Vec<ValueInfoProto>,
+    ) -> AttributeProto {
+        let graph = GraphProto {
+            name: "body".to_owned(),
+            node: nodes,
+            input: inputs,
+            output: outputs,
+            ..GraphProto::default()
+        };
+        AttributeProto {
+            name: "body".to_owned(),
+            r#type: AttributeType::Graph as i32,
+            g: Some(graph),
+            ..AttributeProto::default()
+        }
+    }
+
     pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
         AttributeProto {
             name: name.to_owned(),
@@ -283,7 +303,7 @@ mod build {
 }
 
 use build::{
-    BOOL, FLOAT, INT32, INT64, UINT64, int, integers, model, node, stored, text, value, with,
+    BOOL, FLOAT, INT32, INT64, UINT64, body, int, integers, model, node, stored, text, value, with,
 };
 
 fn open(model: &[u8]) -> Session {
@@ -903,4 +923,61 @@ fn a_key_of_external_data_names_no_weight() {
     let first = inferred.outputs.first();
     let shape = first.and_then(|fact| fact.shape.concretize());
     assert_ne!(shape, Some(tvec![2048.to_dim()]));
+}
+
+/// For each weight, a Scan in the Scan adds its products with all of `x` to 1.
+#[test]
+fn a_scan_in_a_scan_begins_anew_in_each_step_and_run() {
+    let scan = |inputs: &[&str], outputs: &[&str], within| {
+        let scan = with(node("Scan", inputs, outputs), within);
+        with(scan, int("num_scan_inputs", 1))
+    };
+    let scalar = |name: &str| value(name, FLOAT, &[]);
+    let adds = body(
+        vec![
+            node("Mul", &["x_t", "w_t"], &["product"]),
+            node("Add", &["sum", "product"], &["more"]),
+            node("Identity", &["more"], &["each"]),
+        ],
+        vec![scalar("sum"), scalar("x_t")],
+        vec![scalar("more"), scalar("each")],
+    );
+    let weighs = body(
+        vec![
+            scan(&["one", "x"], &["all", "_sums"], adds),
+            node("Identity", &["all"], &["found"]),
+        ],
+        vec![scalar("w_t")],
+        vec![scalar("found")],
+    );
+    let bytes = model(
+        vec![scan(&["w"], &["y"], weighs)],
+        vec![value("w", FLOAT, &["W"]), value("x", FLOAT, &["X"])],
+        vec![value("y", FLOAT, &["W"])],
+        |graph| {
+            let mut one = stored("one", &[1.0]);
+            one.dims.clear();
+            graph.initializer.push(one);
+        },
+    );
+    for sizes in [Sizes::Symbolic, Sizes::OfData] {
+        let options = LoadOptions::new().with_sizes(sizes);
+        let session = Session::from_bytes(&bytes, &options).expect("it opens");
+        assert_eq!(session.is_symbolic(), sizes == Sizes::Symbolic);
+        for (w, x) in [
+            (&[1_f32, -2., 3.][..], &[1_f32, 2.][..]),
+            (&[5.], &[1., 1., 1., 1.]),
+            (&[1., 2.], &[3.]),
+            (&[1., -2., 3.], &[1., 2.]),
+        ] {
+            let outputs = session.run([("w", tensor1(w)), ("x", tensor1(x))]);
+            let sum: f32 = x.iter().sum();
+            let expected: Vec<f32> = w.iter().map(|w| 1.0 + w * sum).collect();
+            assert_eq!(
+                outputs.expect("it runs")["y"],
+                tensor1(&expected),
+                "{sizes:?}"
+            );
+        }
+    }
 }

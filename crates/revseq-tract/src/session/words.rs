@@ -78,7 +78,11 @@ impl Nodes {
     fn with_reason(&self, message: &str, error: &TractError) -> String {
         let root = error.root_cause().to_string();
         let line = root.lines().next().unwrap_or_default();
-        let line = line.trim().trim_end_matches('.');
+        // What tract shows of its own types comes last.
+        let line = line.split_once('{').map_or(line, |(before, _)| {
+            before.split_once(" (").map_or(before, |(before, _)| before)
+        });
+        let line = line.trim().trim_end_matches(['.', ':']);
         let reason = match line {
             _ if self.is_early() => format!(
                 "its operators are of opset {}; convert it to opset {FIRST_OPSET} or later",
@@ -328,7 +332,8 @@ mod tests {
                 "node \"a/b\" (Loop): its states differ",
             ),
             (
-                format_err!("Impossible to unify 5 with 3.").context("node #7 \"a/b\" Loop"),
+                format_err!("Impossible to unify 5 with 3. (Turn(Values {{ 5 }}))")
+                    .context("node #7 \"a/b\" Loop"),
                 "tract does not take node \"a/b\" (Loop): Impossible to unify 5 with 3",
             ),
             (
