@@ -95,7 +95,11 @@
 //!   axes is refused if a size is not known, since its rank depends on it.
 //! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
 //!   them: they are compared when the model runs.
-//! - `Scan` over axes that may be empty: its final states are then the initial ones.
+//! - `Scan` over axes that may be empty: its final states are then the initial ones. It begins each run
+//!   with its initial states, also within other loops.
+//! - `Softmax`, `LogSoftmax` and `STFT` over an axis that a step of a loop makes.
+//! - `RandomNormalLike` and `RandomUniformLike` whatever their node is called, and the mask of a
+//!   `Dropout` before opset 12.
 //! - `Unique`.
 //! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
 //! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a

@@ -775,6 +775,27 @@ fn a_scan_has_no_constants_among_the_inputs_of_its_body() {
 }
 
 #[test]
+fn a_scan_whose_sizes_come_from_data_is_a_loop() {
+    for (operator, expected) in [
+        (
+            "k = Greater(v, 2)\nt = Compress(v, k)\ns = Sum(t)",
+            "Shape Gather Loop",
+        ),
+        ("s = Neg(v)", "Scan"),
+    ] {
+        let mut model = model("y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)", 17);
+        let scan = &mut model.graph.as_option_mut().unwrap().node[0];
+        let body = scan.graphs_mut().next().unwrap();
+        body.node = nodes(&format!("b = Add(a, v)\n{operator}"), &[]);
+        body.input = ["a", "v"]
+            .map(|name| value(name, FLOAT, &[Some(3), None]))
+            .to_vec();
+        let (after, report) = brought(&model);
+        assert_eq!(operators(&after), expected, "{report:?}");
+    }
+}
+
+#[test]
 fn models_that_have_the_form_stay() {
     let changes = |path: &std::path::Path| {
         let (_, mut model) = read(path);

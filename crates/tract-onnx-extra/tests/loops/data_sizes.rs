@@ -862,7 +862,7 @@ fn rows_expand_to_as_many() {
             assert_eq!(found[0], tensor1(&sums), "{m} rows to {n} of {rows}");
             assert_eq!(found[1], tensor1(&[count, 2]), "{m} rows to {n} of {rows}");
         }
-        let error = run_each(model(rows), &[wrong.clone()]).unwrap_err();
+        let error = run_each(model(rows), std::slice::from_ref(&wrong)).unwrap_err();
         let error = format!("{error:?}");
         assert!(error.contains("broadcast 2 against 3"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! A Scan of opset 8, which iterates over each sequence of a batch, or one whose body declares no
-//! types, to Loops: tract reads neither.
+//! A Scan of opset 8, which iterates over each sequence of a batch, one whose body declares no types, or
+//! one in whose body sizes come from data, to Loops: tract reads none of them.
 //!
 //! A scan input becomes a Gather at the step's number in the body, from the last to the first
 //! element if it is read backwards. In opset 8 there is a Loop over the batch around it, whose scan
@@ -27,7 +27,7 @@ pub(super) const PASS: Pass = Pass {
     info: PassInfo {
         name: "scan",
         exactness: Exactness::Exact,
-        about: "A Scan of version 8, without types or of outputs in both directions, to Loops",
+        about: "A Scan of version 8, without types, with sizes from data or of outputs in both directions, to Loops",
         portable: false,
         fast: false,
     },
@@ -51,6 +51,9 @@ pub(crate) const BATCHED: i64 = 8;
 
 /// The first opset in which a Loop may have no states.
 const LOOP_WITHOUT_STATES: i64 = 11;
+
+/// Operators whose sizes come from data.
+const OF_DATA: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "Unique"];
 
 /// The parts of a Scan.
 struct Parts<'a> {
@@ -81,8 +84,14 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     // tract reverses all outputs, if it does one.
     let is_mixed = |directions: &[i64]| directions.contains(&0) && directions.contains(&1);
     let directions = node.ints("scan_output_directions").value();
+    // It has the sizes of its first step in all others.
+    let makes_sizes = |body: &GraphProto| {
+        let mut own = body.node.iter().filter(|node| node.domain().is_empty());
+        own.any(|node| OF_DATA.contains(&node.op()))
+    };
+    let body = node.graph("body");
     if scope.opset != BATCHED
-        && !node.graph("body").is_some_and(untyped)
+        && !body.is_some_and(|body| untyped(body) || makes_sizes(body))
         && !directions.is_some_and(is_mixed)
     {
         return without_constants(node);
