@@ -76,6 +76,11 @@ impl<T: Element> Panels<T> {
             false => 1,
         };
         let columns = at_once * of_block;
+        // Without inputs there may be any number of units, and the other way round.
+        let (units, inputs) = match weights.is_empty() {
+            true => (0, 0),
+            false => (units, inputs),
+        };
         let len = units.div_ceil(of_block) * gates.len() * inputs * of_block;
         let line = LINE / size_of::<T>();
         let mut elements = vec![T::zero(); len + line];

@@ -86,7 +86,7 @@ fn layers() -> Result<(), String> {
     sanitized("test", "address", ADDRESS)
         .args(["--package", "recurrent-layers", "--lib", "--test", "layers"])
         .args(["--", "--skip=long", "--skip=closed", "--skip=threads"])
-        .env("PROPTEST_CASES", "64")
+        .env("PROPTEST_CASES", "16")
         .env("ASAN_OPTIONS", "detect_leaks=0")
         .run()
 }

@@ -10,6 +10,7 @@ mod layers;
 #[cfg(unix)]
 mod operator;
 mod provider;
+mod recurrent;
 #[cfg(feature = "runner")]
 mod rewrite;
 #[cfg(feature = "runner")]

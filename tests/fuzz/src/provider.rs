@@ -6,16 +6,19 @@ use revseq_graph::{
 };
 use revseq_kernels::{DataType, Plan};
 
-/// Reads options and a node out of the bytes, and lowers the node.
+use crate::recurrent;
+
+/// Reads options and a node out of the bytes, and lowers the node, or runs its layer.
 pub fn provider(data: &[u8]) {
     // Missing bytes count as 0 or empty.
     let _ = check(&mut Unstructured::new(data));
 }
 
 fn check(u: &mut Unstructured<'_>) -> Result<()> {
-    match u.ratio(1, 4)? {
-        true => check_options(u),
-        false => check_node(u),
+    match u.int_in_range(0..=3)? {
+        0 => check_options(u),
+        1 => recurrent::check(u),
+        _ => check_node(u),
     }
 }
 
@@ -28,10 +31,18 @@ fn check_options(u: &mut Unstructured<'_>) -> Result<()> {
             "ep.RevSeqExecutionProvider",
             "",
         ])?;
-        let name = text(u, &["lengths", "device", ".device", "lengths."])?;
+        let name = text(u, &["lengths", "device", "layers", ".device", "lengths."])?;
         let value = text(
             u,
-            &["reject", "clamp", "cpu", "gpu", "gpu:0", "gpu: software "],
+            &[
+                "reject",
+                "clamp",
+                "cpu",
+                "gpu",
+                "gpu:0",
+                "gpu: software ",
+                "on",
+            ],
         )?;
         entries.push((start.to_owned() + name, value));
     }
@@ -54,7 +65,7 @@ fn check_options(u: &mut Unstructured<'_>) -> Result<()> {
 }
 
 /// One of the texts, or any.
-fn text<'a>(u: &mut Unstructured<'a>, known: &[&'static str]) -> Result<&'a str> {
+pub(crate) fn text<'a>(u: &mut Unstructured<'a>, known: &[&'static str]) -> Result<&'a str> {
     match u.ratio(3, 4)? {
         true => Ok(*u.choose(known)?),
         false => u.arbitrary(),

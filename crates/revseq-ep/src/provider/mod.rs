@@ -8,7 +8,7 @@ pub(crate) mod error;
 pub(crate) mod factory;
 mod gpu;
 mod kernel;
-mod layers;
+pub(crate) mod layers;
 mod node;
 pub(crate) mod options;
 mod plans;

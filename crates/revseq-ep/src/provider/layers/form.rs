@@ -66,7 +66,8 @@ impl Form {
         }
     }
 
-    fn of(node: &Node) -> Result<Self, String> {
+    /// Reads a node, or says why the layer is not one that is computed.
+    pub(crate) fn of(node: &Node) -> Result<Self, String> {
         let find = |name: &str| {
             let mut attributes = node.attributes.iter();
             attributes.find(|(found, _)| found == name).map(|it| &it.1)

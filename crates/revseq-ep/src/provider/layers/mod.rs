@@ -5,5 +5,6 @@ mod kernel;
 mod operands;
 mod threads;
 
-pub(super) use form::{Form, Forms, is_known};
+pub(crate) use form::Form;
+pub(super) use form::{Forms, is_known};
 pub(super) use kernel::LayerKernel;
