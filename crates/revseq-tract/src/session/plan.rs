@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use revseq_graph::LruCache;
 use tract_onnx::pb::{TensorProto, ValueInfoProto};
@@ -42,6 +44,8 @@ pub struct Plan {
     /// The sizes of inputs for which all values stay within the limit, and had the shapes of their facts
     /// in a run.
     checked: LruCache<Vec<TVec<usize>>>,
+    /// The same of a plan whose sizes are all known.
+    is_checked: AtomicBool,
 }
 
 /// The sizes that a plan is for.
@@ -93,6 +97,7 @@ impl Plan {
             open,
             limit,
             checked: LruCache::default(),
+            is_checked: AtomicBool::new(false),
         })
     }
 
@@ -217,14 +222,20 @@ impl Plan {
     /// Runs the model on inputs in the plan's order. For inputs of new sizes, those of all values are
     /// compared with the limit before, and with the facts of the plan on the way.
     fn run_checked(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
+        if self.open.is_empty() {
+            if self.is_checked.load(Relaxed) {
+                return self.run_values(values);
+            }
+            let outputs = self.run_comparing(values)?;
+            self.is_checked.store(true, Relaxed);
+            return Ok(outputs);
+        }
         let sizes: Vec<TVec<usize>> = values.iter().map(|it| it.shape().into()).collect();
         let (mut values, mut outputs) = (Some(values), None);
         let run_first = || {
             let checked = self.check_limit(&sizes);
             checked.map_err(|error| words::of_preparation(error, &self.nodes))?;
-            let values = values.take().unwrap_or_default();
-            let run = || run_comparing_shapes(&mut self.runnable.spawn()?, values);
-            outputs = Some(self.fenced(run)?);
+            outputs = Some(self.run_comparing(values.take().unwrap_or_default())?);
             Ok(sizes.clone())
         };
         self.checked
@@ -233,6 +244,10 @@ impl Plan {
             (None, Some(values)) => self.run_values(values),
             (outputs, _) => Ok(outputs.unwrap_or_default()),
         }
+    }
+
+    fn run_comparing(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
+        self.fenced(|| run_comparing_shapes(&mut self.runnable.spawn()?, values))
     }
 
     /// Checks the sizes of all values that follow from the inputs' against the limit.

@@ -101,19 +101,18 @@ fn asks_its_inputs(node: &TypedNode) -> bool {
         || node.op_is::<IntoShape>()
         || node.op_is::<Agreed>()
         || node.op_is::<Checked>()
-        || matches!(
-            node.op_as(),
-            Some(AxisOp::Add(_) | AxisOp::Rm(_) | AxisOp::Move(..))
-        )
+        || node.op_is::<AxisOp>()
 }
 
 /// An axis of an input.
 type Place = (usize, usize);
 
 /// The sizes of an operator's inputs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Expected {
-    /// The ranks of inputs that are plain tensors.
+    /// The shapes of inputs whose sizes are all known.
+    known: Vec<(usize, TVec<usize>)>,
+    /// The ranks of the other inputs that are plain tensors, and their known sizes.
     ranks: Vec<(usize, usize)>,
     numbers: Vec<(Place, usize)>,
     /// The axes that share a size, and its value in a run unless it is enough that they agree.
@@ -124,13 +123,13 @@ impl Expected {
     fn of(node: &TypedNode, facts: &[&TypedFact]) -> Self {
         // These work on their inputs alone, which have to agree.
         let is_relative = node.op_is::<OptBinUnicast>() || node.op_is::<OptBinByScalar>();
-        let mut expected = Self {
-            ranks: vec![],
-            numbers: vec![],
-            shared: vec![],
-        };
+        let mut expected = Self::default();
         let mut shared: Vec<(&TDim, TVec<Place>)> = vec![];
         for (input, fact) in facts.iter().enumerate().filter(|(_, fact)| fact.is_plain()) {
+            if let Some(shape) = fact.shape.as_concrete() {
+                expected.known.push((input, shape.into()));
+                continue;
+            }
             expected.ranks.push((input, fact.rank()));
             for (axis, size) in fact.shape.iter().enumerate() {
                 let place = (input, axis);
@@ -152,6 +151,13 @@ impl Expected {
     }
 
     fn check(&self, ctx: &EvalContext<'_>, inputs: &[TValue]) -> TractResult<()> {
+        for (input, expected) in &self.known {
+            let found = inputs[*input].shape();
+            if *found != **expected {
+                let sizes: TVec<TDim> = expected.iter().map(|it| it.to_dim()).collect();
+                return OtherSizes::check(found, &sizes, ctx.symbols);
+            }
+        }
         for (input, rank) in &self.ranks {
             let found = inputs[*input].rank();
             ensure!(
