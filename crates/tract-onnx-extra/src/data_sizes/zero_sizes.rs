@@ -83,7 +83,7 @@ impl EvalOp for NotZero {
             if size.maybe_eval_to_i64(ctx.symbols) == Some(0) {
                 let what =
                     format!("it reshapes to a size of {size}, which is 0 and stands for another");
-                return Err(OtherSizes::new(what));
+                return Err(OtherSizes::error(what));
             }
         }
         Ok(inputs)

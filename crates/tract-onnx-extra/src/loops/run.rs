@@ -171,7 +171,7 @@ impl Running {
             let expected = expected.eval(ctx.symbols).to_i64();
             let expected = expected.unwrap_or(trip_count.max(0));
             if expected != step {
-                return Err(OtherSizes::new(format!(
+                return Err(OtherSizes::error(format!(
                     "its condition ended it after {step} of {expected} steps, which the sizes of its \
                      outputs were taken from before they were known"
                 )));

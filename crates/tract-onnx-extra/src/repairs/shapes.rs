@@ -59,13 +59,13 @@ impl OtherSizes {
     }
 
     /// The error of what differs, in words.
-    pub(crate) fn new(what: String) -> TractError {
+    pub(crate) fn error(what: String) -> TractError {
         Self(what).into()
     }
 
     fn at(found: &[usize], axis: usize, expected: i64) -> TractError {
         let size = found[axis];
-        Self::new(format!(
+        Self::error(format!(
             "a value has shape {found:?}, of which axis {axis} has {size} elements, expected {expected}"
         ))
     }
