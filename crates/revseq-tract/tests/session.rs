@@ -522,8 +522,9 @@ fn operands_that_do_not_fit_are_refused_by_their_sizes() {
             continue;
         }
         let error = outputs.expect_err("4 columns and another number of rows");
-        let expected =
-            format!("tract does not take node \"y\" (MatMul) of float[3,4], float[{rows},2]");
+        let expected = format!(
+            "node \"y\" (MatMul): its operands have 4 columns and {rows} rows, expected as many"
+        );
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -27,6 +27,7 @@ const OURS: &[&str] = &[
     "LSTM",
     "LogSoftmax",
     "Loop",
+    "MatMul",
     "MaxPool",
     "QuantizeLinear",
     "RNN",

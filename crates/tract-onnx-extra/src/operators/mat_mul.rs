@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
 use crate::data_sizes::{Override, parse_overridden};
+use crate::delegate::Facts;
 
 /// Parses a MatMul.
 pub(crate) fn parse(
@@ -24,6 +25,26 @@ pub(crate) fn parse(
 struct MatMul;
 
 impl Override for MatMul {
+    fn infer(
+        &self,
+        _upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        _outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let shapes = inputs.iter().map(|fact| fact.shape.concretize());
+        let shapes: Option<TVec<TVec<TDim>>> = shapes.collect();
+        if let Some([a, b]) = shapes.as_deref()
+            && let (Some(columns), Some(rows)) = (a.last(), b.iter().rev().take(2).next_back())
+            && let (Ok(columns), Ok(rows)) = (columns.to_i64(), rows.to_i64())
+        {
+            ensure!(
+                columns == rows,
+                "its operands have {columns} columns and {rows} rows, expected as many"
+            );
+        }
+        Ok(None)
+    }
+
     fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
         let mut ranks = inputs.iter().map(|it| it.shape.rank().concretize());
         !ranks.all(|rank| rank == Some(1))
