@@ -329,7 +329,8 @@ pub(crate) fn worthwhile<T>(
     [steps, batch]: [usize; 2],
     threads: &dyn Threads,
 ) -> usize {
-    let all = multiplications(layer, batch)
+    let of_inputs = batch * layer.features * layer.cell.gates() * layer.units;
+    let all = (multiplications(layer, batch) + of_inputs)
         .saturating_mul(steps)
         .saturating_mul(layer.directions.len());
     match all < MINIMUM_RUN {
