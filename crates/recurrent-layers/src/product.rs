@@ -95,9 +95,8 @@ impl<T: Element> Panels<T> {
                 for unit in range.clone() {
                     let from = &weights[(gate * units + unit) * inputs..][..inputs];
                     let column = place * of_block + unit - range.start;
-                    let to = to.iter_mut().skip(column).step_by(columns);
-                    for (to, from) in std::iter::zip(to, from) {
-                        *to = *from;
+                    for (to, from) in std::iter::zip(to.chunks_exact_mut(columns), from) {
+                        to[column] = *from;
                     }
                 }
             }

@@ -316,14 +316,22 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             Some(w) => w.clone(),
             None => {
                 let packed = self.pack_w(given.input(W)?, &given.tensors)?;
-                packed.ok_or(missing.clone())?
+                let packed = packed.ok_or(missing.clone())?;
+                if self.is_constant([W, SCALES[0][0], SCALES[0][1]]) {
+                    let _ = self.w.set(packed.clone());
+                }
+                packed
             }
         };
         let r = match self.r.get() {
             Some(r) => r.clone(),
             None => {
                 let packed = self.pack_r(given.input(R)?, &given.tensors)?;
-                packed.ok_or(missing)?
+                let packed = packed.ok_or(missing)?;
+                if self.is_constant([R, SCALES[1][0], SCALES[1][1]]) {
+                    let _ = self.r.set(packed.clone());
+                }
+                packed
             }
         };
         let layer = self.layer(w.features(), r.units());
@@ -341,11 +349,16 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let (b, p) = (vector(B, 2 * gates)?, vector(P, 3)?);
         let packed = Arc::new(layer.packed(&w, &r, b.as_deref(), p.as_deref())?);
         let weights = [W, R, B, P].into_iter().chain(SCALES.into_iter().flatten());
-        let mut weights = weights.filter(|input| self.has(*input));
-        if weights.all(|input| self.constant[input]) {
+        if self.is_constant(weights) {
             let _ = self.layer.set(Arc::clone(&packed));
         }
         Ok(packed)
+    }
+
+    /// Whether those of these inputs that the node has are constants.
+    fn is_constant(&self, inputs: impl IntoIterator<Item = usize>) -> bool {
+        let mut given = inputs.into_iter().filter(|input| self.has(*input));
+        given.all(|input| self.constant[input])
     }
 
     /// Whether the node has an input.
