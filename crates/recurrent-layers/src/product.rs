@@ -20,6 +20,9 @@ const VECTORS: usize = 2;
 /// in the L1 cache.
 const DEPTH: usize = 256;
 
+/// The inputs whose weights are packed at once.
+const PACKED_AT_ONCE: usize = 16;
+
 /// The bytes of a cache line, which no vector may cross.
 const LINE: usize = 64;
 
@@ -92,11 +95,16 @@ impl<T: Element> Panels<T> {
             let gates = &gates[panel * at_once % gates.len()..][..at_once];
             let range = block * of_block..units.min((block + 1) * of_block);
             for (place, gate) in gates.iter().enumerate() {
-                for unit in range.clone() {
-                    let from = &weights[(gate * units + unit) * inputs..][..inputs];
-                    let column = place * of_block + unit - range.start;
-                    for (to, from) in std::iter::zip(to.chunks_exact_mut(columns), from) {
-                        to[column] = *from;
+                let from = &weights[(gate * units + range.start) * inputs..];
+                let from = &from[..range.len() * inputs];
+                // Weights are read by whole cache lines.
+                for (part, rows) in to.chunks_mut(PACKED_AT_ONCE * columns).enumerate() {
+                    for (unit, from) in from.chunks_exact(inputs).enumerate() {
+                        let from = &from[part * PACKED_AT_ONCE..];
+                        let column = place * of_block + unit;
+                        for (row, from) in std::iter::zip(rows.chunks_exact_mut(columns), from) {
+                            row[column] = *from;
+                        }
                     }
                 }
             }
@@ -108,7 +116,7 @@ impl<T: Element> Panels<T> {
             at_once,
             inputs,
             units: of_block,
-            is_finite: weights.iter().all(|it| *it * T::zero() == T::zero()),
+            is_finite: are_finite(weights),
         }
     }
 
@@ -142,6 +150,12 @@ impl<T: Element> Panels<T> {
         }
         .dispatch();
     }
+}
+
+/// Whether no number is infinite or NaN. Without a branch, so that it is vectorised.
+fn are_finite<T: Element>(numbers: &[T]) -> bool {
+    let zero = T::zero();
+    (numbers.iter()).fold(true, |all, number| all & (*number * zero == zero))
 }
 
 /// The rows of a matrix.

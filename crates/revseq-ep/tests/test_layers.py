@@ -428,6 +428,21 @@ def test_layers_in_bodies(operator, kind):
     compare(session.run(None, feeds), expected)
 
 
+def test_reversals_and_layers_run_without_the_cpu_provider():
+    layer = Layer("GRU", given=["b", "lens"])
+    (node,) = layer.model.graph.node
+    reversal = helper.make_node(
+        "ReverseSequence", ["x", "long"], ["reversed"], batch_axis=1, time_axis=0
+    )
+    node.input[0] = "reversed"
+    layer.model.graph.node.insert(0, reversal)
+    layer.model.graph.input.append(helper.make_tensor_value_info("long", TensorProto.INT64, ["n"]))
+    session = layer.session()
+    feeds = layer.feeds(6, 3)
+    feeds["long"] = feeds["lens"].astype(np.int64)
+    compare(session.run(None, feeds), layer.plain().run(None, feeds))
+
+
 def test_runs_at_the_same_time():
     layer = Layer("LSTM", "bidirectional", units=40)
     session = layer.session()
