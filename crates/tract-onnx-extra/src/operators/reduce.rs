@@ -21,6 +21,7 @@ use tract_onnx::tract_hir::ops::nn::Reducer;
 
 use crate::data_sizes::{Override, axis, with_fallback};
 use crate::delegate::Facts;
+use crate::dims::sizes;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
@@ -144,9 +145,14 @@ impl Override for Reduction {
         Ok(None)
     }
 
+    /// tract computes with sizes; its numbers have 32 bits.
     fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        let datum_type = inputs[0].datum_type.concretize();
-        datum_type.is_none_or(|it| !it.is_float())
+        let value = inputs[0].value.concretize();
+        value.is_some_and(|value| {
+            let sizes = value.datum_type().is_tdim().then(|| sizes(&value));
+            let sizes = sizes.and_then(Result::ok).unwrap_or_default();
+            sizes.iter().any(|size| size.to_i64().is_err())
+        })
     }
 
     fn wire(

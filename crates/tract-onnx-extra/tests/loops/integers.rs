@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, run};
+use crate::build::{Graph, graph, run, run_optimized};
 
 const X: [f32; 6] = [3., -4., 10., 8., 0., 5.];
 
@@ -303,5 +303,39 @@ fn an_end_beyond_any_axis_stands_beside_a_size() {
         let x = Tensor::zero::<f32>(&[3, 5]).unwrap();
         let found = run(model, &[x]).unwrap();
         assert_eq!(found[0].shape(), [2, 5], "{declared}");
+    }
+}
+
+/// Reductions of numbers that are known while facts are inferred, beside sizes and alone.
+#[test]
+fn reductions_of_known_numbers_keep_64_bits() {
+    let rows = [
+        (
+            "s = ReduceSum(c)",
+            "y = Greater(s, sh)",
+            tensor1(&[true, true]),
+        ),
+        (
+            "s = Max(c, sh)",
+            "y = ReduceMax<keepdims=1>(s)",
+            tensor1(&[1_i64 << 32]),
+        ),
+        (
+            "p = ReduceProd<keepdims=1>(sh)",
+            "y = Mul(c, p)",
+            tensor1(&[6_i64 << 32]),
+        ),
+    ];
+    for (first, last, expected) in rows {
+        for input in ["x:f32[2,3]", "x:f32[N,M]"] {
+            let model = graph(input, "y", &format!("sh = Shape(x)\n{first}\n{last}"));
+            let model = model.constant("c", tensor1(&[1_i64 << 32]));
+            let x = Tensor::zero::<f32>(&[2, 3]).unwrap();
+            assert_eq!(
+                run_optimized(model, &[x]).unwrap(),
+                [expected.clone()],
+                "{last}"
+            );
+        }
     }
 }
