@@ -10,6 +10,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use super::size_symbols::in_dims;
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::to_typed_without_facts;
@@ -140,8 +141,12 @@ impl<T: Override> Hook for Fallback<T> {
             && let Some(values) = self.values(upstream, &facts)
         {
             for (fact, value) in std::iter::zip(&mut facts.1, values) {
-                if fact.datum_type.concretize() == Some(value.datum_type()) {
+                let datum_type = fact.datum_type.concretize();
+                if datum_type == Some(value.datum_type()) {
                     fact.value = value.into_arc_tensor().into();
+                } else if datum_type.is_some_and(|it| it.is_tdim()) {
+                    // Sizes that are numbers are computed as such.
+                    fact.value = in_dims(&value)?.into_arc_tensor().into();
                 }
             }
         }
