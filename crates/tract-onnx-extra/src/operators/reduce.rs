@@ -145,8 +145,13 @@ impl Override for Reduction {
         Ok(None)
     }
 
-    /// tract computes with sizes; its numbers have 32 bits.
+    /// tract computes with sizes; its numbers have 32 bits. Numbers without axes are computed by it alone.
     fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
+        let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
+        if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
+            let datum_type = inputs[0].datum_type.concretize();
+            return datum_type.is_none_or(|it| !it.is_float());
+        }
         let value = inputs[0].value.concretize();
         value.is_some_and(|value| {
             let sizes = value.datum_type().is_tdim().then(|| sizes(&value));

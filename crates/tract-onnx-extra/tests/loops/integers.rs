@@ -336,3 +336,13 @@ fn reductions_of_known_numbers_keep_64_bits() {
         }
     }
 }
+
+/// The list of axes may be empty, which stands for all of them.
+#[test]
+fn reductions_of_sizes_over_no_axes_may_be_cast() {
+    let nodes = "sh = Shape(x)\nm = ReduceMax<keepdims=0>(sh, none)\ny = Cast<to=7>(m)";
+    let model = graph("x:f32[2,3]", "y", nodes).opset(18);
+    let model = model.constant("none", Tensor::zero::<i64>(&[0]).unwrap());
+    let x = Tensor::zero::<f32>(&[2, 3]).unwrap();
+    assert_eq!(run_optimized(model, &[x]).unwrap()[0], tensor0(3_i64));
+}
