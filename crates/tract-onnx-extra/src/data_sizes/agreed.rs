@@ -10,7 +10,7 @@
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::rewire;
+use super::size_symbols::{rewire, substituted};
 use crate::repairs::shapes::OtherSizes;
 
 /// Passes a value on by other expressions for its sizes, which are checked when the model runs.
@@ -126,12 +126,8 @@ impl TypedOp for Agreed {
         mapping: &HashMap<OutletId, OutletId>,
         subs: &HashMap<Symbol, TDim>,
     ) -> TractResult<TVec<OutletId>> {
-        let shape = self.shape.iter();
-        let shape = shape.map(|size| size.substitute_all(subs));
-        let op = Self {
-            shape: shape.collect::<TractResult<_>>()?,
-        };
-        rewire(op, node, target, mapping)
+        let shape = substituted(&self.shape, subs)?;
+        rewire(Self { shape }, node, target, mapping)
     }
 
     as_op!();

@@ -20,7 +20,9 @@ use tract_onnx::tract_hir::internal::*;
 use super::bounds::least;
 use super::node_context::{NodeContext, Number};
 use super::pad::{Cropping, numbers};
-use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, inferred, rewire, symbols_of};
+use super::size_symbols::{
+    SizeSymbols, axis, dims, in_numbers, inferred, rewire, substituted, symbols_of,
+};
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
 use super::zero_sizes::ZeroSizes;
@@ -467,10 +469,7 @@ impl TypedOp for DeferredOp {
         mapping: &HashMap<OutletId, OutletId>,
         subs: &HashMap<Symbol, TDim>,
     ) -> TractResult<TVec<OutletId>> {
-        let shape = self.fact.shape.iter();
-        let shape: TVec<TDim> = shape
-            .map(|size| size.substitute_all(subs))
-            .collect::<TractResult<_>>()?;
+        let shape = substituted(self.fact.shape.iter(), subs)?;
         let op = Self {
             fact: self.fact.datum_type.fact(shape),
             ..self.clone()

@@ -62,6 +62,15 @@ pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     symbols
 }
 
+/// Sizes with others in place of symbols.
+pub(crate) fn substituted<'a>(
+    sizes: impl IntoIterator<Item = &'a TDim>,
+    subs: &HashMap<Symbol, TDim>,
+) -> TractResult<TVec<TDim>> {
+    let sizes = sizes.into_iter();
+    sizes.map(|size| size.substitute_all(subs)).collect()
+}
+
 /// Replaces symbols in a value by numbers.
 pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
     if value.datum_type() != TDim::datum_type() {

@@ -11,7 +11,7 @@ use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, In
 use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
-use super::size_symbols::{dims, rewire};
+use super::size_symbols::{dims, rewire, substituted};
 use crate::delegate::Hook;
 use crate::repairs::shapes::OtherSizes;
 use crate::wire::to_typed_without_facts;
@@ -109,16 +109,12 @@ impl TypedOp for NotZero {
 
     fn change_axes(
         &self,
-        _model: &TypedModel,
-        _node: &TypedNode,
+        model: &TypedModel,
+        node: &TypedNode,
         _io: InOut,
         change: &AxisOp,
     ) -> TractResult<Option<AxisChangeConsequence>> {
-        let wire_changes = [InOut::In(0), InOut::Out(0)].map(|io| (io, change.clone()));
-        Ok(Some(AxisChangeConsequence {
-            substitute_op: None,
-            wire_changes: wire_changes.into_iter().collect(),
-        }))
+        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
     }
 
     fn set_symbols(
@@ -129,12 +125,8 @@ impl TypedOp for NotZero {
         mapping: &HashMap<OutletId, OutletId>,
         subs: &HashMap<Symbol, TDim>,
     ) -> TractResult<TVec<OutletId>> {
-        let sizes = self.sizes.iter();
-        let sizes = sizes.map(|size| size.substitute_all(subs));
-        let op = Self {
-            sizes: sizes.collect::<TractResult<_>>()?,
-        };
-        rewire(op, node, target, mapping)
+        let sizes = substituted(&self.sizes, subs)?;
+        rewire(Self { sizes }, node, target, mapping)
     }
 
     as_op!();

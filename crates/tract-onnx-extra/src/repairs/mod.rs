@@ -1,6 +1,5 @@
 //! Passes and functions of tract, mended.
 
-pub(crate) mod gather;
 pub(crate) mod kernel;
 pub(crate) mod optimize;
 pub(crate) mod shapes;

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Pad, PadMode, Slice};
+use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Pad, PadMode, Slice};
 use tract_onnx::tract_core::ops::binary::{OptBinByScalar, OptBinUnicast, TypedBinOp};
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::change_axes::{AxisOp, IntoShape};
@@ -248,6 +248,21 @@ fn check_reflection(op: &Pad, shape: &[usize]) -> TractResult<()> {
     Ok(())
 }
 
+/// Checks that the indices of a Gather lie within its axis: tract panics where they do not. One with an
+/// output type reads packed weights.
+fn check_indices(op: &Gather, inputs: &[TValue]) -> TractResult<()> {
+    if op.output_type.is_some() {
+        return Ok(());
+    }
+    let axis = op.axis;
+    let size = i64::try_from(inputs[0].shape()[axis])?;
+    let indices = inputs[1].to_plain_array_view::<i64>()?;
+    if let Some(index) = indices.iter().find(|it| !(-size..size).contains(*it)) {
+        bail!("index {index} of a Gather lies outside of axis {axis}, which has {size} elements");
+    }
+    Ok(())
+}
+
 /// An operator that computes with its facts, behind a comparison of its inputs with them.
 #[derive(Clone, Debug)]
 struct Checked {
@@ -286,6 +301,8 @@ impl EvalOp for Checked {
         self.expected.check(ctx, &inputs)?;
         if let Some(op) = self.op.downcast_ref::<OptMatMul>() {
             check_product(op, ctx, &inputs)?;
+        } else if let Some(op) = self.op.downcast_ref::<Gather>() {
+            check_indices(op, &inputs)?;
         } else if let Some(op) = self.op.downcast_ref::<Pad>()
             && op.mode == PadMode::Reflect
         {

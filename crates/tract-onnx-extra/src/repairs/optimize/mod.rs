@@ -3,7 +3,7 @@
 //! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`, `slices.rs`),
 //! four come before them (`casts.rs`, `convolutions/`, `scans.rs`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
 //! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
-//! their definers before, and Gathers, reductions and shapes are checked afterwards.
+//! their definers before, and reductions, shapes and indices are checked afterwards.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::agree_on_sums;
 use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::operators::reduce::check_reductions;
-use crate::repairs::gather::check_indices;
 use crate::repairs::shapes::check_shapes;
 
 mod axes;
@@ -81,7 +80,6 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
         steps: None,
     };
     model.optimize_with_session(&mut nothing.session())?;
-    check_indices(&mut model);
     check_reductions(&mut model)?;
     check_shapes(&mut model)?;
     Ok(model)
