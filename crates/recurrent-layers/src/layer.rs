@@ -83,3 +83,23 @@ impl Layer {
         [directions, rows, self.units]
     }
 }
+
+/// The valid steps of each sequence; at others, states do not change.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum ValidSteps<'a> {
+    /// All.
+    #[default]
+    All,
+    /// The first steps of each sequence, in each direction: ONNX's `sequence_lens`. At others, Y is
+    /// 0, and so are the last states of a sequence without steps.
+    Lengths(&'a [usize]),
+    /// The steps that are true in a mask, as in Keras.
+    Mask {
+        /// [steps, batch], in either layout.
+        mask: &'a [bool],
+        /// Whether states are sums of products with the mask, so that infinity and NaN spread.
+        blends: bool,
+        /// Whether Y repeats the state at other steps; otherwise it is 0 there.
+        repeats: bool,
+    },
+}

@@ -55,11 +55,11 @@ pub use activation::{activate, activations};
 pub use cell::Cell;
 pub use element::Element;
 pub use error::Error;
-pub use layer::{Direction, Layer};
+pub use layer::{Direction, Layer, ValidSteps};
 pub use packed::{PackedInput, PackedLayer, PackedState, Weights};
 pub use quantized::{Bytes, Quantization, Quantized};
 pub use recurrent_cells::Activation;
-pub use run::{Inputs, Layout, Outputs, ValidSteps};
+pub use run::{Inputs, Layout, Outputs};
 pub use team::Memory;
 #[cfg(feature = "rayon")]
 pub use threads::Rayon;

@@ -3,6 +3,7 @@
 use crate::cell::Cell;
 use crate::element::Element;
 use crate::error::{Error, check};
+use crate::layer::ValidSteps;
 use crate::packed::PackedLayer;
 use crate::product::Rows;
 use crate::step::Sequences;
@@ -19,26 +20,6 @@ pub enum Layout {
     /// X is [batch, steps, features], Y [batch, steps, directions, units], and states are [batch,
     /// directions, units]: `layout = 1`.
     BatchFirst,
-}
-
-/// The valid steps of each sequence; at others, states do not change.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum ValidSteps<'a> {
-    /// All.
-    #[default]
-    All,
-    /// The first steps of each sequence, in each direction: ONNX's `sequence_lens`. At others, Y is
-    /// 0, and so are the last states of a sequence without steps.
-    Lengths(&'a [usize]),
-    /// The steps that are true in a mask, as in Keras.
-    Mask {
-        /// [steps, batch], in either layout.
-        mask: &'a [bool],
-        /// Whether states are sums of products with the mask, so that infinity and NaN spread.
-        blends: bool,
-        /// Whether Y repeats the state at other steps; otherwise it is 0 there.
-        repeats: bool,
-    },
 }
 
 /// What a run reads, in the shapes of its [`Layout`].

@@ -10,9 +10,9 @@ use std::ops::Range;
 use crate::activation::GateFunction;
 use crate::cell::Cell;
 use crate::element::Element;
+use crate::layer::ValidSteps;
 use crate::packed::{Direction, PackedLayer};
 use crate::product::{Rows, Sums, block_units};
-use crate::run::ValidSteps;
 use rten_simd::{Isa, SimdOp};
 
 /// The operands of all steps, for some sequences.

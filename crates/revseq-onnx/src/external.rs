@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::file::{MAXIMUM_POINTER, check_fetched};
 use crate::model::{ModelProto, TensorProto, type_name};
+use crate::pointer::{MAXIMUM_POINTER, check_fetched};
 use crate::visit::for_each_tensor;
 use crate::{Error, memory, tensor};
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail, ensure};
 use buffa::encoding::{Tag, WireType};
 
+use crate::pointer::{POINTER, check_fetched};
 use crate::{Error, ModelProto, check, decode, external, memory};
 
 /// The largest file that is read, in bytes. Protobuf itself ends at 2 GiB.
@@ -94,21 +95,6 @@ const START: u64 = 64;
 
 /// The beginning of a message about a file that is no model.
 pub(crate) const NO_MODEL: &str = "it is not an ONNX model";
-
-/// The beginning of what Git has in place of a file that it keeps elsewhere.
-const POINTER: &[u8] = b"version https://git-lfs";
-
-/// The bytes that a pointer has at most, by its specification.
-pub(crate) const MAXIMUM_POINTER: u64 = 1023;
-
-/// Checks that a file is more than a pointer to itself.
-pub(crate) fn check_fetched(bytes: &[u8]) -> Result<()> {
-    ensure!(
-        !bytes.starts_with(POINTER),
-        "it is a Git LFS pointer: `git lfs pull` gets the file"
-    );
-    Ok(())
-}
 
 /// The magic bytes, at an offset, of other files that people pass as models.
 const OTHERS: [(usize, &[u8], &str); 20] = [

@@ -59,6 +59,7 @@ pub mod memory;
 pub mod model;
 pub mod operators;
 pub mod order;
+mod pointer;
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -13,8 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::driver::{Path, nodes_at};
 use crate::model::{self, GraphProto, ModelProto, NodeProto};
+use crate::path::{Path, nodes_at};
 use crate::scope::Names;
 
 /// The operators behind which a DequantizeLinear moves.

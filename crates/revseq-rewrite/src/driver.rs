@@ -17,6 +17,7 @@ use crate::model::{
     self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
 };
 use crate::pass::{Context, Edit, Options, Pass, Verdict};
+use crate::path::{Path, nodes_at};
 use crate::report::{Outcome, Report, Step};
 use crate::runtimes::{self, Runtime};
 use crate::scope::{Names, Scope};
@@ -128,15 +129,6 @@ impl Driver<'_> {
         }
         true
     }
-}
-
-/// The path to a graph in a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Path {
-    /// The enclosing function, unless it is in the main graph.
-    pub(crate) function: Option<usize>,
-    /// The steps from there inwards, each the index of a node and that of its subgraph.
-    pub(crate) steps: Vec<(usize, usize)>,
 }
 
 /// A replacement and its place.
@@ -394,34 +386,6 @@ fn captured(
         inner.extend(graph.defined());
         captured(&graph.node, names, &inner, found);
     }
-}
-
-/// The nodes of a graph, and its names that are visible elsewhere.
-pub(crate) fn nodes_at<'a>(
-    model: &'a mut ModelProto,
-    path: &Path,
-) -> (&'a mut Vec<NodeProto>, HashSet<String>) {
-    let (mut nodes, mut kept) = match path.function {
-        Some(index) => {
-            let function = &mut model.functions[index];
-            let outputs = function.output.iter().cloned().collect();
-            (&mut function.node, outputs)
-        }
-        None => {
-            let trained = model::trained_names(model);
-            let mut kept: HashSet<String> = trained.into_iter().map(str::to_owned).collect();
-            let graph = model.graph.get_or_insert_default();
-            kept.extend(graph.seen_elsewhere().map(str::to_owned));
-            (&mut graph.node, kept)
-        }
-    };
-    for &(index, number) in &path.steps {
-        let graph = nodes[index].graphs_mut().nth(number);
-        let graph = graph.expect("the path was made from this model");
-        kept = graph.seen_elsewhere().map(str::to_owned).collect();
-        nodes = &mut graph.node;
-    }
-    (nodes, kept)
 }
 
 /// Redirects reads to other values, except where a subgraph shadows the name.

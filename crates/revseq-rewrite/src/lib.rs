@@ -21,6 +21,7 @@ mod halves;
 mod live;
 mod pass;
 mod passes;
+mod path;
 mod prepare;
 mod report;
 mod runtimes;

@@ -22,6 +22,11 @@ pub(crate) fn sizes(value: &Tensor) -> TractResult<Vec<TDim>> {
     Ok(numbers.iter().map(|number| number.to_dim()).collect())
 }
 
+/// A value as sizes.
+pub(crate) fn in_dims(value: &Tensor) -> TractResult<Tensor> {
+    tensor1(&sizes(value)?).into_shape(value.shape())
+}
+
 /// The only element of a tensor, which tract reads where there is none, too.
 pub(crate) fn scalar<T: Datum + Copy>(value: &Tensor) -> TractResult<T> {
     ensure!(

@@ -138,6 +138,7 @@
 mod equality;
 
 mod binary;
+mod cast_to_sizes;
 mod data_sizes;
 pub mod delegate;
 mod dims;
@@ -149,6 +150,7 @@ mod loops;
 mod names;
 mod node;
 mod operators;
+mod other_sizes;
 mod profile;
 mod recurrent;
 mod register;
@@ -166,8 +168,8 @@ pub use limits::Limits;
 pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use loops::op::Loop;
 pub use loops::report::{Execution, How, executions};
+pub use other_sizes::OtherSizes;
 pub use profile::{NodeCall, run_comparing_shapes, run_observed};
 pub use register::register;
 pub use repairs::optimize::into_optimized;
-pub use repairs::shapes::OtherSizes;
 pub use typed::into_typed;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tract_onnx::tract_core::plan;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::repairs::shapes::OtherSizes;
+use crate::other_sizes::OtherSizes;
 
 /// A call of a node that has ended.
 #[derive(Clone, Copy, Debug)]

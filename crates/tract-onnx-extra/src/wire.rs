@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{CastToSizes, in_dims};
+use crate::cast_to_sizes::CastToSizes;
+use crate::dims::in_dims;
 
 /// Casts a value unless it already has the type. Integers that become sizes keep all of their bits.
 pub(crate) fn wire_cast(

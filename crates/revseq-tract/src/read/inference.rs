@@ -109,7 +109,7 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
     };
     // The operators that tract lacks are more helpful than the place of the first error.
     let stopped = source.lacking().or_else(|| {
-        let nodes = words::Nodes::of(&source);
+        let nodes = words::Nodes::of(source.graph(), source.opset());
         error.map(|error| words::of_preparation(error, &nodes))
     });
     let nodes = seen.into_iter().map(|((path, output), inputs)| NodeFacts {

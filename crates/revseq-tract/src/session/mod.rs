@@ -108,7 +108,7 @@ impl Session {
             options: options.clone().with_default_limits(),
             inputs: inputs.collect(),
             outputs: outputs.map(|it| ValueInfo::declared(it, false)).collect(),
-            nodes: Arc::new(Nodes::of(&source)),
+            nodes: Arc::new(Nodes::of(source.graph(), source.opset())),
             source,
             symbolic: None,
             plans: LruCache::default(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use revseq_graph::ElementType;
+use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 use tract_onnx_extra::OtherSizes;
@@ -11,7 +12,6 @@ use tract_onnx_extra::OtherSizes;
 use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
 use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, beginning, shortened};
-use crate::read::Source;
 use crate::read::adapt::node_label;
 
 /// Operators whose errors may be in this project's words.
@@ -55,9 +55,10 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn of(source: &Source) -> Self {
+    /// Those of a graph whose own operators are of a version.
+    pub(crate) fn of(graph: &GraphProto, opset: i64) -> Self {
         let mut operators = BTreeMap::new();
-        let mut open = vec![source.graph()];
+        let mut open = vec![graph];
         while let Some(graph) = open.pop() {
             for (index, node) in graph.node.iter().enumerate() {
                 operators.insert(node_label(index, node), node.op_type.clone());
@@ -65,10 +66,7 @@ impl Nodes {
                 open.extend(attributes.flat_map(|it| it.g.iter().chain(&it.graphs)));
             }
         }
-        Self {
-            operators,
-            opset: source.opset(),
-        }
+        Self { operators, opset }
     }
 
     fn is_early(&self) -> bool {

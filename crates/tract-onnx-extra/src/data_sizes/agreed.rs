@@ -11,7 +11,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::{rewire, substituted};
-use crate::repairs::shapes::OtherSizes;
+use crate::other_sizes::OtherSizes;
 
 /// Passes a value on by other expressions for its sizes, which are checked when the model runs.
 pub(crate) fn agreed(

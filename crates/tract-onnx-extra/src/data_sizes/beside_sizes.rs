@@ -9,8 +9,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::in_dims;
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::dims::in_dims;
 use crate::wire::{to_typed_without_facts, wire_cast};
 
 /// The inputs of an operator that are of one type.
@@ -128,52 +128,4 @@ impl Hook for BesideSizes {
         }
         to_typed_without_facts(upstream, source, node, target, &mapping)
     }
-}
-
-/// A cast of integers to sizes. tract's own keeps 32 bits of each.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CastToSizes;
-
-impl Op for CastToSizes {
-    fn name(&self) -> StaticName {
-        "CastToSizes".into()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for CastToSizes {
-    op_out_of_plan!();
-
-    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        Ok(tvec![in_dims(&inputs[0])?.into_tvalue()])
-    }
-}
-
-impl TypedOp for CastToSizes {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let mut fact = TDim::fact(inputs[0].shape.clone());
-        fact.uniform_tdim.clone_from(&inputs[0].uniform_tdim);
-        Ok(tvec![fact])
-    }
-
-    fn axes_mapping(
-        &self,
-        inputs: &[&TypedFact],
-        outputs: &[&TypedFact],
-    ) -> TractResult<AxesMapping> {
-        AxesMapping::natural(inputs, outputs)
-    }
-
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        _io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
-    }
-
-    as_op!();
 }

@@ -21,12 +21,13 @@ use super::bounds::least;
 use super::node_context::{NodeContext, Number};
 use super::pad::{Cropping, numbers};
 use super::size_symbols::{
-    SizeSymbols, axis, dims, in_numbers, inferred, rewire, substituted, symbols_of,
+    SizeSymbols, axis, in_numbers, inferred, rewire, substituted, symbols_of,
 };
 use super::wide_sizes::WideSizes;
 use super::with_fallback::{Override, with_fallback};
 use super::zero_sizes::ZeroSizes;
 use crate::delegate::{Delegate, Facts};
+use crate::dims;
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::{check_domain, parse_with_tract};
 use crate::operators::int64::OnNumbers;
@@ -311,7 +312,7 @@ impl DeferredNode {
     ) -> Option<(DatumType, TVec<TDim>)> {
         let mut deciding = self.deciding.iter().map(|input| &inputs[*input]);
         let value = inputs[self.deciding[0]].value.concretize();
-        let value = value.map(|value| dims(&value)).transpose().ok()?;
+        let value = value.map(|value| dims::sizes(&value)).transpose().ok()?;
         // tract's Pad takes no symbols, and its Reshape divides by sizes and compares expressions.
         let is_ours = match (self.operator.as_str(), &value) {
             ("Pad", Some(pads)) => pads.iter().any(|pad| pad.to_i64().is_err()),

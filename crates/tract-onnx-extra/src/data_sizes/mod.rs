@@ -32,11 +32,10 @@ mod with_fallback;
 mod zero_sizes;
 
 pub(crate) use agreed::{Agreed, agree_on_sums, agreed};
-pub(crate) use beside_sizes::CastToSizes;
 pub(crate) use custom::{CustomNode, CustomOp};
 pub(crate) use next::Next;
 pub use node_context::constant_integers;
-pub(crate) use size_symbols::{SizeSymbols, axis, in_dims, in_numbers, rewire, symbols_of};
+pub(crate) use size_symbols::{SizeSymbols, axis, in_numbers, rewire, substituted, symbols_of};
 pub(crate) use wide_sizes::WideSizes;
 pub(crate) use with_fallback::{Override, parse_overridden, with_fallback};
 

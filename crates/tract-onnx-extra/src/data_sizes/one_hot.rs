@@ -12,8 +12,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::custom::{CustomNode, CustomOp};
-use super::size_symbols::{SizeSymbols, axis, dims, in_numbers, rewire, symbols_of};
-use crate::dims::scalar;
+use super::size_symbols::{SizeSymbols, axis, in_numbers, rewire, symbols_of};
+use crate::dims::{self, scalar};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::check_domain;
 
@@ -53,7 +53,7 @@ impl CustomNode for OnnxOneHot {
     fn typed(&self, inputs: &[&TypedFact]) -> TractResult<OneHot> {
         let axis = axis(self.axis, inputs[0].rank() + 1)?;
         let depth = match &inputs[1].konst {
-            Some(depth) if depth.datum_type().is_tdim() => dims(depth)?.first().cloned(),
+            Some(depth) if depth.datum_type().is_tdim() => dims::sizes(depth)?.first().cloned(),
             Some(depth) => Some(number_from_0(depth)?.to_dim()),
             None => None,
         };

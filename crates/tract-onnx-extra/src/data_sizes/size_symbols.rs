@@ -82,25 +82,6 @@ pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<T
     Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
 }
 
-/// The elements of a value as sizes. tract's own cast keeps 32 bits of each.
-pub(crate) fn dims(value: &Tensor) -> TractResult<TVec<TDim>> {
-    if value.datum_type() == TDim::datum_type() {
-        return Ok(value
-            .to_plain_array_view::<TDim>()?
-            .iter()
-            .cloned()
-            .collect());
-    }
-    let numbers = value.cast_to::<i64>()?;
-    let numbers = numbers.to_plain_array_view::<i64>()?;
-    Ok(numbers.iter().map(|number| number.to_dim()).collect())
-}
-
-/// A value as sizes.
-pub(crate) fn in_dims(value: &Tensor) -> TractResult<Tensor> {
-    tensor1(&dims(value)?).into_shape(value.shape())
-}
-
 /// Infers one output with this type and shape; sizes that are already known stay. The inputs stay
 /// as they are.
 pub(crate) fn inferred(

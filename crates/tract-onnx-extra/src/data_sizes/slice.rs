@@ -22,8 +22,9 @@ use super::bounds::{BEYOND, Extent, extent, most};
 use super::next::Next;
 use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
-use super::size_symbols::{SizeSymbols, axis, dims};
+use super::size_symbols::{SizeSymbols, axis};
 use crate::delegate::Facts;
+use crate::dims;
 use crate::node::check_domain;
 use crate::wire::wire_cast;
 
@@ -230,7 +231,9 @@ impl OnnxSlice {
                     let length = length.and_then(Result::ok);
                     let count = numbers.as_ref().map(Vec::len).or(length);
                     match (given.value, numbers) {
-                        (Some(value), _) => Some(dims(&value)?.into_iter().map(Some).collect()),
+                        (Some(value), _) => {
+                            Some(dims::sizes(&value)?.into_iter().map(Some).collect())
+                        }
                         (None, Some(numbers)) => {
                             let numbers = numbers.iter();
                             Some(numbers.map(|it| it.map(|it| it.to_dim())).collect())

@@ -9,8 +9,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::in_dims;
 use crate::delegate::{Facts, Hook, Inference, Known};
+use crate::dims::in_dims;
 use crate::wire::to_typed_without_facts;
 
 /// The hook of an operator that reads one of its inputs as sizes.

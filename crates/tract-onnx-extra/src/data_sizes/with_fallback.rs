@@ -10,8 +10,8 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::in_dims;
 use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::dims::in_dims;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::to_typed_without_facts;
 

@@ -11,9 +11,10 @@ use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, In
 use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::least;
-use super::size_symbols::{dims, rewire, substituted};
+use super::size_symbols::{rewire, substituted};
 use crate::delegate::Hook;
-use crate::repairs::shapes::OtherSizes;
+use crate::dims;
+use crate::other_sizes::OtherSizes;
 use crate::wire::to_typed_without_facts;
 
 /// The hook of a Reshape that does not take a 0 literally.
@@ -31,7 +32,7 @@ impl Hook for ZeroSizes {
     ) -> TractResult<TVec<OutletId>> {
         let fact = |input: usize| target.outlet_fact(mapping[&node.inputs[input]]);
         let sizes = match &fact(1)?.konst {
-            Some(to) => read_as_others(&fact(0)?.shape, &dims(to)?),
+            Some(to) => read_as_others(&fact(0)?.shape, &dims::sizes(to)?),
             None => tvec![],
         };
         if sizes.is_empty() {

@@ -24,9 +24,9 @@ use super::Fused;
 use super::program::{Function, Instruction, Operand, Output, Program, Unary, pack};
 use super::view::{Base, View};
 use crate::binary::Binary;
+use crate::other_sizes::OtherSizes;
 use crate::recurrent::activation::Activation;
 use crate::repairs::kernel::Kernel;
-use crate::repairs::shapes::OtherSizes;
 
 /// The most elements of a value, not counting symbolic sizes: with more, an operator's fixed cost
 /// is small.

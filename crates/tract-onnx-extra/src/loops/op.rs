@@ -12,6 +12,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::run;
 use super::scan::{self, Why};
+use crate::data_sizes::substituted;
 use crate::fusion;
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
@@ -224,10 +225,7 @@ impl TypedOp for Loop {
         let steps = spec.steps.map(|steps| steps.substitute_all(subs));
         spec.steps = steps.transpose()?;
         for output in &mut spec.outputs {
-            let shape = output.fact.shape.iter();
-            let shape: TVec<TDim> = shape
-                .map(|dim| dim.substitute_all(subs))
-                .collect::<TractResult<_>>()?;
+            let shape = substituted(output.fact.shape.iter(), subs)?;
             output.fact = output.fact.datum_type.fact(shape);
         }
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();

@@ -10,8 +10,8 @@ use tract_onnx::tract_hir::internal::*;
 use crate::loops::budget::Budget;
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
+use crate::other_sizes::OtherSizes;
 use crate::profile;
-use crate::repairs::shapes::OtherSizes;
 
 /// A running loop. Its body's state is created once and reused at every step; each run gives it its own
 /// values and symbols.

@@ -17,7 +17,8 @@ use tract_onnx::tract_core::ops::logic::{And, CompGT, CompGTE, CompLT, CompLTE};
 use tract_onnx::tract_core::ops::math::Add;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{CastToSizes, Next};
+use crate::cast_to_sizes::CastToSizes;
+use crate::data_sizes::Next;
 use crate::dims::scalar;
 use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};

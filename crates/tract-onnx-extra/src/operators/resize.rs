@@ -14,8 +14,9 @@ use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Ne
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{WideSizes, in_dims, in_numbers, rewire, symbols_of};
+use crate::data_sizes::{WideSizes, in_numbers, rewire, symbols_of};
 use crate::delegate::{Delegate, Hook};
+use crate::dims::in_dims;
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::{to_typed_without_facts, with_inputs};
 

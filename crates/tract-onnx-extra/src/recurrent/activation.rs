@@ -119,18 +119,6 @@ fn softplus<T: Number>(x: T) -> T {
     x.max(T::zero()) + (-x.abs()).exp().ln_1p()
 }
 
-/// A number clamped, where NaN stays NaN.
-#[inline(always)]
-fn clamped<T: PartialOrd>(x: T, least: T, most: T) -> T {
-    if x < least {
-        least
-    } else if x > most {
-        most
-    } else {
-        x
-    }
-}
-
 impl Activation {
     /// Applies the function in place. NaN stays NaN, but for a function whose definition says
     /// otherwise.
@@ -155,7 +143,7 @@ impl Activation {
             }
             Self::HardSwish => {
                 let (sixth, half) = (one / T::of(6.0), T::of(0.5));
-                each(all, |x| x * clamped(x * sixth + half, zero, one));
+                each(all, |x| x * (x * sixth + half).clamp(zero, one));
             }
             Self::Erf => each(all, T::erf),
             Self::Gelu => {

@@ -9,8 +9,6 @@
 //! OptMatMul(a: [B, 3], b: [3, 4])  →  Checked { OptMatMul, a has B rows and 3 columns in this run, … }
 //! ```
 
-use std::fmt;
-
 use tract_onnx::tract_core::ops::array::{Gather, MultiBroadcastTo, Pad, PadMode, Slice};
 use tract_onnx::tract_core::ops::binary::{OptBinByScalar, OptBinUnicast, TypedBinOp};
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -24,52 +22,7 @@ use tract_onnx::tract_core::tract_linalg::mmm::{MMMInputValue, PackedMatrixStora
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::Agreed;
-
-/// A value has other sizes than those for which a model was prepared: a name of a size stands for two,
-/// or a node's output has other sizes than ONNX's rules say.
-///
-/// Preparing the model for the sizes of the data may help.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherSizes(String);
-
-impl fmt::Display for OtherSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OtherSizes {}
-
-impl OtherSizes {
-    /// Compares a shape with sizes, as far as they are known in this run.
-    pub(crate) fn check(found: &[usize], expected: &[TDim], ctx: &SymbolValues) -> TractResult<()> {
-        ensure!(
-            found.len() == expected.len(),
-            "a value has shape {found:?}, expected {} axes",
-            expected.len()
-        );
-        for (axis, (size, expected)) in std::iter::zip(found, expected).enumerate() {
-            if let Some(expected) = expected.maybe_eval_to_i64(ctx)
-                && usize::try_from(expected) != Ok(*size)
-            {
-                return Err(Self::at(found, axis, expected));
-            }
-        }
-        Ok(())
-    }
-
-    /// The error of what differs, in words.
-    pub(crate) fn error(what: String) -> TractError {
-        Self(what).into()
-    }
-
-    fn at(found: &[usize], axis: usize, expected: i64) -> TractError {
-        let size = found[axis];
-        Self::error(format!(
-            "a value has shape {found:?}, of which axis {axis} has {size} elements, expected {expected}"
-        ))
-    }
-}
+use crate::other_sizes::OtherSizes;
 
 /// Makes the operators of an optimised model that believe their facts compare these with their inputs.
 pub(crate) fn check_shapes(model: &mut TypedModel) -> TractResult<()> {
@@ -160,10 +113,11 @@ impl Expected {
         }
         for (input, rank) in &self.ranks {
             let found = inputs[*input].rank();
-            ensure!(
-                found == *rank,
-                "an operand has {found} axes, expected {rank}"
-            );
+            if found != *rank {
+                return Err(OtherSizes::error(format!(
+                    "an operand has {found} axes, expected {rank}"
+                )));
+            }
         }
         let size = |(input, axis): Place| inputs[input].shape()[axis];
         let differs = |(input, axis): Place, expected: i64| {

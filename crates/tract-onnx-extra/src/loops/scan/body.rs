@@ -25,7 +25,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::limits::Metered;
 use super::reads::{FromOuter, Positions};
-use crate::data_sizes::{CastToSizes, symbols_of};
+use crate::cast_to_sizes::CastToSizes;
+use crate::data_sizes::symbols_of;
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::spec::{Feed, Spec};

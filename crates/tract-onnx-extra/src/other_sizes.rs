@@ -1,0 +1,52 @@
+//! The error of a value whose sizes are not those of its plan.
+
+use std::fmt;
+
+use tract_onnx::tract_hir::internal::*;
+
+/// A value has other sizes than those for which a model was prepared: a name of a size stands for two,
+/// or a node's output has other sizes than ONNX's rules say.
+///
+/// Preparing the model for the sizes of the data may help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherSizes(String);
+
+impl fmt::Display for OtherSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OtherSizes {}
+
+impl OtherSizes {
+    /// Compares a shape with sizes, as far as they are known in this run.
+    pub(crate) fn check(found: &[usize], expected: &[TDim], ctx: &SymbolValues) -> TractResult<()> {
+        if found.len() != expected.len() {
+            let axes = expected.len();
+            return Err(Self::error(format!(
+                "a value has shape {found:?}, expected {axes} axes"
+            )));
+        }
+        for (axis, (size, expected)) in std::iter::zip(found, expected).enumerate() {
+            if let Some(expected) = expected.maybe_eval_to_i64(ctx)
+                && usize::try_from(expected) != Ok(*size)
+            {
+                return Err(Self::at(found, axis, expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of what differs, in words.
+    pub(crate) fn error(what: String) -> TractError {
+        Self(what).into()
+    }
+
+    pub(crate) fn at(found: &[usize], axis: usize, expected: i64) -> TractError {
+        let size = found[axis];
+        Self::error(format!(
+            "a value has shape {found:?}, of which axis {axis} has {size} elements, expected {expected}"
+        ))
+    }
+}
