@@ -73,19 +73,24 @@ enum State {
     Done,
 }
 
+/// The names of the values that a node reads: its inputs, and what its subgraphs capture. A name may
+/// be there more than once.
+pub fn reads(node: &NodeProto) -> Vec<&str> {
+    let mut read: Vec<&str> = node.inputs().collect();
+    for graph in node.graphs() {
+        captured(graph, &HashSet::new(), &mut |name| read.push(name));
+    }
+    read
+}
+
 /// The nodes whose outputs a node and its subgraphs read.
 fn makers_read(node: &NodeProto, makers: &HashMap<&str, usize>) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut add = |name: &str| found.extend(makers.get(name));
-    node.inputs().for_each(&mut add);
-    for graph in node.graphs() {
-        captured(graph, &HashSet::new(), &mut add);
-    }
-    found
+    let read = reads(node).into_iter();
+    read.filter_map(|name| makers.get(name).copied()).collect()
 }
 
 /// Calls `add` with each value that a graph captures.
-fn captured(graph: &GraphProto, around: &HashSet<&str>, add: &mut impl FnMut(&str)) {
+fn captured<'a>(graph: &'a GraphProto, around: &HashSet<&str>, add: &mut impl FnMut(&'a str)) {
     let mut own = around.clone();
     own.extend(graph.defined());
     let read = graph.node.iter().flat_map(NodeProto::inputs);

@@ -23,6 +23,7 @@ mod pass;
 mod passes;
 mod path;
 mod prepare;
+mod regions;
 mod report;
 mod runtimes;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use halves::compute_halves_in_floats;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
 pub use prepare::for_tract;
+pub use regions::{Region, Regions, regions};
 pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{

@@ -54,6 +54,8 @@ opaque! {
     OrtDataTransferImpl;
     /// Packed weights that sessions share.
     OrtSharedPrePackedWeightCache;
+    /// A fused node while its state is made.
+    OrtNodeComputeContext;
 }
 
 /// Makes a kernel: its state, the node, where to put the kernel.
@@ -90,7 +92,12 @@ pub(crate) struct OrtEpApi {
         out: *mut *mut OrtEpDevice,
     ) -> OrtStatusPtr,
     pub(crate) ReleaseEpDevice: unsafe extern "system" fn(device: *mut OrtEpDevice),
-    EpGraphSupportInfo_AddNodesToFuse: Unused,
+    pub(crate) EpGraphSupportInfo_AddNodesToFuse: unsafe extern "system" fn(
+        info: *mut OrtEpGraphSupportInfo,
+        nodes: *const *const OrtNode,
+        count: usize,
+        options: *const OrtNodeFusionOptions,
+    ) -> OrtStatusPtr,
     pub(crate) EpGraphSupportInfo_AddSingleNode: unsafe extern "system" fn(
         info: *mut OrtEpGraphSupportInfo,
         node: *const OrtNode,
@@ -240,8 +247,21 @@ pub(crate) struct OrtEp {
         graph: *const OrtGraph,
         info: *mut OrtEpGraphSupportInfo,
     ) -> OrtStatusPtr,
-    pub(crate) Compile: Unused,
-    pub(crate) ReleaseNodeComputeInfos: Unused,
+    /// Makes the nodes that this EP had fused. Each has a graph, and a place for the means to run it and
+    /// for a node of an EPContext.
+    pub(crate) Compile: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        graphs: *const *const OrtGraph,
+        nodes: *const *const OrtNode,
+        count: usize,
+        infos: *mut *mut OrtNodeComputeInfo,
+        context_nodes: *mut *mut OrtNode,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseNodeComputeInfos: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        infos: *mut *mut OrtNodeComputeInfo,
+        count: usize,
+    ),
     /// The result is an `OrtEpDataLayout`.
     pub(crate) GetPreferredDataLayout:
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
@@ -259,6 +279,32 @@ pub(crate) struct OrtEp {
     ) -> OrtStatusPtr,
     pub(crate) IsConcurrentRunSupported:
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut bool) -> OrtStatusPtr,
+}
+
+/// How nodes are fused.
+#[repr(C)]
+pub(crate) struct OrtNodeFusionOptions {
+    pub(crate) ort_version_supported: u32,
+    /// Whether constant initializers are no inputs of the fused node; the host may release them.
+    pub(crate) drop_constant_initializers: bool,
+}
+
+/// The means to run a fused node: filled by this crate, called by the host.
+#[repr(C)]
+pub(crate) struct OrtNodeComputeInfo {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) CreateState: unsafe extern "system" fn(
+        this: *mut OrtNodeComputeInfo,
+        context: *mut OrtNodeComputeContext,
+        state: *mut *mut c_void,
+    ) -> OrtStatusPtr,
+    pub(crate) Compute: unsafe extern "system" fn(
+        this: *mut OrtNodeComputeInfo,
+        state: *mut c_void,
+        context: *mut OrtKernelContext,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseState:
+        unsafe extern "system" fn(this: *mut OrtNodeComputeInfo, state: *mut c_void),
 }
 
 /// The kernel of a node: filled by this crate, called by the host.
@@ -282,6 +328,7 @@ const fn slot(before: usize) -> usize {
 
 // The number of slots before each is counted from the header.
 const _: () = {
+    assert!(offset_of!(OrtEpApi, EpGraphSupportInfo_AddNodesToFuse) == slot(2));
     assert!(offset_of!(OrtEpApi, EpGraphSupportInfo_AddSingleNode) == slot(3));
     assert!(offset_of!(OrtEpApi, GetSyncIdForLastWaitOnSyncStream) == slot(15));
     assert!(offset_of!(OrtEpApi, CreateKernelRegistry) == slot(18));
@@ -307,11 +354,16 @@ const _: () = {
 
     assert!(offset_of!(OrtEp, GetName) == slot(1));
     assert!(offset_of!(OrtEp, GetCapability) == slot(2));
+    assert!(offset_of!(OrtEp, Compile) == slot(3));
     assert!(offset_of!(OrtEp, GetPreferredDataLayout) == slot(5));
     assert!(offset_of!(OrtEp, OnRunStart) == slot(8));
     assert!(offset_of!(OrtEp, GetCompiledModelCompatibilityInfo) == slot(12));
     assert!(offset_of!(OrtEp, GetKernelRegistry) == slot(13));
     assert!(size_of::<OrtEp>() == slot(15));
+
+    assert!(offset_of!(OrtNodeFusionOptions, drop_constant_initializers) == 4);
+    assert!(offset_of!(OrtNodeComputeInfo, CreateState) == slot(1));
+    assert!(size_of::<OrtNodeComputeInfo>() == slot(4));
 
     assert!(offset_of!(OrtKernelImpl, flags) == 4);
     assert!(offset_of!(OrtKernelImpl, Compute) == 8);

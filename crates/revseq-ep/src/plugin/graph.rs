@@ -1,14 +1,15 @@
-//! Nodes of a graph, as ONNX Runtime shows them to an EP.
+//! A graph and its nodes, as ONNX Runtime shows them to an EP.
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
 use std::ptr;
 
-use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo, OrtValueInfo};
+use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo, OrtValue, OrtValueInfo};
 
 use super::error::Error;
-use super::host::{Host, ort_status, ort_try, text};
-use super::node::{Attribute, Node, TypeAndSizes};
+use super::host::{Host, ort, ort_status, ort_try, text};
+use super::node::{Attribute, Node, OwnedTensor, TypeAndSizes};
+use super::tensor::{Tensor, bytes};
 
 /// The types of attributes, by their `OrtOpAttrType`.
 const ATTRIBUTE_TYPES: [&str; 9] = [
@@ -23,10 +24,12 @@ const ATTRIBUTE_TYPES: [&str; 9] = [
     "tensor",
 ];
 const INTEGER: usize = 1;
+const INTEGERS: usize = 2;
 const FLOAT: usize = 3;
 const FLOATS: usize = 4;
 const STRING: usize = 5;
 const STRINGS: usize = 6;
+const TENSOR: usize = 8;
 
 /// A string of a node.
 macro_rules! string {
@@ -43,7 +46,7 @@ macro_rules! string {
 /// Reads a list of an object with the functions for its length and its items.
 /// The caller guarantees that the object is alive.
 macro_rules! list {
-    ($host:ident, $of:ident, $number:ident, $get:ident) => {{
+    ($host:expr, $of:expr, $number:ident, $get:ident) => {{
         let mut count = 0;
         ort_try!($host, $number($of, &raw mut count));
         let mut list = vec![ptr::null(); count];
@@ -52,35 +55,221 @@ macro_rules! list {
     }};
 }
 
+/// A graph that lives for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Graph<'a> {
+    host: Host,
+    graph: *const OrtGraph,
+    life: PhantomData<&'a OrtGraph>,
+}
+
+/// A value of a graph that lives for `'a`; null if an input or output is left out.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'a> {
+    host: Host,
+    value: *const OrtValueInfo,
+    life: PhantomData<&'a OrtGraph>,
+}
+
 /// A node of a graph that lives for `'a`.
 #[derive(Clone, Copy)]
 pub(crate) struct GraphNode<'a> {
     host: Host,
     node: *const OrtNode,
-    graph: PhantomData<&'a OrtGraph>,
+    life: PhantomData<&'a OrtGraph>,
 }
 
-/// The nodes of a graph, without those of nested graphs.
-///
-/// # Safety
-/// `graph` is one of this host, alive for `'a`.
-pub(crate) unsafe fn nodes<'a>(
-    host: Host,
-    graph: *const OrtGraph,
-) -> Result<Vec<GraphNode<'a>>, Error> {
-    // SAFETY: the caller's.
-    let nodes = unsafe { list!(host, graph, Graph_GetNumNodes, Graph_GetNodes) };
-    let node = |node| GraphNode {
-        host,
-        node,
-        graph: PhantomData,
-    };
-    Ok(nodes.into_iter().map(node).collect())
+/// The values that a function of the host lists.
+macro_rules! values {
+    ($self:ident, $of:ident, $number:ident, $get:ident) => {{
+        // SAFETY: the graph is alive, and so are its nodes and values.
+        let values: Vec<*const OrtValueInfo> =
+            unsafe { list!($self.host, $self.$of, $number, $get) };
+        let value = |value| Value {
+            host: $self.host,
+            value,
+            life: PhantomData,
+        };
+        Ok(values.into_iter().map(value).collect())
+    }};
 }
 
-impl GraphNode<'_> {
+impl<'a> Graph<'a> {
+    /// # Safety
+    /// `graph` is one of this host, alive for `'a`.
+    pub(crate) unsafe fn new(host: Host, graph: *const OrtGraph) -> Self {
+        Self {
+            host,
+            graph,
+            life: PhantomData,
+        }
+    }
+
+    /// The nodes, without those of nested graphs, each after those whose outputs it reads.
+    pub(crate) fn nodes(self) -> Result<Vec<GraphNode<'a>>, Error> {
+        // SAFETY: the graph is alive.
+        let nodes = unsafe { list!(self.host, self.graph, Graph_GetNumNodes, Graph_GetNodes) };
+        let node = |node| GraphNode {
+            host: self.host,
+            node,
+            life: PhantomData,
+        };
+        Ok(nodes.into_iter().map(node).collect())
+    }
+
+    /// The inputs, initializers among them that a caller may replace.
+    pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(self, graph, Graph_GetNumInputs, Graph_GetInputs)
+    }
+
+    pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(self, graph, Graph_GetNumOutputs, Graph_GetOutputs)
+    }
+
+    pub(crate) fn initializers(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(self, graph, Graph_GetNumInitializers, Graph_GetInitializers)
+    }
+
+    /// The version of the model's format.
+    pub(crate) fn ir_version(self) -> Result<i64, Error> {
+        let mut version = 0;
+        // SAFETY: the graph is alive.
+        unsafe {
+            ort_try!(
+                self.host,
+                Graph_GetOnnxIRVersion(self.graph, &raw mut version)
+            );
+        }
+        Ok(version)
+    }
+
+    /// The domains of operators, each with its version.
+    pub(crate) fn operator_sets(self) -> Result<Vec<(String, i64)>, Error> {
+        let (host, graph, mut count) = (self.host, self.graph, 0);
+        // SAFETY: the graph is alive, and so are the names; both lists have as many places as there are
+        // domains.
+        unsafe {
+            ort_try!(host, Graph_GetNumOperatorSets(graph, &raw mut count));
+            let (mut names, mut versions) = (vec![ptr::null(); count], vec![0; count]);
+            ort_try!(
+                host,
+                Graph_GetOperatorSets(graph, names.as_mut_ptr(), versions.as_mut_ptr(), count)
+            );
+            let names = names.into_iter().map(|name| text(name));
+            Ok(names.zip(versions).collect())
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The name; empty if the value is left out.
+    pub(crate) fn name(self) -> Result<String, Error> {
+        if self.value.is_null() {
+            return Ok(String::new());
+        }
+        let mut name: *const c_char = ptr::null();
+        // SAFETY: the value and its name live as long as the graph.
+        unsafe {
+            ort_try!(self.host, GetValueInfoName(self.value, &raw mut name));
+            Ok(text(name))
+        }
+    }
+
+    /// The type; `None` if it is not a tensor's.
+    pub(crate) fn tensor_type(self) -> Result<Option<TypeAndSizes>, Error> {
+        if self.value.is_null() {
+            return Ok(None);
+        }
+        let mut info: *const OrtTypeInfo = ptr::null();
+        // SAFETY: the value and its type live as long as the graph.
+        unsafe {
+            ort_try!(self.host, GetValueInfoTypeInfo(self.value, &raw mut info));
+            TypeAndSizes::read(self.host, info)
+        }
+    }
+
+    /// The value of an initializer, which the host owns; null if it is none, or a caller may replace it.
+    pub(crate) fn constant(self) -> Result<*const OrtValue, Error> {
+        let (mut is_constant, mut value) = (false, ptr::null());
+        if self.value.is_null() {
+            return Ok(value);
+        }
+        // SAFETY: the value lives as long as the graph.
+        unsafe {
+            ort_try!(
+                self.host,
+                ValueInfo_IsConstantInitializer(self.value, &raw mut is_constant)
+            );
+            if is_constant {
+                ort_try!(
+                    self.host,
+                    ValueInfo_GetInitializerValue(self.value, &raw mut value)
+                );
+            }
+        }
+        Ok(value)
+    }
+
+    /// The constant that an initializer is; `None` if it is none, or its elements have no fixed size.
+    pub(crate) fn constant_tensor(self) -> Result<Option<Constant<'a>>, Error> {
+        let constant = self.constant()?;
+        match constant.is_null() {
+            true => Ok(None),
+            // SAFETY: the value lives as long as the graph.
+            false => unsafe { Constant::read(self.host, constant.cast_mut()) },
+        }
+    }
+}
+
+/// A tensor whose elements have a fixed size.
+pub(crate) struct Constant<'a> {
+    /// Its `ONNXTensorElementDataType`.
+    pub(crate) element: c_int,
+    pub(crate) sizes: &'a [i64],
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Constant<'a> {
+    /// # Safety
+    /// `value` is a tensor of this host that lives for `'a`.
+    unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Option<Self>, Error> {
+        /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING`.
+        const STRING: c_int = 8;
+        // SAFETY: the caller's.
+        let Tensor { element, sizes, .. } = unsafe { Tensor::read(host, value) }?;
+        Ok(match element {
+            STRING => None,
+            _ => Some(Self {
+                element,
+                sizes,
+                // SAFETY: the caller's.
+                bytes: unsafe { bytes(host, value) }?,
+            }),
+        })
+    }
+
+    pub(crate) fn to_owned(&self) -> OwnedTensor {
+        OwnedTensor {
+            element: self.element,
+            sizes: self.sizes.to_vec(),
+            bytes: self.bytes.to_vec(),
+        }
+    }
+}
+
+impl<'a> GraphNode<'a> {
     pub(crate) fn as_ptr(self) -> *const OrtNode {
         self.node
+    }
+
+    /// # Safety
+    /// `node` is one of this host, alive for `'a`.
+    pub(crate) unsafe fn new(host: Host, node: *const OrtNode) -> Self {
+        Self {
+            host,
+            node,
+            life: PhantomData,
+        }
     }
 
     /// The node's name.
@@ -101,20 +290,62 @@ impl GraphNode<'_> {
         Ok(string!(self, Node_GetEpName))
     }
 
-    /// Reads all of the node.
+    pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(self, node, Node_GetNumInputs, Node_GetInputs)
+    }
+
+    pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(self, node, Node_GetNumOutputs, Node_GetOutputs)
+    }
+
+    /// The values of the graphs around that the node's own graphs read.
+    pub(crate) fn captured(self) -> Result<Vec<Value<'a>>, Error> {
+        values!(
+            self,
+            node,
+            Node_GetNumImplicitInputs,
+            Node_GetImplicitInputs
+        )
+    }
+
+    /// The node's own graphs, each with the name of its attribute.
+    pub(crate) fn graphs(self) -> Result<Vec<(String, Graph<'a>)>, Error> {
+        let (host, node, mut count) = (self.host, self.node, 0);
+        // SAFETY: the node is alive, and so are its graphs and names; both lists have as many places as
+        // it has graphs.
+        unsafe {
+            ort_try!(host, Node_GetNumSubgraphs(node, &raw mut count));
+            let (mut graphs, mut names) = (vec![ptr::null(); count], vec![ptr::null(); count]);
+            if count > 0 {
+                ort_try!(
+                    host,
+                    Node_GetSubgraphs(node, graphs.as_mut_ptr(), count, names.as_mut_ptr())
+                );
+            }
+            let graphs = graphs.into_iter().map(|graph| Graph::new(host, graph));
+            let names = names.into_iter().map(|name| text(name));
+            Ok(names.zip(graphs).collect())
+        }
+    }
+
+    /// Reads all of the node but its graphs.
     pub(crate) fn read(self) -> Result<Node, Error> {
         let (host, node, mut since_version) = (self.host, self.node, 0);
         // SAFETY: the node lives as long as the graph.
         unsafe { ort_try!(host, Node_GetSinceVersion(node, &raw mut since_version)) };
         let (domain, op_type) = self.operator()?;
+        let inputs = self.inputs()?.into_iter();
+        let outputs = self.outputs()?.into_iter();
         Ok(Node {
             name: self.name()?,
             domain,
             op_type,
             since_version,
             attributes: self.attributes()?,
-            inputs: self.inputs()?,
-            outputs: self.outputs()?,
+            inputs: inputs
+                .map(|value| Ok((value.name()?, value.tensor_type()?)))
+                .collect::<Result<_, Error>>()?,
+            outputs: outputs.map(Value::name).collect::<Result<_, _>>()?,
         })
     }
 
@@ -160,27 +391,55 @@ impl GraphNode<'_> {
             let (floats, _) = bytes.as_chunks();
             floats.iter().map(|it| f32::from_ne_bytes(*it)).collect()
         };
+        let integers = |bytes: &[u8]| -> Vec<i64> {
+            let (integers, _) = bytes.as_chunks();
+            integers.iter().map(|it| i64::from_ne_bytes(*it)).collect()
+        };
         let kind = usize::try_from(kind).unwrap_or_default();
+        let other = || Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown"));
         // SAFETY: the caller's.
         let bytes = |kind| unsafe { self.bytes(attribute, kind) };
         Ok(match kind {
             INTEGER => {
-                let bytes = bytes(Type::ORT_OP_ATTR_INT)?;
-                let value = bytes.try_into().map(i64::from_ne_bytes);
-                value.map_or(Attribute::Other(ATTRIBUTE_TYPES[kind]), Attribute::Int)
+                let values = integers(&bytes(Type::ORT_OP_ATTR_INT)?);
+                values.first().map_or_else(other, |it| Attribute::Int(*it))
             }
-            FLOAT => match floats(&bytes(Type::ORT_OP_ATTR_FLOAT)?).first() {
-                Some(value) => Attribute::Float(*value),
-                None => Attribute::Other(ATTRIBUTE_TYPES[kind]),
-            },
+            FLOAT => {
+                let values = floats(&bytes(Type::ORT_OP_ATTR_FLOAT)?);
+                values
+                    .first()
+                    .map_or_else(other, |it| Attribute::Float(*it))
+            }
+            INTEGERS => Attribute::Ints(integers(&bytes(Type::ORT_OP_ATTR_INTS)?)),
             FLOATS => Attribute::Floats(floats(&bytes(Type::ORT_OP_ATTR_FLOATS)?)),
             STRING => {
                 let bytes = bytes(Type::ORT_OP_ATTR_STRING)?;
                 Attribute::String(strings(&bytes).into_iter().next().unwrap_or_default())
             }
             STRINGS => Attribute::Strings(strings(&bytes(Type::ORT_OP_ATTR_STRINGS)?)),
-            _ => Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown")),
+            // SAFETY: the caller's.
+            TENSOR => unsafe { self.tensor(attribute)? }.map_or_else(other, Attribute::Tensor),
+            _ => other(),
         })
+    }
+
+    /// The tensor that an attribute is; `None` if its elements have no fixed size.
+    ///
+    /// # Safety
+    /// `attribute` is one of this host, and a tensor.
+    unsafe fn tensor(self, attribute: *const OrtOpAttr) -> Result<Option<OwnedTensor>, Error> {
+        let (host, mut value) = (self.host, ptr::null_mut());
+        // SAFETY: the caller's; the value that comes back is this function's.
+        unsafe {
+            ort_try!(
+                host,
+                OpAttr_GetTensorAttributeAsOrtValue(attribute, &raw mut value)
+            );
+            let copy = Constant::read(host, value);
+            let copy = copy.map(|it| it.map(|it| it.to_owned()));
+            ort!(host, ReleaseValue(value));
+            copy
+        }
     }
 
     /// The bytes of an attribute of this type.
@@ -211,55 +470,5 @@ impl GraphNode<'_> {
         }
         bytes.truncate(size);
         Ok(bytes)
-    }
-
-    fn outputs(self) -> Result<Vec<String>, Error> {
-        let (host, node) = (self.host, self.node);
-        // SAFETY: the node lives as long as the graph.
-        let values: Vec<*const OrtValueInfo> =
-            unsafe { list!(host, node, Node_GetNumOutputs, Node_GetOutputs) };
-        // SAFETY: the values live as long as the node.
-        let names = values
-            .into_iter()
-            .map(|value| unsafe { self.value_name(value) });
-        names.collect()
-    }
-
-    /// The name of an input or output; one that is left out has none.
-    ///
-    /// # Safety
-    /// `value` is null or one of this host.
-    unsafe fn value_name(self, value: *const OrtValueInfo) -> Result<String, Error> {
-        if value.is_null() {
-            return Ok(String::new());
-        }
-        let (host, mut name): (Host, *const c_char) = (self.host, ptr::null());
-        // SAFETY: the caller's.
-        unsafe {
-            ort_try!(host, GetValueInfoName(value, &raw mut name));
-            Ok(text(name))
-        }
-    }
-
-    fn inputs(self) -> Result<Vec<(String, Option<TypeAndSizes>)>, Error> {
-        let (host, node) = (self.host, self.node);
-        // SAFETY: the node lives as long as the graph.
-        let values: Vec<*const OrtValueInfo> =
-            unsafe { list!(host, node, Node_GetNumInputs, Node_GetInputs) };
-        let mut read = Vec::with_capacity(values.len());
-        for value in values {
-            if value.is_null() {
-                read.push((String::new(), None));
-                continue;
-            }
-            let mut info: *const OrtTypeInfo = ptr::null();
-            // SAFETY: the value and its type live as long as the node.
-            unsafe {
-                let name = self.value_name(value)?;
-                ort_try!(host, GetValueInfoTypeInfo(value, &raw mut info));
-                read.push((name, TypeAndSizes::read(host, info)?));
-            }
-        }
-        Ok(read)
     }
 }

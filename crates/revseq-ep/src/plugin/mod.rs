@@ -1,5 +1,5 @@
 //! The parts that any plugin for ONNX Runtime needs: the C ABI's tables, statuses,
-//! panics, logs, options, nodes, and the registration and runs of kernels.
+//! panics, logs, options, graphs, the registration and runs of kernels, fused nodes and inner sessions.
 //!
 //! This folder knows nothing of the kernels' work and uses nothing of the rest of
 //! this crate. A plugin supplies its kernels, as a [`Kernel`](kernel::Kernel), and
@@ -10,6 +10,7 @@ pub(crate) mod error;
 #[cfg(test)]
 pub(crate) mod fake_host;
 pub(crate) mod fence;
+pub(crate) mod fused;
 pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod info;
@@ -19,4 +20,5 @@ pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod pin;
 pub(crate) mod registry;
+pub(crate) mod session;
 pub(crate) mod tensor;

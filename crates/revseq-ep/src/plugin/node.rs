@@ -6,7 +6,7 @@ use std::ptr;
 use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_try};
+use super::host::{Host, ort, ort_try, text};
 
 /// A node of a model.
 pub(crate) struct Node {
@@ -27,8 +27,10 @@ pub(crate) enum Attribute {
     Int(i64),
     Float(f32),
     String(String),
+    Ints(Vec<i64>),
     Floats(Vec<f32>),
     Strings(Vec<String>),
+    Tensor(OwnedTensor),
     /// A value of any other type, or one that was not read, by the type's name.
     Other(&'static str),
 }
@@ -40,11 +42,22 @@ impl Attribute {
             Self::Int(_) => "integer",
             Self::Float(_) => "float",
             Self::String(_) => "string",
+            Self::Ints(_) => "list of integers",
             Self::Floats(_) => "list of floats",
             Self::Strings(_) => "list of strings",
+            Self::Tensor(_) => "tensor",
             Self::Other(name) => name,
         }
     }
+}
+
+/// A copy of a tensor whose elements have a fixed size.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OwnedTensor {
+    /// Its `ONNXTensorElementDataType`.
+    pub(crate) element: c_int,
+    pub(crate) sizes: Vec<i64>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A tensor's element type and, as far as they are known, sizes; -1 is an unknown one.
@@ -52,6 +65,8 @@ pub(crate) struct TypeAndSizes {
     /// Its `ONNXTensorElementDataType`.
     pub(crate) element: c_int,
     pub(crate) sizes: Option<Vec<i64>>,
+    /// The names of the sizes; one without a name has an empty one.
+    pub(crate) names: Vec<String>,
 }
 
 impl TypeAndSizes {
@@ -89,7 +104,13 @@ impl TypeAndSizes {
         }
         // SAFETY: the caller's.
         let sizes = match unsafe { ort!(host, TensorTypeAndShape_HasShape(tensor)) } {
-            false => None,
+            false => {
+                return Ok(Self {
+                    element,
+                    sizes: None,
+                    names: Vec::new(),
+                });
+            }
             true => {
                 let mut rank = 0;
                 // SAFETY: the caller's.
@@ -97,9 +118,22 @@ impl TypeAndSizes {
                 let mut sizes = vec![-1_i64; rank];
                 // SAFETY: the caller's; the host writes `rank` sizes.
                 unsafe { ort_try!(host, GetDimensions(tensor, sizes.as_mut_ptr(), rank)) };
-                Some(sizes)
+                sizes
             }
         };
-        Ok(Self { element, sizes })
+        let mut names = vec![ptr::null(); sizes.len()];
+        // SAFETY: the caller's; the host writes as many names, which live as long as the type.
+        let names = unsafe {
+            ort_try!(
+                host,
+                GetSymbolicDimensions(tensor, names.as_mut_ptr(), names.len())
+            );
+            names.into_iter().map(|name| text(name)).collect()
+        };
+        Ok(Self {
+            element,
+            sizes: Some(sizes),
+            names,
+        })
     }
 }

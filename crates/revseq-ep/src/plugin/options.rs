@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use ort_sys::{OrtKeyValuePairs, OrtSessionOptions};
+use ort_sys::OrtSessionOptions;
 
 use super::error::Error;
 use super::host::{Host, ort, ort_try, text};
@@ -16,40 +16,37 @@ pub(crate) unsafe fn read(
     options: *const OrtSessionOptions,
     ep_name: &str,
 ) -> Result<Vec<(String, String)>, Error> {
+    // SAFETY: the caller's.
+    let entries = unsafe { entries(host, options) }?.into_iter();
+    let of_ep = |(key, value): (String, String)| Some((option(&key, ep_name)?.to_owned(), value));
+    Ok(entries.filter_map(of_ep).collect())
+}
+
+/// The entries of a session's configuration.
+///
+/// # Safety
+/// `options` are of this host.
+pub(super) unsafe fn entries(
+    host: Host,
+    options: *const OrtSessionOptions,
+) -> Result<Vec<(String, String)>, Error> {
     let mut entries = ptr::null_mut();
-    // SAFETY: the caller's; the entries that come back are this function's.
+    let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
+    // SAFETY: the caller's; the entries that come back are this function's, and both lists have `count`
+    // strings.
     unsafe {
         ort_try!(
             host,
             GetSessionOptionsConfigEntries(options, &raw mut entries)
         );
-        let read = of_ep(host, entries, ep_name);
-        ort!(host, ReleaseKeyValuePairs(entries));
-        Ok(read)
-    }
-}
-
-/// # Safety
-/// `entries` are of this host.
-unsafe fn of_ep(
-    host: Host,
-    entries: *const OrtKeyValuePairs,
-    ep_name: &str,
-) -> Vec<(String, String)> {
-    let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
-    // SAFETY: the caller's; both lists have `count` strings.
-    unsafe {
         ort!(
             host,
             GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)
         );
-        (0..count)
-            .filter_map(|index| {
-                let key = text(*keys.add(index));
-                let option = option(&key, ep_name)?;
-                Some((option.to_owned(), text(*values.add(index))))
-            })
-            .collect()
+        let pair = |index| (text(*keys.add(index)), text(*values.add(index)));
+        let read = (0..count).map(pair).collect();
+        ort!(host, ReleaseKeyValuePairs(entries));
+        Ok(read)
     }
 }
 

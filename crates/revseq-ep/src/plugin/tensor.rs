@@ -1,5 +1,6 @@
 //! Tensors of a run, as ONNX Runtime holds them.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -72,6 +73,54 @@ impl<'a> Context<'a> {
         }
         // SAFETY: the value is an input of the run, alive as long as that goes on.
         unsafe { Tensor::read(self.host, value.cast_mut()) }.map(Some)
+    }
+
+    /// An input as it is, which the host owns.
+    pub(crate) fn input_value(self, index: usize) -> Result<*const OrtValue, Error> {
+        let mut value = ptr::null();
+        // SAFETY: as in `optional_input`.
+        unsafe {
+            ort_try!(
+                self.host,
+                KernelContext_GetInput(self.context, index, &raw mut value)
+            );
+        }
+        Ok(value)
+    }
+
+    /// Copies a tensor to an output, if that is wanted.
+    ///
+    /// # Safety
+    /// `value` is a tensor of this host, of the output's type, whose elements have a fixed size.
+    pub(crate) unsafe fn copy_to_output(
+        self,
+        index: usize,
+        value: *mut OrtValue,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's; the output has the same type and sizes, so as many bytes.
+        unsafe {
+            let tensor = Tensor::read(self.host, value)?;
+            let from = bytes(self.host, value)?;
+            if let Some(to) = self.optional_output(index, tensor.sizes)? {
+                ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `run`, in which this thread's parallel loops are on this run's threads.
+    pub(crate) fn lend_threads<T>(self, run: impl FnOnce() -> T) -> T {
+        /// Sets the run back, even after a panic.
+        struct Restore(*mut OrtKernelContext);
+
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                LENT.set(self.0);
+            }
+        }
+
+        let _restore = Restore(LENT.replace(self.context));
+        run()
     }
 
     /// The only output, with room for these sizes.
@@ -174,7 +223,29 @@ unsafe fn data(host: Host, value: *mut OrtValue) -> Result<*mut u8, Error> {
     Ok(data.cast())
 }
 
-/// A parallel loop on the session's own threads, for one run.
+thread_local! {
+    /// The run around that lends its threads, which goes on as long as this is set; null if there is none.
+    static LENT: Cell<*mut OrtKernelContext> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// The bytes of a tensor.
+///
+/// # Safety
+/// `value` is a tensor of this host that lives for `'a`, whose elements have a fixed size.
+pub(super) unsafe fn bytes<'a>(host: Host, value: *mut OrtValue) -> Result<&'a [u8], Error> {
+    let mut size = 0;
+    // SAFETY: the caller's.
+    unsafe {
+        ort_try!(host, GetTensorSizeInBytes(value, &raw mut size));
+        match size {
+            0 => Ok(&[]),
+            _ => Ok(slice::from_raw_parts(data(host, value)?, size)),
+        }
+    }
+}
+
+/// A parallel loop on the session's own threads, or on those that the run around it lends, for one
+/// run.
 pub(crate) struct ParallelLoop<'a> {
     context: Context<'a>,
     panicked: AtomicBool,
@@ -189,6 +260,14 @@ struct Body<'a> {
 
 impl<'a> ParallelLoop<'a> {
     pub(crate) fn new(context: Context<'a>) -> Self {
+        let lent = LENT.get();
+        let context = match lent.is_null() {
+            true => context,
+            false => Context {
+                context: lent,
+                ..context
+            },
+        };
         Self {
             context,
             panicked: AtomicBool::new(false),

@@ -1,24 +1,30 @@
 //! The EP of a session: which nodes it takes.
 
+use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 
-use ort_sys::{OrtGraph, OrtRunOptions, OrtStatusPtr};
+use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
 use revseq_graph::Operator;
 
 use super::error::Error;
 use super::gpu::Gpu;
 use super::layers::{self, Form, Forms};
+use super::loops::{Claims, Compiled};
 use super::node::{label, operator, unmovable_input};
 use super::options::Options;
 use super::{EP_NAME, EP_NAME_STR};
-use crate::plugin::abi::{API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, UNUSED};
-use crate::plugin::fence;
-use crate::plugin::graph::{self, GraphNode};
+use crate::plugin::abi::{
+    API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, OrtNodeComputeInfo, UNUSED,
+};
+use crate::plugin::error::Error as HostError;
+use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::{Host, ort_try};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
+use crate::plugin::session::Around;
+use crate::plugin::{fence, fused};
 
 /// The EP of one session.
 #[repr(C)]
@@ -32,6 +38,10 @@ pub(crate) struct Ep {
     log: Log,
     /// The recurrent layers that were taken.
     layers: Forms,
+    /// The loops that were taken.
+    loops: Claims,
+    /// What inner sessions have of the session, if there may be any.
+    around: Option<Around>,
     /// The factory's, which outlives its EPs.
     registry: *const OrtKernelRegistry,
     /// Reason why this EP cannot be used: its options are wrong, there is no such GPU, or
@@ -39,10 +49,20 @@ pub(crate) struct Ep {
     problem: OnceLock<Error>,
 }
 
+/// What an EP is made of.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) options: Options,
+    /// The GPU that runs the nodes. `None` for the CPU.
+    pub(crate) gpu: Option<Gpu>,
+    /// What inner sessions have of the session, if there may be any.
+    pub(crate) around: Option<Around>,
+}
+
 impl Ep {
     pub(crate) fn new(
         host: Host,
-        setup: Result<(Options, Option<Gpu>), Error>,
+        setup: Result<Setup, Error>,
         log: Log,
         registry: *const OrtKernelRegistry,
     ) -> Self {
@@ -50,8 +70,8 @@ impl Ep {
             ort_version_supported: API_VERSION,
             GetName: get_name,
             GetCapability: get_capability,
-            Compile: UNUSED,
-            ReleaseNodeComputeInfos: UNUSED,
+            Compile: compile,
+            ReleaseNodeComputeInfos: release_node_compute_infos,
             GetPreferredDataLayout: get_preferred_data_layout,
             ShouldConvertDataLayoutForOp: UNUSED,
             SetDynamicOptions: UNUSED,
@@ -64,9 +84,13 @@ impl Ep {
             IsConcurrentRunSupported: is_concurrent_run_supported,
         };
         let problem = OnceLock::new();
-        let (options, gpu) = setup.unwrap_or_else(|error| {
+        let Setup {
+            options,
+            gpu,
+            around,
+        } = setup.unwrap_or_else(|error| {
             let _ = problem.set(error);
-            Default::default()
+            Setup::default()
         });
         Self {
             table,
@@ -75,6 +99,8 @@ impl Ep {
             gpu,
             log,
             layers: Forms::default(),
+            loops: Claims::default(),
+            around,
             registry,
             problem,
         }
@@ -215,9 +241,17 @@ unsafe extern "system" fn get_capability(
         let taken = fence::catch(|| {
             fence::fault("capability");
             // SAFETY: the caller's.
-            for node in unsafe { graph::nodes(ep.host, graph) }? {
-                // SAFETY: the node is one of the graph that `info` is of.
-                unsafe { ep.consider(node, info)? };
+            let graph = unsafe { Graph::new(ep.host, graph) };
+            let fused = match ep.options.loops() {
+                None => HashSet::new(),
+                // SAFETY: the caller's.
+                Some(assume) => unsafe { ep.loops.claim(ep.host, graph, info, assume, ep.log)? },
+            };
+            for node in graph.nodes()? {
+                if !fused.contains(&node.as_ptr()) {
+                    // SAFETY: the node is one of the graph that `info` is of.
+                    unsafe { ep.consider(node, info)? };
+                }
             }
             Ok(())
         });
@@ -226,6 +260,59 @@ unsafe extern "system" fn get_capability(
             let _ = ep.problem.set(error.clone());
         })
     })
+}
+
+/// Makes the loops that were taken.
+///
+/// # Safety
+/// `ep` is one that this library made, the rest as ONNX Runtime's header says.
+unsafe extern "system" fn compile(
+    ep: *mut OrtEp,
+    graphs: *const *const OrtGraph,
+    nodes: *const *const OrtNode,
+    count: usize,
+    infos: *mut *mut OrtNodeComputeInfo,
+    _context_nodes: *mut *mut OrtNode,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    fence::status(ep.host, || {
+        fence::fault("compile");
+        let around = ep.around.as_ref().ok_or(HostError::HostArgument {
+            function: "Compile",
+            problem: "the provider had no nodes fused",
+        })?;
+        let compile = |index| {
+            // SAFETY: the caller's.
+            let (graph, node) = unsafe {
+                let graph = Graph::new(ep.host, *graphs.add(index));
+                (graph, GraphNode::new(ep.host, *nodes.add(index)))
+            };
+            Compiled::new(&ep.loops, graph, node, &ep.options, around)
+        };
+        // The host takes over none of them if one fails.
+        let made = (0..count).map(compile).collect::<Result<Vec<_>, _>>()?;
+        for (index, compiled) in made.into_iter().enumerate() {
+            // SAFETY: the caller's.
+            unsafe { *infos.add(index) = fused::make(ep.host, compiled) };
+        }
+        Ok::<(), Error>(())
+    })
+}
+
+/// # Safety
+/// The infos are those that [`compile`] made, released only once.
+unsafe extern "system" fn release_node_compute_infos(
+    _: *mut OrtEp,
+    infos: *mut *mut OrtNodeComputeInfo,
+    count: usize,
+) {
+    fence::value((), || {
+        for index in 0..count {
+            // SAFETY: the caller's.
+            unsafe { fused::release::<Compiled>(*infos.add(index)) };
+        }
+    });
 }
 
 /// The layout of images, to which the EP is indifferent.

@@ -20,7 +20,8 @@ pub(crate) enum Error {
     InNode { node: String, source: Box<Self> },
     /// A provider option is unknown.
     #[error(
-        "unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\", \"device\" or \"layers\""
+        "unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\", \"device\", \"layers\", \
+         \"loops\" or \"assume\""
     )]
     UnknownOption { key: String },
     /// A provider option has a value that it cannot have.
@@ -76,6 +77,9 @@ pub(crate) enum Error {
         actual: i32,
         expected: &'static str,
     },
+    /// The replacement of a loop cannot be written.
+    #[error("the layers of a loop cannot be written: {problem}; keep it with the option \"loops\"")]
+    Replacement { problem: String },
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(#[from] recurrent_layers::Error),

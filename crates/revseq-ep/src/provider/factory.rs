@@ -12,7 +12,7 @@ use ort_sys::{
 use smallvec::SmallVec;
 
 use super::custom_op::Domain;
-use super::ep::Ep;
+use super::ep::{Ep, Setup};
 use super::error::Error;
 use super::gpu::Gpu;
 use super::kernel::Kernel;
@@ -24,6 +24,7 @@ use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, 
 use crate::plugin::host::{Host, ort, ort_try};
 use crate::plugin::log::Log;
 use crate::plugin::registry::Registry;
+use crate::plugin::session::Around;
 use crate::plugin::{fence, options, pin};
 
 /// The library's one factory of a registration.
@@ -227,7 +228,7 @@ unsafe extern "system" fn create_ep(
     _devices: *const *const OrtHardwareDevice,
     _metadata: *const *const OrtKeyValuePairs,
     _count: usize,
-    options: *const OrtSessionOptions,
+    session_options: *const OrtSessionOptions,
     logger: *const OrtLogger,
     out: *mut *mut OrtEp,
 ) -> OrtStatusPtr {
@@ -239,10 +240,18 @@ unsafe extern "system" fn create_ep(
         let setup = fence::catch(|| {
             fence::fault("ep");
             // SAFETY: the caller's.
-            let options = unsafe { options::read(host, options, EP_NAME_STR) }?;
-            let options = Options::new(options.iter().map(|(key, value)| (&**key, &**value)))?;
-            let gpu = Gpu::open(options.device())?;
-            Ok::<_, Error>((options, gpu))
+            let entries = unsafe { options::read(host, session_options, EP_NAME_STR) }?;
+            let options = Options::new(entries.iter().map(|(key, value)| (&**key, &**value)))?;
+            let around = match options.loops() {
+                None => None,
+                // SAFETY: the caller's.
+                Some(_) => Some(unsafe { Around::read(host, session_options, logger) }?),
+            };
+            Ok::<_, Error>(Setup {
+                gpu: Gpu::open(options.device())?,
+                options,
+                around,
+            })
         });
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };

@@ -9,6 +9,7 @@ pub(crate) mod factory;
 mod gpu;
 mod kernel;
 pub(crate) mod layers;
+mod loops;
 mod node;
 pub(crate) mod options;
 mod plans;

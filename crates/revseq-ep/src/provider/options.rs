@@ -2,6 +2,7 @@
 
 use revseq_graph::Operator;
 use revseq_kernels::{Device, LengthsPolicy};
+use revseq_rewrite::Assumptions;
 
 use super::error::Error;
 
@@ -9,6 +10,10 @@ use super::error::Error;
 const LENGTHS: &str = r#""reject" or "clamp""#;
 /// The values of `layers`, for messages.
 const LAYERS: &str = r#""on" or "off""#;
+/// The values of `loops`, for messages.
+const LOOPS: &str = r#""keep" or "layers""#;
+/// The values of `assume`, for messages.
+const ASSUME: &str = r#""right-padded", "constant-initializers" or both with a comma between"#;
 /// The values of `device`, for messages.
 const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#;
 
@@ -22,6 +27,10 @@ pub(crate) struct Options {
     device: Device,
     /// Whether recurrent layers are taken, too: the option `layers`.
     layers: bool,
+    /// Whether loops that are layers are replaced, too: the option `loops`.
+    loops: bool,
+    /// The facts that the session vouches for, as to its loops: the option `assume`.
+    assume: Assumptions,
 }
 
 impl Options {
@@ -44,6 +53,18 @@ impl Options {
                 ("layers", "on") => read.layers = true,
                 ("layers", "off") => read.layers = false,
                 ("layers", _) => return Err(wrong("layers", LAYERS)),
+                ("loops", "layers") => read.loops = true,
+                ("loops", "keep") => read.loops = false,
+                ("loops", _) => return Err(wrong("loops", LOOPS)),
+                ("assume", _) => {
+                    for name in value.split(',').map(str::trim) {
+                        match name {
+                            "right-padded" => read.assume.right_padded = true,
+                            "constant-initializers" => read.assume.constant_initializers = true,
+                            _ => return Err(wrong("assume", ASSUME)),
+                        }
+                    }
+                }
                 ("device", _) => {
                     read.device = value.parse().map_err(|_| wrong("device", DEVICE))?;
                 }
@@ -64,7 +85,29 @@ impl Options {
 
     /// Whether recurrent layers are taken, too.
     pub(crate) fn layers(&self) -> bool {
-        self.layers
+        self.layers || self.loops
+    }
+
+    /// Whether loops that are layers are replaced, too, and what is assumed of them.
+    pub(crate) fn loops(&self) -> Option<Assumptions> {
+        self.loops.then_some(self.assume)
+    }
+
+    /// The options of a session within this one, whose model is the replacement of a loop.
+    pub(crate) fn of_inner_session(&self) -> Vec<(&'static str, String)> {
+        let mut options = vec![
+            ("device", self.device.to_string()),
+            ("layers", String::from("on")),
+            ("loops", String::from("keep")),
+        ];
+        if let Some(policy) = self.lengths {
+            let policy = match policy {
+                LengthsPolicy::Clamp => "clamp",
+                _ => "reject",
+            };
+            options.push(("lengths", policy.to_owned()));
+        }
+        options
     }
 
     /// The policy of an operator for lengths out of range.
@@ -114,12 +157,23 @@ mod tests {
                 "length",
                 "clamp",
                 "unknown provider option \"length\" of RevSeqExecutionProvider, expected \
-                 \"lengths\", \"device\" or \"layers\"",
+                 \"lengths\", \"device\", \"layers\", \"loops\" or \"assume\"",
             ),
             (
                 "layers",
                 "yes",
                 "provider option \"layers\" is \"yes\", expected \"on\" or \"off\"",
+            ),
+            (
+                "loops",
+                "on",
+                "provider option \"loops\" is \"on\", expected \"keep\" or \"layers\"",
+            ),
+            (
+                "assume",
+                "right-padded,left-padded",
+                "provider option \"assume\" is \"right-padded,left-padded\", expected \
+                 \"right-padded\", \"constant-initializers\" or both with a comma between",
             ),
             (
                 "lengths",

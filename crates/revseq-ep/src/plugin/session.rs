@@ -1,0 +1,318 @@
+//! A session within a session: it runs a model on the threads of the run that calls it.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::{self, NonNull};
+
+use ort_sys::{OrtEnv, OrtLogger, OrtLoggingLevel, OrtSession, OrtSessionOptions, OrtValue};
+
+use super::error::Error;
+use super::host::{Host, ort, ort_try};
+use super::options;
+use super::tensor::Context;
+
+/// The entries of a session's configuration that sessions in it have, too: how numbers are computed and
+/// memory is taken. Others say what a session reads and writes, and where its nodes run.
+const HANDED_ON: [&str; 5] = [
+    "mlas.enable_gemm_fastmath_arm64_bfloat16",
+    "session.disable_prepacking",
+    "session.set_denormal_as_zero",
+    "session.use_device_allocator_for_initializers",
+    "session.use_env_allocators",
+];
+
+/// What of a session's options sessions in it have, too.
+#[derive(Debug)]
+pub(crate) struct Around {
+    host: Host,
+    entries: Vec<(CString, CString)>,
+    /// An `OrtLoggingLevel`.
+    severity: c_int,
+}
+
+impl Around {
+    /// # Safety
+    /// `options` and `logger` are of this host.
+    pub(crate) unsafe fn read(
+        host: Host,
+        options: *const OrtSessionOptions,
+        logger: *const OrtLogger,
+    ) -> Result<Self, Error> {
+        let mut severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING as c_int;
+        // SAFETY: the caller's.
+        let entries = unsafe {
+            if !logger.is_null() {
+                ort_try!(
+                    host,
+                    Logger_GetLoggingSeverityLevel(logger, (&raw mut severity).cast())
+                );
+            }
+            options::entries(host, options)?
+        };
+        let entries = entries.into_iter();
+        let entries = entries.filter(|(key, _)| HANDED_ON.contains(&&**key));
+        let c_string = |text: String| CString::new(text).unwrap_or_default();
+        Ok(Self {
+            host,
+            entries: entries
+                .map(|(key, value)| (c_string(key), c_string(value)))
+                .collect(),
+            severity,
+        })
+    }
+}
+
+/// Options of a session in another. It has no threads of its own.
+struct SessionOptions {
+    host: Host,
+    options: NonNull<OrtSessionOptions>,
+}
+
+impl SessionOptions {
+    fn new(around: &Around) -> Result<Self, Error> {
+        let (host, mut options) = (around.host, ptr::null_mut());
+        // SAFETY: the result is a place for it.
+        unsafe { ort_try!(host, CreateSessionOptions(&raw mut options)) };
+        let options = NonNull::new(options).ok_or(Error::HostArgument {
+            function: "CreateSessionOptions",
+            problem: "there are no options",
+        })?;
+        let made = Self { host, options };
+        let options = options.as_ptr();
+        // SAFETY: the options are alive, and the strings end with 0.
+        unsafe {
+            ort_try!(host, SetIntraOpNumThreads(options, 1));
+            ort_try!(host, SetInterOpNumThreads(options, 1));
+            ort_try!(host, SetSessionLogSeverityLevel(options, around.severity));
+            for (key, value) in &around.entries {
+                ort_try!(
+                    host,
+                    AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
+                );
+            }
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for SessionOptions {
+    fn drop(&mut self) {
+        // SAFETY: the options are this object's.
+        unsafe { ort!(self.host, ReleaseSessionOptions(self.options.as_ptr())) };
+    }
+}
+
+/// The environment of the process, held as long as this exists.
+struct Environment {
+    host: Host,
+    environment: *mut OrtEnv,
+}
+
+impl Environment {
+    fn get(host: Host) -> Result<Self, Error> {
+        let mut environment = ptr::null_mut();
+        // There is one in a process, which the session around needs: this counts one more user.
+        // SAFETY: the arguments are as the host's header says.
+        unsafe {
+            ort_try!(
+                host,
+                CreateEnv(
+                    OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING,
+                    c"".as_ptr(),
+                    &raw mut environment
+                )
+            );
+        }
+        Ok(Self { host, environment })
+    }
+
+    /// Adds the devices of an EP to options.
+    fn add_provider(
+        &self,
+        options: &SessionOptions,
+        name: &CStr,
+        entries: &[(CString, CString)],
+    ) -> Result<(), Error> {
+        let (host, mut devices, mut count) = (self.host, ptr::null(), 0);
+        let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr()).collect();
+        let values: Vec<*const c_char> = entries.iter().map(|(_, value)| value.as_ptr()).collect();
+        // SAFETY: the environment and the options are alive, and so are the devices.
+        unsafe {
+            ort_try!(
+                host,
+                GetEpDevices(self.environment, &raw mut devices, &raw mut count)
+            );
+            let devices = (0..count).map(|index| *devices.add(index));
+            let named = |device| CStr::from_ptr(ort!(host, EpDevice_EpName(device))) == name;
+            // A second registration of the library has devices of the same name.
+            let own: Vec<_> = devices.filter(|&device| named(device)).take(1).collect();
+            ort_try!(
+                host,
+                SessionOptionsAppendExecutionProvider_V2(
+                    options.options.as_ptr(),
+                    self.environment,
+                    own.as_ptr(),
+                    own.len(),
+                    keys.as_ptr(),
+                    values.as_ptr(),
+                    keys.len()
+                )
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // SAFETY: this object is a user, and the session around is another.
+        unsafe { ort!(self.host, ReleaseEnv(self.environment)) };
+    }
+}
+
+/// The model of a session.
+pub(crate) struct Model<'a> {
+    /// The encoded model.
+    pub(crate) bytes: &'a [u8],
+    /// The initializers whose data is in memory of the host, by name.
+    pub(crate) initializers: Vec<(CString, *const OrtValue)>,
+    /// The names of its inputs and of its outputs.
+    pub(crate) inputs: Vec<CString>,
+    pub(crate) outputs: Vec<CString>,
+}
+
+/// A session of a model.
+pub(crate) struct Session {
+    host: Host,
+    session: NonNull<OrtSession>,
+    inputs: Vec<CString>,
+    outputs: Vec<CString>,
+}
+
+// SAFETY: a session may be used by any number of threads at once.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+impl Session {
+    /// Makes a session in another, with an EP with these options.
+    ///
+    /// # Safety
+    /// The initializers are values of this host.
+    pub(crate) unsafe fn new(
+        around: &Around,
+        provider: (&CStr, &[(CString, CString)]),
+        model: Model<'_>,
+    ) -> Result<Self, Error> {
+        let host = around.host;
+        let options = SessionOptions::new(around)?;
+        let environment = Environment::get(host)?;
+        environment.add_provider(&options, provider.0, provider.1)?;
+        let names = model.initializers.iter().map(|(name, _)| name.as_ptr());
+        let names: Vec<*const c_char> = names.collect();
+        let values = model.initializers.iter().map(|(_, value)| *value);
+        let values: Vec<*const OrtValue> = values.collect();
+        let mut session = ptr::null_mut();
+        // SAFETY: the caller's; the rest is alive.
+        unsafe {
+            if !names.is_empty() {
+                ort_try!(
+                    host,
+                    AddExternalInitializers(
+                        options.options.as_ptr(),
+                        names.as_ptr(),
+                        values.as_ptr(),
+                        names.len()
+                    )
+                );
+            }
+            ort_try!(
+                host,
+                CreateSessionFromArray(
+                    environment.environment,
+                    model.bytes.as_ptr().cast(),
+                    model.bytes.len(),
+                    options.options.as_ptr(),
+                    &raw mut session
+                )
+            );
+        }
+        let session = NonNull::new(session).ok_or(Error::HostArgument {
+            function: "CreateSessionFromArray",
+            problem: "there is no session",
+        })?;
+        Ok(Self {
+            host,
+            session,
+            inputs: model.inputs,
+            outputs: model.outputs,
+        })
+    }
+
+    /// Runs the model within a run: its inputs are those of the run with these indices, and so are its
+    /// outputs, which are copied.
+    pub(crate) fn run(
+        &self,
+        context: Context<'_>,
+        inputs: &[usize],
+        outputs: &[usize],
+    ) -> Result<(), Error> {
+        let values = inputs.iter().map(|&index| context.input_value(index));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let names = |names: &[CString]| -> Vec<*const c_char> {
+            names.iter().map(|name| name.as_ptr()).collect()
+        };
+        let [input_names, output_names] = [&self.inputs, &self.outputs].map(|it| names(it));
+        let mut made = Values {
+            host: self.host,
+            values: vec![ptr::null_mut(); output_names.len()],
+        };
+        // SAFETY: the session and the inputs are alive; all lists have the lengths that they are
+        // passed with.
+        let run = || unsafe {
+            ort_try!(
+                self.host,
+                Run(
+                    self.session.as_ptr(),
+                    ptr::null(),
+                    input_names.as_ptr(),
+                    values.as_ptr(),
+                    values.len(),
+                    output_names.as_ptr(),
+                    output_names.len(),
+                    made.values.as_mut_ptr()
+                )
+            );
+            Ok(())
+        };
+        context.lend_threads(run)?;
+        for (&index, &value) in std::iter::zip(outputs, &made.values) {
+            // SAFETY: the outputs of the model are tensors of the same types as the run's.
+            unsafe { context.copy_to_output(index, value)? };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: the session is this object's.
+        unsafe { ort!(self.host, ReleaseSession(self.session.as_ptr())) };
+    }
+}
+
+/// Values of this library's own; some may be null.
+struct Values {
+    host: Host,
+    values: Vec<*mut OrtValue>,
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        for &value in &self.values {
+            if !value.is_null() {
+                // SAFETY: the value is this object's.
+                unsafe { ort!(self.host, ReleaseValue(value)) };
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A fused node, and the inner session that runs it.
+
+use std::ffi::CString;
+
+use ort_sys::OrtValue;
+use revseq_rewrite::revseq_onnx::encode;
+use revseq_rewrite::revseq_onnx::proto::{ModelProto, TensorProto};
+
+use super::super::EP_NAME;
+use super::super::error::Error;
+use super::super::options::Options;
+use super::Claims;
+use super::message::{LARGE, elsewhere, is_loop};
+use crate::plugin::error::Error as HostError;
+use crate::plugin::fused::Fused;
+use crate::plugin::graph::{Graph, GraphNode, Value};
+use crate::plugin::session::{Around, Model, Session};
+use crate::plugin::tensor::Context;
+
+/// What runs a fused node.
+pub(crate) struct Compiled {
+    /// The name of the first loop, for messages.
+    label: String,
+    session: Session,
+    /// The places of the session's inputs and outputs among those of the node.
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+}
+
+impl Compiled {
+    /// Makes a node that was fused of the nodes of a graph.
+    pub(crate) fn new(
+        claims: &Claims,
+        graph: Graph<'_>,
+        fused: GraphNode<'_>,
+        options: &Options,
+        around: &Around,
+    ) -> Result<Self, Error> {
+        let nodes = graph.nodes()?;
+        let claim = claims.take(&nodes)?.ok_or(HostError::HostArgument {
+            function: "Compile",
+            problem: "the nodes are none that the provider had fused",
+        })?;
+        let label = label(&nodes)?;
+        let region = claim.region;
+        let inputs = places(&region.inputs, fused.inputs()?)?;
+        let outputs = places(&region.outputs, fused.outputs()?)?;
+        let (model, initializers) = lend(region.replacement, &constants(graph, &nodes)?);
+        let entries: Vec<(CString, CString)> = options
+            .of_inner_session()
+            .into_iter()
+            .map(|(key, value)| (c_string(key), c_string(&value)))
+            .collect();
+        let names = |names: &[String]| names.iter().map(|name| c_string(name)).collect();
+        let model = Model {
+            bytes: &encode(&model).map_err(|error| Error::Replacement {
+                problem: error.to_string(),
+            })?,
+            initializers,
+            inputs: names(&region.inputs),
+            outputs: names(&region.outputs),
+        };
+        // SAFETY: the initializers are of the graph, which lives until this node is made.
+        let session = unsafe { Session::new(around, (EP_NAME, &entries), model) };
+        let session = session.map_err(|error| Error::from(error).of_node(label.clone()))?;
+        Ok(Self {
+            label,
+            session,
+            inputs,
+            outputs,
+        })
+    }
+}
+
+impl Fused for Compiled {
+    type Failure = Error;
+
+    fn compute(&self, context: Context<'_>) -> Result<(), Error> {
+        let run = self.session.run(context, &self.inputs, &self.outputs);
+        run.map_err(|error| Error::from(error).of_node(self.label.clone()))
+    }
+}
+
+/// The first loop, for messages.
+fn label(nodes: &[GraphNode<'_>]) -> Result<String, Error> {
+    for node in nodes {
+        let operator = node.operator()?;
+        if is_loop(&operator) {
+            return Ok(format!("{} node {:?}", operator.1, node.name()?));
+        }
+    }
+    Ok(String::from("fused nodes"))
+}
+
+fn c_string(text: &str) -> CString {
+    // The host's own names end at a 0.
+    CString::new(text).unwrap_or_default()
+}
+
+/// The places of values among those of a node.
+fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error> {
+    let known = values.into_iter().map(Value::name);
+    let known = known.collect::<Result<Vec<String>, _>>()?;
+    let place = |name: &String| {
+        let place = known.iter().position(|it| it == name);
+        place.ok_or(HostError::HostArgument {
+            function: "Compile",
+            problem: "the fused node lacks a value of the nodes that it is made of",
+        })
+    };
+    Ok(names.iter().map(place).collect::<Result<_, _>>()?)
+}
+
+/// A constant of a graph, in memory of the host.
+struct Constant {
+    name: String,
+    value: *const OrtValue,
+}
+
+/// The constants that a graph has or that its nodes read of the graphs around.
+fn constants(graph: Graph<'_>, nodes: &[GraphNode<'_>]) -> Result<Vec<Constant>, Error> {
+    let mut all = graph.initializers()?;
+    for node in nodes {
+        all.extend(node.inputs()?);
+        all.extend(node.captured()?);
+    }
+    let mut found: Vec<Constant> = Vec::new();
+    for constant in all {
+        let (name, value) = (constant.name()?, constant.constant()?);
+        if !value.is_null() && found.iter().all(|known| known.name != name) {
+            found.push(Constant { name, value });
+        }
+    }
+    Ok(found)
+}
+
+/// Lets a model read large constants where they are.
+fn lend(
+    mut replacement: ModelProto,
+    constants: &[Constant],
+) -> (ModelProto, Vec<(CString, *const OrtValue)>) {
+    let mut lent = Vec::new();
+    if let Some(graph) = replacement.graph.as_option_mut() {
+        for tensor in &mut graph.initializer {
+            let name = tensor.name.clone().unwrap_or_default();
+            let constant = constants.iter().find(|constant| constant.name == name);
+            if let Some(constant) = constant.filter(|_| is_large(tensor)) {
+                *tensor = elsewhere(&name, tensor.data_type.unwrap_or_default(), &tensor.dims);
+                lent.push((c_string(&name), constant.value));
+            }
+        }
+    }
+    (replacement, lent)
+}
+
+fn is_large(tensor: &TensorProto) -> bool {
+    tensor.is_external() || tensor.raw().len() >= LARGE
+}
