@@ -46,11 +46,15 @@ use std::sync::{Mutex, PoisonError};
 use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
 
 use crate::plugin::abi::OrtEpFactory;
-use crate::plugin::host::{Host, ort_try};
+use crate::plugin::host::{Host, is_since, ort_try};
 use crate::plugin::{fence, pin};
 use crate::provider::custom_op::Domain;
 use crate::provider::error::Error;
 use crate::provider::factory::Factory;
+
+/// The first minor version of ONNX Runtime in which the inputs of a fused node have what the graphs in
+/// its nodes capture.
+const FUSES_CAPTURED: u32 = 27;
 
 /// Makes the library's only factory.
 ///
@@ -79,7 +83,9 @@ unsafe extern "system" fn CreateEpFactories(
             let problem = "max_factories is 0, expected at least 1";
             Err(plugin::error::Error::HostArgument { function, problem })?;
         }
-        let factory = Factory::create(host)?;
+        // SAFETY: the caller's.
+        let fuses_captured = unsafe { is_since(base, FUSES_CAPTURED) };
+        let factory = Factory::create(host, fuses_captured)?;
         // SAFETY: the caller's; the host passes the factory to `ReleaseEpFactory`.
         unsafe {
             *factories = factory;

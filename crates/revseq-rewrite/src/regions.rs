@@ -1,7 +1,8 @@
 //! The regions of a graph that a rewrite replaces, for hosts that hand out nodes instead of models.
 //!
 //! The model is rewritten as ever, and what changed is found by comparing the nodes. Nodes that are
-//! new and read one another are one replacement. The nodes that made the same values before are its
+//! new and read one another are one replacement, but for constants and sizes: each replacement has its own.
+//! The nodes that made the same values before are its
 //! region, with those that nothing else needs. A replacement may read only what its region reads, so a
 //! region grows by the nodes between; if others read what these make, the replacement makes it too.
 //!
@@ -74,6 +75,7 @@ const LIGHT: &[&str] = &[
     "ReduceMin",
     "ReduceSum",
     "Reshape",
+    "ReverseSequence",
     "Shape",
     "Slice",
     "Split",
@@ -86,9 +88,16 @@ const LIGHT: &[&str] = &[
 
 /// Finds what a [`rewrite`] of a model replaces in its main graph.
 ///
+/// `reads_captured` says whether a node counts as reading what its own graphs capture. If it does not, a
+/// replacement that reads such a value takes over the node that makes it.
+///
 /// # Errors
 /// As [`rewrite`].
-pub fn regions(mut model: ModelProto, options: &Options) -> Result<Regions, Error> {
+pub fn regions(
+    mut model: ModelProto,
+    options: &Options,
+    reads_captured: bool,
+) -> Result<Regions, Error> {
     let before = model.graph.as_option().map(|graph| graph.node.clone());
     let declared = declarations(&model);
     let before = before.unwrap_or_default();
@@ -100,7 +109,7 @@ pub fn regions(mut model: ModelProto, options: &Options) -> Result<Regions, Erro
             ..Regions::default()
         });
     };
-    let change = Change::new(&before, graph);
+    let change = Change::new(&before, graph, reads_captured);
     let mut taken = HashSet::new();
     let mut found = Regions {
         report,
@@ -210,12 +219,16 @@ struct Change<'a> {
     after: Nodes<'a>,
     /// Whether each node of the rewritten graph is new or changed.
     is_new: Vec<bool>,
+    /// Whether each of its nodes is new and makes a constant, a size, or something of these alone.
+    is_small: Vec<bool>,
     /// Whether each node of the graph is gone or changed.
     is_gone: Vec<bool>,
     /// The values that are no node's: initializers that no caller can replace.
     constants: HashSet<&'a str>,
     /// The outputs of the graph.
     outputs: HashSet<&'a str>,
+    /// Whether a node counts as reading what its own graphs capture.
+    reads_captured: bool,
 }
 
 /// A region while it grows.
@@ -228,7 +241,7 @@ struct Grown<'a> {
 }
 
 impl<'a> Change<'a> {
-    fn new(before: &'a [NodeProto], graph: &'a GraphProto) -> Self {
+    fn new(before: &'a [NodeProto], graph: &'a GraphProto, reads_captured: bool) -> Self {
         let [before, after] = [before, &graph.node].map(Nodes::new);
         let mut is_gone = vec![true; before.nodes.len()];
         let mut is_new = vec![true; after.nodes.len()];
@@ -242,21 +255,35 @@ impl<'a> Change<'a> {
                 is_new[index] = false;
             }
         }
+        let mut is_small = vec![false; after.nodes.len()];
+        for (index, node) in after.nodes.iter().enumerate() {
+            let is_small_itself = |name: &&str| {
+                let maker = after.makers.get(*name);
+                maker.is_some_and(|&maker| maker < index && is_small[maker])
+            };
+            let of_small =
+                !after.reads[index].is_empty() && after.reads[index].iter().all(is_small_itself);
+            is_small[index] =
+                is_new[index] && (node.is("Constant") || node.is("Shape") || of_small);
+        }
         let inputs: HashSet<&str> = graph.inputs().collect();
         let constants = graph.tensors().filter(|name| !inputs.contains(name));
         Self {
             before,
             after,
             is_new,
+            is_small,
             is_gone,
             constants: constants.collect(),
             outputs: graph.seen_elsewhere().collect(),
+            reads_captured,
         }
     }
 
-    /// The new nodes, in parts that read nothing of one another.
+    /// The new nodes, in parts that have nothing in common but small nodes.
     fn parts(&self) -> Vec<Vec<usize>> {
-        let new = || (0..self.is_new.len()).filter(|&node| self.is_new[node]);
+        let is_large = |node: &usize| self.is_new[*node] && !self.is_small[*node];
+        let new = || (0..self.is_new.len()).filter(is_large);
         let mut part_of: HashMap<usize, usize> = new().map(|node| (node, node)).collect();
         fn root(part_of: &mut HashMap<usize, usize>, mut node: usize) -> usize {
             while let Some(&next) = part_of.get(&node)
@@ -269,7 +296,7 @@ impl<'a> Change<'a> {
         for node in new() {
             for name in &self.after.reads[node] {
                 let maker = self.after.makers.get(name).copied();
-                if let Some(maker) = maker.filter(|&maker| self.is_new[maker]) {
+                if let Some(maker) = maker.filter(is_large) {
                     let [one, other] = [node, maker].map(|it| root(&mut part_of, it));
                     part_of.insert(one.max(other), one.min(other));
                 }
@@ -280,7 +307,23 @@ impl<'a> Change<'a> {
             let part = root(&mut part_of, node);
             parts.entry(part).or_default().push(node);
         }
-        parts.into_values().collect()
+        parts
+            .into_values()
+            .map(|part| self.with_small(part))
+            .collect()
+    }
+
+    /// Adds the small nodes that some nodes read.
+    fn with_small(&self, mut part: Vec<usize>) -> Vec<usize> {
+        let mut next = 0;
+        let mut known: HashSet<usize> = part.iter().copied().collect();
+        while let Some(&node) = part.get(next) {
+            next += 1;
+            let makers = self.after.reads[node].iter();
+            let makers = makers.filter_map(|name| self.after.makers.get(name).copied());
+            part.extend(makers.filter(|&maker| self.is_small[maker] && known.insert(maker)));
+        }
+        part
     }
 
     /// The region that a part of the new nodes replaces, without nodes that are `taken`; or the reason
@@ -359,13 +402,22 @@ impl<'a> Change<'a> {
         for value in values {
             let behind = self.before.behind([value], |it| grown.nodes.contains(&it));
             let between = behind.intersection(&before).copied();
-            let between: Vec<usize> = between.filter(|it| !grown.nodes.contains(it)).collect();
+            let mut between: Vec<usize> = between.filter(|it| !grown.nodes.contains(it)).collect();
+            if between.is_empty() && self.is_captured(grown, value) {
+                between.extend(self.before.makers.get(value));
+            }
             if between.is_empty() {
                 return Err(format!("it would read {value:?}, which the loop does not"));
             }
             self.add(grown, between)?;
         }
         Ok(())
+    }
+
+    /// Whether a graph in a node of a region captures a value.
+    fn is_captured(&self, grown: &Grown<'a>, value: &str) -> bool {
+        let mut nodes = grown.nodes.iter();
+        nodes.any(|&node| self.before.reads[node].contains(&value))
     }
 
     fn add(&self, grown: &mut Grown<'a>, nodes: Vec<usize>) -> Result<(), String> {
@@ -432,10 +484,13 @@ impl<'a> Change<'a> {
         let is_input = |name: &&str| !made.contains(name) && !self.constants.contains(name);
         let inputs: BTreeSet<&str> = grown.read().into_iter().filter(is_input).collect();
         grown.inputs = inputs.into_iter().collect();
-        let nodes = grown.nodes.iter();
-        let read: HashSet<&str> = nodes
-            .flat_map(|&it| self.before.reads[it].iter().copied())
-            .collect();
+        let mut read: HashSet<&str> = HashSet::new();
+        for &node in &grown.nodes {
+            match self.reads_captured {
+                true => read.extend(&self.before.reads[node]),
+                false => read.extend(self.before.nodes[node].inputs()),
+            }
+        }
         let inputs = grown.inputs.iter().copied();
         inputs.filter(|name| !read.contains(name)).collect()
     }

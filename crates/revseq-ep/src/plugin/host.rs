@@ -73,11 +73,8 @@ impl Host {
     /// # Safety
     /// `base` comes from ONNX Runtime's `OrtGetApiBase`.
     pub(crate) unsafe fn new(base: *const OrtApiBase) -> Result<Self, OrtStatusPtr> {
-        // SAFETY: the base is the caller's; its two functions are there in every version.
-        let version = unsafe {
-            let version = ((*base).GetVersionString)();
-            CStr::from_ptr(version).to_string_lossy()
-        };
+        // SAFETY: the caller's.
+        let version = unsafe { version(base) };
         // `GetApi` complains on standard error when asked for more than it has: ask only if it has.
         let new_enough = minor_version(&version).is_none_or(|minor| minor >= API_VERSION);
         let api = match new_enough {
@@ -93,9 +90,7 @@ impl Host {
                 api,
                 ep_api: ptr::null(),
             };
-            let error = Error::HostTooOld {
-                actual: version.into_owned(),
-            };
+            let error = Error::HostTooOld { actual: version };
             return Err(host.status_of(&error));
         }
         // SAFETY: the table is that of the version asked for.
@@ -217,6 +212,25 @@ pub(crate) unsafe fn text(string: *const c_char) -> String {
     unsafe { CStr::from_ptr(string) }
         .to_string_lossy()
         .into_owned()
+}
+
+/// The version of a host.
+///
+/// # Safety
+/// `base` comes from ONNX Runtime's `OrtGetApiBase`.
+unsafe fn version(base: *const OrtApiBase) -> String {
+    // SAFETY: the caller's; the function is there in every version.
+    unsafe { text(((*base).GetVersionString)()) }
+}
+
+/// Whether a host is at least of this minor version.
+///
+/// # Safety
+/// `base` comes from ONNX Runtime's `OrtGetApiBase`.
+pub(crate) unsafe fn is_since(base: *const OrtApiBase, minor: u32) -> bool {
+    // SAFETY: the caller's.
+    let version = unsafe { version(base) };
+    minor_version(&version).is_none_or(|it| it >= minor)
 }
 
 /// The minor version of a host of major version 1. `None` for anything else;

@@ -57,6 +57,8 @@ pub(crate) struct Setup {
     pub(crate) gpu: Option<Gpu>,
     /// What inner sessions have of the session, if there may be any.
     pub(crate) around: Option<Around>,
+    /// Whether the inputs of fused nodes have what the graphs in their nodes capture.
+    pub(crate) fuses_captured: bool,
 }
 
 impl Ep {
@@ -88,6 +90,7 @@ impl Ep {
             options,
             gpu,
             around,
+            fuses_captured,
         } = setup.unwrap_or_else(|error| {
             let _ = problem.set(error);
             Setup::default()
@@ -99,7 +102,7 @@ impl Ep {
             gpu,
             log,
             layers: Forms::default(),
-            loops: Claims::default(),
+            loops: Claims::new(fuses_captured),
             around,
             registry,
             problem,

@@ -35,13 +35,15 @@ pub(crate) struct Factory {
     host: Host,
     domain: Domain,
     registry: Registry,
+    fuses_captured: bool,
     /// Number of users: the registration, until it is released, and each EP.
     users: AtomicUsize,
 }
 
 impl Factory {
-    /// Makes a factory, to be released with [`release`](Self::release).
-    pub(crate) fn create(host: Host) -> Result<*mut OrtEpFactory, Error> {
+    /// Makes a factory, to be released with [`release`](Self::release). `fuses_captured` says whether the
+    /// inputs of the host's fused nodes have what the graphs in their nodes capture.
+    pub(crate) fn create(host: Host, fuses_captured: bool) -> Result<*mut OrtEpFactory, Error> {
         let table = OrtEpFactory {
             ort_version_supported: API_VERSION,
             GetName: get_name,
@@ -71,6 +73,7 @@ impl Factory {
             host,
             domain,
             registry,
+            fuses_captured,
             users: AtomicUsize::new(1),
         }))
         .cast())
@@ -251,6 +254,7 @@ unsafe extern "system" fn create_ep(
                 gpu: Gpu::open(options.device())?,
                 options,
                 around,
+                fuses_captured: factory.fuses_captured,
             })
         });
         // SAFETY: the logger is the session's, as the EP is.
@@ -360,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_devices_before_one_that_fails_are_released() {
-        let factory = Factory::create(fake_host::host()).unwrap();
+        let factory = Factory::create(fake_host::host(), true).unwrap();
         let before = fake_host::alive();
         for made in 0..2 {
             fake_host::fail_after(made);
@@ -380,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_factory_has_kernels_until_it_is_released_and_leaves_nothing() {
-        let factory = Factory::create(fake_host::host()).unwrap();
+        let factory = Factory::create(fake_host::host(), true).unwrap();
         let (create, state) = fake_host::kernel();
         for _ in 0..2 {
             let mut kernel = ptr::null_mut();
@@ -399,7 +403,7 @@ mod tests {
     /// Miri also sees whether it is only asked, which other threads may do at the same time.
     #[test]
     fn a_factory_in_use_is_freed_with_its_last_ep() {
-        let factory = Factory::create(fake_host::host()).unwrap();
+        let factory = Factory::create(fake_host::host(), true).unwrap();
         let alive = fake_host::alive();
         // SAFETY: the factory lives, as it is not freed while an EP is not released.
         let in_use = unsafe { Factory::from_table(factory) };
@@ -418,7 +422,7 @@ mod tests {
         let mut failed = 0;
         loop {
             fake_host::fail_after(failed);
-            let made = Factory::create(fake_host::host());
+            let made = Factory::create(fake_host::host(), true);
             match made {
                 Ok(factory) => {
                     // SAFETY: the factory was made just now.

@@ -35,7 +35,7 @@ pub(super) fn is_loop((domain, op_type): &(String, String)) -> bool {
 pub(super) fn model(graph: Graph<'_>) -> Result<ModelProto, Error> {
     let nodes = graph.nodes()?;
     let mut wanted = wanted(&nodes)?;
-    let mut message = read_graph(graph, &mut wanted)?;
+    let mut message = read_graph(graph, &mut wanted, false)?;
     add_outer(&nodes, &mut message, &wanted)?;
     let imports = graph.operator_sets()?.into_iter();
     Ok(ModelProto {
@@ -83,7 +83,12 @@ fn wanted(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
     Ok(wanted)
 }
 
-fn read_graph(graph: Graph<'_>, wanted: &mut HashSet<String>) -> Result<GraphProto, Error> {
+/// Reads a graph, with all of its constants if it is that of a loop.
+fn read_graph(
+    graph: Graph<'_>,
+    wanted: &mut HashSet<String>,
+    is_of_loop: bool,
+) -> Result<GraphProto, Error> {
     let nodes = graph.nodes()?;
     let mut message = GraphProto::default();
     for value in graph.inputs()? {
@@ -93,7 +98,8 @@ fn read_graph(graph: Graph<'_>, wanted: &mut HashSet<String>) -> Result<GraphPro
         message.output.push(declaration(value)?);
     }
     for value in graph.initializers()? {
-        if let Some(tensor) = initializer(value, wanted)? {
+        let is_wanted = is_of_loop || wanted.contains(&value.name()?);
+        if let Some(tensor) = initializer(value, is_wanted)? {
             message.initializer.push(tensor);
         }
     }
@@ -119,10 +125,11 @@ fn add_outer(
         let captured = node.captured()?;
         for value in node.inputs()?.into_iter().chain(captured) {
             let name = value.name()?;
+            let is_wanted = wanted.contains(&name);
             if name.is_empty() || !known.insert(name) {
                 continue;
             }
-            match initializer(value, wanted)? {
+            match initializer(value, is_wanted)? {
                 Some(tensor) => message.initializer.push(tensor),
                 None => message.input.push(declaration(value)?),
             }
@@ -132,6 +139,7 @@ fn add_outer(
 }
 
 fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodeProto, Error> {
+    let is_of_loop = is_loop(&node.operator()?);
     let read = node.read()?;
     let mut message = NodeProto {
         name: Some(read.name),
@@ -157,7 +165,7 @@ fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodePr
         message.attribute.push(AttributeProto {
             name: Some(name),
             r#type: Some(AttributeType::GRAPH),
-            g: read_graph(graph, wanted)?.into(),
+            g: read_graph(graph, wanted, is_of_loop)?.into(),
             ..AttributeProto::default()
         });
     }
@@ -192,9 +200,8 @@ fn tensor_of(tensor: OwnedTensor) -> TensorProto {
 
 /// A constant, with its data if that is small or wanted; `None` if the value is no constant of a type of
 /// fixed size.
-fn initializer(value: Value<'_>, wanted: &HashSet<String>) -> Result<Option<TensorProto>, Error> {
+fn initializer(value: Value<'_>, is_wanted: bool) -> Result<Option<TensorProto>, Error> {
     let name = value.name()?;
-    let is_wanted = wanted.contains(&name);
     let tensor = match value.constant_tensor()? {
         None => return Ok(None),
         Some(constant) if is_wanted || constant.bytes.len() < LARGE => {

@@ -25,8 +25,12 @@ use crate::plugin::host::Host;
 use crate::plugin::log::Log;
 
 /// The replacements of nodes that are fused, until they are made.
-#[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Vec<Claim>>);
+#[derive(Debug)]
+pub(super) struct Claims {
+    claims: Mutex<Vec<Claim>>,
+    /// Whether the inputs of fused nodes have what the graphs in their nodes capture.
+    fuses_captured: bool,
+}
 
 /// What runs instead of nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +41,13 @@ pub(super) struct Claim {
 }
 
 impl Claims {
+    pub(super) fn new(fuses_captured: bool) -> Self {
+        Self {
+            claims: Mutex::default(),
+            fuses_captured,
+        }
+    }
+
     /// Claims the loops of a graph that can be replaced, and returns the nodes that are fused.
     ///
     /// # Safety
@@ -60,7 +71,7 @@ impl Claims {
             ..Options::default()
         };
         let say = |line: String| log.info(c"GetCapability", &line);
-        let found = match regions(message::model(graph)?, &options) {
+        let found = match regions(message::model(graph)?, &options, self.fuses_captured) {
             Ok(found) => found,
             Err(error) => {
                 say(format!("the loops stay: {error}"));
@@ -109,7 +120,7 @@ impl Claims {
         }
         let outputs = outputs(nodes)?;
         let claim = Claim { outputs, region };
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         match claims.iter().find(|it| it.outputs == claim.outputs) {
             None => claims.push(claim),
             // ONNX Runtime may ask again.
@@ -127,7 +138,7 @@ impl Claims {
     /// Takes the claim of the nodes of a graph that are to be made.
     fn take(&self, nodes: &[GraphNode<'_>]) -> Result<Option<Claim>, Error> {
         let outputs = outputs(nodes)?;
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let place = claims.iter().position(|claim| claim.outputs == outputs);
         Ok(place.map(|place| claims.swap_remove(place)))
     }

@@ -131,9 +131,12 @@ pub(super) fn is_zero_row(body: &Body<'_>, name: &str, batch: Size<'_>, units: u
     fits && constant::is_zero(scope, name)
 }
 
-/// A value without an axis that is inserted and removed again.
+/// A value without an axis that is inserted and removed again, or both in one Reshape.
 pub(super) fn with_axis_and_without<'a>(body: &Body<'a>, name: &'a str) -> &'a str {
     let name = body.plain(name);
+    if let Some(value) = without_reshape(body, name, 0) {
+        return value;
+    }
     let before = || {
         let squeeze = body.inner.first_output_of(name, "Squeeze")?;
         let is_first = constant::axes(body.inner, squeeze)? == [0];
@@ -148,10 +151,17 @@ pub(super) fn without_axis<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str
         let is_first = constant::axes(body.inner, node)? == [0];
         return is_first.then(|| node.input(0).map(|it| body.plain(it)))?;
     }
+    without_reshape(body, name, 1)
+}
+
+/// A matrix before it is reshaped to the same sizes, behind as many axes of one element.
+fn without_reshape<'a>(body: &Body<'a>, name: &'a str, ones: usize) -> Option<&'a str> {
     let (value, shape) = operands(body.inner, name, "Reshape")?;
     let shape = constant::ints(body.inner, shape)?;
+    let (leading, sizes) = shape.split_at_checked(ones)?;
     // With the same number of columns, the number of rows is the same.
     let width = step::width(body, value, MAXIMUM_STEPS)?;
-    let keeps = matches!(shape[..], [1, rows, columns] if rows != 0 && columns == width as i64);
+    let keeps = leading.iter().all(|&size| size == 1)
+        && matches!(sizes[..], [rows, columns] if rows != 0 && columns == width as i64);
     keeps.then(|| body.plain(value))
 }
