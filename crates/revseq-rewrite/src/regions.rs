@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::model::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::model::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::report::Report;
 use crate::{Error, Options, order, rewrite};
 
@@ -98,8 +98,7 @@ pub fn regions(
     options: &Options,
     reads_captured: bool,
 ) -> Result<Regions, Error> {
-    let before = model.graph.as_option().map(|graph| graph.node.clone());
-    let declared = declarations(&model);
+    let before = model.graph.as_option().map(Before::new);
     let before = before.unwrap_or_default();
     let report = rewrite(&mut model, options)?;
     let graph = model.graph.as_option();
@@ -117,7 +116,7 @@ pub fn regions(
     };
     for part in change.parts() {
         let grown = change.region(part, &taken).and_then(|grown| {
-            let replacement = grown.replacement(&model, graph, &declared)?;
+            let replacement = grown.replacement(&model, graph, &before)?;
             taken.extend(grown.nodes.iter().copied());
             Ok(Region {
                 nodes: grown.nodes.iter().copied().collect(),
@@ -134,16 +133,40 @@ pub fn regions(
     Ok(found)
 }
 
-/// The types that a model says its values have.
-fn declarations(model: &ModelProto) -> HashMap<String, ValueInfoProto> {
-    let graph = model.graph.as_option().into_iter();
-    let all = graph.flat_map(|graph| {
+/// What of a graph is needed once it is rewritten.
+#[derive(Default)]
+struct Before {
+    nodes: Vec<NodeProto>,
+    /// The values whose types are known.
+    declared: HashMap<String, ValueInfoProto>,
+    /// The initializers that nodes without graphs read. Those nodes may be part of a replacement.
+    initializers: HashMap<String, TensorProto>,
+}
+
+impl Before {
+    fn new(graph: &GraphProto) -> Self {
         let values = graph.value_info.iter().chain(&graph.input);
-        values.chain(&graph.output)
-    });
-    all.filter(|value| value.r#type.is_set())
-        .filter_map(|value| Some((value.name.clone()?, value.clone())))
-        .collect()
+        let values = values.chain(&graph.output);
+        let typed = values.filter(|value| value.r#type.is_set());
+        let inputs: HashSet<&str> = graph.inputs().collect();
+        let plain = graph
+            .node
+            .iter()
+            .filter(|node| node.graphs().next().is_none());
+        let read: HashSet<&str> = plain.flat_map(NodeProto::inputs).collect();
+        let is_read = |name: &str| read.contains(name) && !inputs.contains(name);
+        let tensors = graph.initializer.iter();
+        let tensors = tensors.filter(|it| it.name.as_deref().is_some_and(is_read));
+        Self {
+            nodes: graph.node.clone(),
+            declared: typed
+                .filter_map(|value| Some((value.name.clone()?, value.clone())))
+                .collect(),
+            initializers: tensors
+                .filter_map(|tensor| Some((tensor.name.clone()?, tensor.clone())))
+                .collect(),
+        }
+    }
 }
 
 /// The nodes of a graph: who makes a value, and who reads it.
@@ -241,8 +264,8 @@ struct Grown<'a> {
 }
 
 impl<'a> Change<'a> {
-    fn new(before: &'a [NodeProto], graph: &'a GraphProto, reads_captured: bool) -> Self {
-        let [before, after] = [before, &graph.node].map(Nodes::new);
+    fn new(original: &'a Before, graph: &'a GraphProto, reads_captured: bool) -> Self {
+        let [before, after] = [&*original.nodes, &graph.node].map(Nodes::new);
         let mut is_gone = vec![true; before.nodes.len()];
         let mut is_new = vec![true; after.nodes.len()];
         for (index, node) in after.nodes.iter().enumerate() {
@@ -268,13 +291,14 @@ impl<'a> Change<'a> {
         }
         let inputs: HashSet<&str> = graph.inputs().collect();
         let constants = graph.tensors().filter(|name| !inputs.contains(name));
+        let gone = original.initializers.keys().map(String::as_str);
         Self {
             before,
             after,
             is_new,
             is_small,
             is_gone,
-            constants: constants.collect(),
+            constants: constants.chain(gone).collect(),
             outputs: graph.seen_elsewhere().collect(),
             reads_captured,
         }
@@ -513,9 +537,9 @@ impl<'a> Grown<'a> {
         &self,
         model: &ModelProto,
         graph: &GraphProto,
-        declared: &HashMap<String, ValueInfoProto>,
+        before: &Before,
     ) -> Result<ModelProto, String> {
-        let declaration = |name: &&str| declared.get(*name).cloned();
+        let declaration = |name: &&str| before.declared.get(*name).cloned();
         let inputs = self.inputs.iter().map(|name| {
             let found = declaration(name);
             found.ok_or_else(|| format!("the type of {name:?} is not known"))
@@ -529,17 +553,25 @@ impl<'a> Grown<'a> {
         let nodes: Vec<NodeProto> = self.replacement.iter().copied().cloned().collect();
         let order = order::sorted(&nodes).map_err(|_| String::from("it reads itself"))?;
         let read: HashSet<&str> = self.read().into_iter().collect();
-        let initializers = graph.initializer.iter();
-        let is_read = |name: Option<&str>| name.is_some_and(|name| read.contains(name));
+        let name = |tensor: &TensorProto| tensor.name.clone().unwrap_or_default();
+        let is_read = |tensor: &&TensorProto| read.contains(&*name(tensor));
+        let mut initializers: HashMap<String, &TensorProto> = HashMap::new();
+        for tensor in before
+            .initializers
+            .values()
+            .chain(&graph.initializer)
+            .filter(is_read)
+        {
+            initializers.insert(name(tensor), tensor);
+        }
+        let mut initializers: Vec<TensorProto> = initializers.into_values().cloned().collect();
+        initializers.sort_by_key(name);
         let graph = GraphProto {
             name: graph.name.clone(),
             node: order.nodes.iter().map(|&it| nodes[it].clone()).collect(),
             input: inputs.collect::<Result<_, _>>()?,
             output: outputs.collect(),
-            initializer: initializers
-                .filter(|it| is_read(it.name.as_deref()))
-                .cloned()
-                .collect(),
+            initializer: initializers,
             ..GraphProto::default()
         };
         Ok(ModelProto {

@@ -37,10 +37,10 @@ impl Log {
         Self { host, logger }
     }
 
-    /// Whether lines of the least severity are wanted.
-    pub(crate) fn is_verbose(&self) -> bool {
+    /// The `OrtLoggingLevel` from which on lines are written; `None` if that is not known.
+    pub(crate) fn severity(&self) -> Option<c_int> {
         if self.logger.is_null() {
-            return false;
+            return None;
         }
         // Read as the C integer that it is: a Rust enum must not hold a level unknown to it.
         let mut level: c_int = c_int::MAX;
@@ -52,7 +52,13 @@ impl Log {
             )
         };
         let known = self.host.check("Logger_GetLoggingSeverityLevel", status);
-        known.is_ok() && level <= OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE as c_int
+        known.ok().map(|()| level)
+    }
+
+    /// Whether lines of the least severity are wanted.
+    pub(crate) fn is_verbose(&self) -> bool {
+        let level = self.severity();
+        level.is_some_and(|level| level <= OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE as c_int)
     }
 
     /// Writes a line for whoever asks for everything.

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 
-use ort_sys::{OrtEnv, OrtLogger, OrtLoggingLevel, OrtSession, OrtSessionOptions, OrtValue};
+use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions, OrtValue};
 
 use super::error::Error;
 use super::host::{Host, ort, ort_try};
+use super::log::Log;
 use super::options;
 use super::tensor::Context;
 
@@ -27,27 +28,30 @@ pub(crate) struct Around {
     entries: Vec<(CString, CString)>,
     /// An `OrtLoggingLevel`.
     severity: c_int,
+    /// Whether the session writes a model of compiled nodes.
+    pub(crate) writes_context: bool,
 }
 
 impl Around {
     /// # Safety
-    /// `options` and `logger` are of this host.
+    /// `options` are of this host.
     pub(crate) unsafe fn read(
         host: Host,
         options: *const OrtSessionOptions,
-        logger: *const OrtLogger,
+        log: Log,
     ) -> Result<Self, Error> {
-        let mut severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING as c_int;
         // SAFETY: the caller's.
-        let entries = unsafe {
-            if !logger.is_null() {
-                ort_try!(
-                    host,
-                    Logger_GetLoggingSeverityLevel(logger, (&raw mut severity).cast())
-                );
+        let entries = unsafe { options::entries(host, options) }?;
+        // Each session warns that some of its nodes are on the CPU, as the one around has.
+        let severity = match log.severity() {
+            Some(severity) if severity < OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING as c_int => {
+                severity
             }
-            options::entries(host, options)?
+            _ => OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR as c_int,
         };
+        let context = ("ep.context_enable", "1");
+        let mut all = entries.iter().map(|(key, value)| (&**key, &**value));
+        let writes_context = all.any(|entry| entry == context);
         let entries = entries.into_iter();
         let entries = entries.filter(|(key, _)| HANDED_ON.contains(&&**key));
         let c_string = |text: String| CString::new(text).unwrap_or_default();
@@ -57,6 +61,7 @@ impl Around {
                 .map(|(key, value)| (c_string(key), c_string(value)))
                 .collect(),
             severity,
+            writes_context,
         })
     }
 }
@@ -173,8 +178,6 @@ impl Drop for Environment {
 pub(crate) struct Model<'a> {
     /// The encoded model.
     pub(crate) bytes: &'a [u8],
-    /// The initializers whose data is in memory of the host, by name.
-    pub(crate) initializers: Vec<(CString, *const OrtValue)>,
     /// The names of its inputs and of its outputs.
     pub(crate) inputs: Vec<CString>,
     pub(crate) outputs: Vec<CString>,
@@ -195,10 +198,7 @@ unsafe impl Sync for Session {}
 
 impl Session {
     /// Makes a session in another, with an EP with these options.
-    ///
-    /// # Safety
-    /// The initializers are values of this host.
-    pub(crate) unsafe fn new(
+    pub(crate) fn new(
         around: &Around,
         provider: (&CStr, &[(CString, CString)]),
         model: Model<'_>,
@@ -207,24 +207,9 @@ impl Session {
         let options = SessionOptions::new(around)?;
         let environment = Environment::get(host)?;
         environment.add_provider(&options, provider.0, provider.1)?;
-        let names = model.initializers.iter().map(|(name, _)| name.as_ptr());
-        let names: Vec<*const c_char> = names.collect();
-        let values = model.initializers.iter().map(|(_, value)| *value);
-        let values: Vec<*const OrtValue> = values.collect();
         let mut session = ptr::null_mut();
-        // SAFETY: the caller's; the rest is alive.
+        // SAFETY: the arguments are alive, and the bytes as many as is said.
         unsafe {
-            if !names.is_empty() {
-                ort_try!(
-                    host,
-                    AddExternalInitializers(
-                        options.options.as_ptr(),
-                        names.as_ptr(),
-                        values.as_ptr(),
-                        names.len()
-                    )
-                );
-            }
             ort_try!(
                 host,
                 CreateSessionFromArray(

@@ -60,14 +60,7 @@ impl<'a> Context<'a> {
     /// An input, if it is there.
     #[inline]
     pub(crate) fn optional_input(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
-        let mut value = ptr::null();
-        // SAFETY: the context is that of a run that goes on; the result is a place for it.
-        unsafe {
-            ort_try!(
-                self.host,
-                KernelContext_GetInput(self.context, index, &raw mut value)
-            );
-        }
+        let value = self.input_value(index)?;
         if value.is_null() {
             return Ok(None);
         }
@@ -75,10 +68,11 @@ impl<'a> Context<'a> {
         unsafe { Tensor::read(self.host, value.cast_mut()) }.map(Some)
     }
 
-    /// An input as it is, which the host owns.
+    /// An input as it is, which the host owns; null if it is left out.
+    #[inline]
     pub(crate) fn input_value(self, index: usize) -> Result<*const OrtValue, Error> {
         let mut value = ptr::null();
-        // SAFETY: as in `optional_input`.
+        // SAFETY: the context is that of a run that goes on; the result is a place for it.
         unsafe {
             ort_try!(
                 self.host,
@@ -140,7 +134,7 @@ impl<'a> Context<'a> {
         sizes: &[i64],
     ) -> Result<Option<*mut u8>, Error> {
         let mut value: *mut OrtValue = ptr::null_mut();
-        // SAFETY: as in `optional_input`; the host copies the sizes.
+        // SAFETY: as in `input_value`; the host copies the sizes.
         unsafe {
             ort_try!(
                 self.host,
@@ -163,7 +157,7 @@ impl<'a> Context<'a> {
     /// The logger of the run.
     pub(crate) fn log(self) -> Log {
         let mut logger: *const OrtLogger = ptr::null();
-        // SAFETY: as in `optional_input`.
+        // SAFETY: as in `input_value`.
         let status = unsafe {
             ort_status!(
                 self.host,

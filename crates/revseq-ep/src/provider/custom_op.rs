@@ -16,7 +16,7 @@ use ort_sys::{
 use super::error::Error;
 use super::kernel::Kernel;
 use crate::plugin::abi::API_VERSION;
-use crate::plugin::host::{Host, ort, ort_try, text};
+use crate::plugin::host::{Host, ort, ort_try};
 use crate::plugin::node::TypeAndSizes;
 use crate::plugin::{fence, kernel};
 
@@ -224,19 +224,13 @@ unsafe extern "system" fn infer_output_shape(
                 host,
                 ShapeInferContext_GetInputTypeShape(context, 0, &raw mut data)
             );
-            let sizes = TypeAndSizes::read_tensor(host, data)?
-                .sizes
-                .unwrap_or_default();
-            let mut names = vec![ptr::null(); sizes.len()];
-            ort_try!(
-                host,
-                GetSymbolicDimensions(data, names.as_mut_ptr(), names.len())
-            );
+            let TypeAndSizes { sizes, names, .. } = TypeAndSizes::read_tensor(host, data)?;
+            let sizes = sizes.unwrap_or_default();
             let mut dimensions = sizes.iter().zip(names);
             // An output's dimension can be given a size or a name. The host
             // takes one that has neither for one of size -1, so the shape is
             // then left unknown.
-            let all_known = dimensions.all(|(&size, name)| size >= 0 || !text(name).is_empty());
+            let all_known = dimensions.all(|(&size, name)| size >= 0 || !name.is_empty());
             // The host shows a tensor of unknown rank as one of rank 0, which the data never has.
             if !sizes.is_empty() && all_known {
                 ort_try!(host, ShapeInferContext_SetOutputTypeShape(context, 0, data));

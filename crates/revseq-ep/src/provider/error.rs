@@ -80,6 +80,12 @@ pub(crate) enum Error {
     /// The replacement of a loop cannot be written.
     #[error("the layers of a loop cannot be written: {problem}; keep it with the option \"loops\"")]
     Replacement { problem: String },
+    /// A session that replaces loops is to write them into a model with an EPContext.
+    #[error(
+        "a loop that layers replace cannot be written into an EPContext: make the session without \
+         \"ep.context_enable\", or with the provider option \"loops\" as \"keep\""
+    )]
+    Context,
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(#[from] recurrent_layers::Error),

@@ -239,6 +239,8 @@ unsafe extern "system" fn create_ep(
     let factory = unsafe { Factory::from_table(factory) };
     let host = factory.host;
     fence::status(host, || {
+        // SAFETY: the logger is the session's, as the EP is.
+        let log = unsafe { Log::new(host, logger) };
         // The EP reports wrong options later, where the host does not ignore them.
         let setup = fence::catch(|| {
             fence::fault("ep");
@@ -248,7 +250,7 @@ unsafe extern "system" fn create_ep(
             let around = match options.loops() {
                 None => None,
                 // SAFETY: the caller's.
-                Some(_) => Some(unsafe { Around::read(host, session_options, logger) }?),
+                Some(_) => Some(unsafe { Around::read(host, session_options, log) }?),
             };
             Ok::<_, Error>(Setup {
                 gpu: Gpu::open(options.device())?,
@@ -257,8 +259,6 @@ unsafe extern "system" fn create_ep(
                 fuses_captured: factory.fuses_captured,
             })
         });
-        // SAFETY: the logger is the session's, as the EP is.
-        let log = unsafe { Log::new(host, logger) };
         let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
         // SAFETY: the caller's; the host passes the EP to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };

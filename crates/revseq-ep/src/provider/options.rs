@@ -13,7 +13,7 @@ const LAYERS: &str = r#""on" or "off""#;
 /// The values of `loops`, for messages.
 const LOOPS: &str = r#""keep" or "layers""#;
 /// The values of `assume`, for messages.
-const ASSUME: &str = r#""right-padded", "constant-initializers" or both with a comma between"#;
+const ASSUME: &str = r#""right-padded""#;
 /// The values of `device`, for messages.
 const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#;
 
@@ -56,15 +56,8 @@ impl Options {
                 ("loops", "layers") => read.loops = true,
                 ("loops", "keep") => read.loops = false,
                 ("loops", _) => return Err(wrong("loops", LOOPS)),
-                ("assume", _) => {
-                    for name in value.split(',').map(str::trim) {
-                        match name {
-                            "right-padded" => read.assume.right_padded = true,
-                            "constant-initializers" => read.assume.constant_initializers = true,
-                            _ => return Err(wrong("assume", ASSUME)),
-                        }
-                    }
-                }
+                ("assume", "right-padded") => read.assume.right_padded = true,
+                ("assume", _) => return Err(wrong("assume", ASSUME)),
                 ("device", _) => {
                     read.device = value.parse().map_err(|_| wrong("device", DEVICE))?;
                 }
@@ -171,9 +164,8 @@ mod tests {
             ),
             (
                 "assume",
-                "right-padded,left-padded",
-                "provider option \"assume\" is \"right-padded,left-padded\", expected \
-                 \"right-padded\", \"constant-initializers\" or both with a comma between",
+                "left-padded",
+                "provider option \"assume\" is \"left-padded\", expected \"right-padded\"",
             ),
             (
                 "lengths",

@@ -23,6 +23,7 @@ mod random_conditions;
 mod random_loads;
 mod random_loops;
 mod random_maps;
+mod random_provider;
 mod random_quantized;
 mod random_rewrites;
 mod random_unrolled;

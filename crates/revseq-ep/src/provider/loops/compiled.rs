@@ -1,8 +1,8 @@
 //! A fused node, and the inner session that runs it.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 
-use ort_sys::OrtValue;
 use revseq_rewrite::revseq_onnx::encode;
 use revseq_rewrite::revseq_onnx::proto::{ModelProto, TensorProto};
 
@@ -10,7 +10,7 @@ use super::super::EP_NAME;
 use super::super::error::Error;
 use super::super::options::Options;
 use super::Claims;
-use super::message::{LARGE, elsewhere, is_loop};
+use super::message::is_loop;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
 use crate::plugin::graph::{Graph, GraphNode, Value};
@@ -42,10 +42,13 @@ impl Compiled {
             problem: "the nodes are none that the provider had fused",
         })?;
         let label = label(&nodes)?;
+        if around.writes_context {
+            return Err(Error::Context.of_node(label));
+        }
         let region = claim.region;
         let inputs = places(&region.inputs, fused.inputs()?)?;
         let outputs = places(&region.outputs, fused.outputs()?)?;
-        let (model, initializers) = lend(region.replacement, &constants(graph, &nodes)?);
+        let model = fill(region.replacement, graph, &nodes)?;
         let entries: Vec<(CString, CString)> = options
             .of_inner_session()
             .into_iter()
@@ -56,12 +59,10 @@ impl Compiled {
             bytes: &encode(&model).map_err(|error| Error::Replacement {
                 problem: error.to_string(),
             })?,
-            initializers,
             inputs: names(&region.inputs),
             outputs: names(&region.outputs),
         };
-        // SAFETY: the initializers are of the graph, which lives until this node is made.
-        let session = unsafe { Session::new(around, (EP_NAME, &entries), model) };
+        let session = Session::new(around, (EP_NAME, &entries), model);
         let session = session.map_err(|error| Error::from(error).of_node(label.clone()))?;
         Ok(Self {
             label,
@@ -111,48 +112,34 @@ fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error>
     Ok(names.iter().map(place).collect::<Result<_, _>>()?)
 }
 
-/// A constant of a graph, in memory of the host.
-struct Constant {
-    name: String,
-    value: *const OrtValue,
-}
-
-/// The constants that a graph has or that its nodes read of the graphs around.
-fn constants(graph: Graph<'_>, nodes: &[GraphNode<'_>]) -> Result<Vec<Constant>, Error> {
-    let mut all = graph.initializers()?;
-    for node in nodes {
-        all.extend(node.inputs()?);
-        all.extend(node.captured()?);
-    }
-    let mut found: Vec<Constant> = Vec::new();
-    for constant in all {
-        let (name, value) = (constant.name()?, constant.constant()?);
-        if !value.is_null() && found.iter().all(|known| known.name != name) {
-            found.push(Constant { name, value });
-        }
-    }
-    Ok(found)
-}
-
-/// Lets a model read large constants where they are.
-fn lend(
+/// Copies the constants into a model that the host has of those it reads.
+fn fill(
     mut replacement: ModelProto,
-    constants: &[Constant],
-) -> (ModelProto, Vec<(CString, *const OrtValue)>) {
-    let mut lent = Vec::new();
-    if let Some(graph) = replacement.graph.as_option_mut() {
-        for tensor in &mut graph.initializer {
-            let name = tensor.name.clone().unwrap_or_default();
-            let constant = constants.iter().find(|constant| constant.name == name);
-            if let Some(constant) = constant.filter(|_| is_large(tensor)) {
-                *tensor = elsewhere(&name, tensor.data_type.unwrap_or_default(), &tensor.dims);
-                lent.push((c_string(&name), constant.value));
-            }
+    graph: Graph<'_>,
+    nodes: &[GraphNode<'_>],
+) -> Result<ModelProto, Error> {
+    let mut constants = graph.initializers()?;
+    for node in nodes {
+        constants.extend(node.inputs()?);
+        constants.extend(node.captured()?);
+    }
+    let tensors = replacement.graph.as_option_mut().into_iter();
+    let tensors = tensors.flat_map(|graph| &mut graph.initializer);
+    let mut missing: HashMap<String, &mut TensorProto> = tensors
+        .filter(|tensor| tensor.is_external())
+        .map(|tensor| (tensor.name.clone().unwrap_or_default(), tensor))
+        .collect();
+    for constant in constants {
+        if missing.is_empty() {
+            break;
+        }
+        if let Some(tensor) = missing.remove(&constant.name()?)
+            && let Some(found) = constant.constant_tensor()?
+        {
+            tensor.data_location = None;
+            tensor.external_data.clear();
+            tensor.raw_data = Some(found.bytes.to_vec());
         }
     }
-    (replacement, lent)
-}
-
-fn is_large(tensor: &TensorProto) -> bool {
-    tensor.is_external() || tensor.raw().len() >= LARGE
+    Ok(replacement)
 }

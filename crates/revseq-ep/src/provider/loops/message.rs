@@ -21,7 +21,7 @@ use crate::plugin::node::{Attribute, OwnedTensor, TypeAndSizes};
 pub(super) const UNREAD: &str = "unread";
 
 /// The bytes from which on a constant is large: no shape and no list of axes is.
-pub(super) const LARGE: usize = 1 << 10;
+const LARGE: usize = 1 << 10;
 
 /// The operators whose graphs are loops.
 const LOOPS: [&str; 2] = ["Loop", "Scan"];
@@ -92,7 +92,10 @@ fn read_graph(
     let nodes = graph.nodes()?;
     let mut message = GraphProto::default();
     for value in graph.inputs()? {
-        message.input.push(declaration(value)?);
+        // Old models list their initializers as inputs, which no caller can replace.
+        if value.constant()?.is_null() {
+            message.input.push(declaration(value)?);
+        }
     }
     for value in graph.outputs()? {
         message.output.push(declaration(value)?);
@@ -216,7 +219,7 @@ fn initializer(value: Value<'_>, is_wanted: bool) -> Result<Option<TensorProto>,
 }
 
 /// A tensor whose data is in memory of the host.
-pub(super) fn elsewhere(name: &str, element: i32, sizes: &[i64]) -> TensorProto {
+fn elsewhere(name: &str, element: i32, sizes: &[i64]) -> TensorProto {
     let location = StringStringEntryProto {
         key: Some(String::from("location")),
         value: Some(name.to_owned()),
