@@ -56,13 +56,13 @@ def test_rust_rewrites():
     assert_result(model, result)
 
 
-def test_rust_with_other_nodes():
+def test_rust_with_loops():
     model = harness.MODELS / "exported/keras_bilstm_masked/model.onnx"
     printed = run(rust_example("mixed"), onnxruntime_library(), harness.library(), model)
     *nodes, result = printed.splitlines()
     providers = {(provider, operator): int(count) for provider, count, operator in map(str.split, nodes)}
     assert providers[harness.EP, "ReverseSequence"] == 4
-    assert providers[harness.CPU, "Loop"] == 4
+    assert providers[harness.EP, "Loop"] == 4
     assert (harness.CPU, "ReverseSequence") not in providers
     assert_result(model, result)
 

@@ -1,0 +1,119 @@
+//! The provider's options.
+
+use super::NAME;
+
+/// What becomes of lengths beyond their axis, or below 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// The run fails.
+    Reject,
+    /// They count as the nearest length that is possible.
+    Clamp,
+}
+
+/// What becomes of loops that are recurrent layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loops {
+    /// They stay loops.
+    #[default]
+    Keep,
+    /// The provider computes the layers that they are. Their values are equal up to rounding.
+    AsLayers,
+    /// The same, where the valid steps of every mask come first.
+    AsLayersIfRightPadded,
+}
+
+/// Options of a session with the provider. By default it runs reversals alone.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    lengths: Option<Lengths>,
+    layers: bool,
+    loops: Loops,
+    device: Option<String>,
+    pub(crate) threads: Option<usize>,
+    #[cfg(feature = "rewrite")]
+    pub(crate) rewrites: bool,
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what becomes of lengths out of range. By default ReverseSequence rejects them, and
+    /// ReverseSubsequences clamps them.
+    #[must_use]
+    pub fn with_lengths(self, lengths: Lengths) -> Self {
+        Self {
+            lengths: Some(lengths),
+            ..self
+        }
+    }
+
+    /// Sets whether the provider computes LSTM, GRU and RNN. Values are equal to ONNX Runtime's up to
+    /// rounding.
+    #[must_use]
+    pub fn with_layers(self, layers: bool) -> Self {
+        Self { layers, ..self }
+    }
+
+    /// Sets what becomes of loops. As layers, they have the provider compute the model's own layers, too.
+    #[must_use]
+    pub fn with_loops(self, loops: Loops) -> Self {
+        Self { loops, ..self }
+    }
+
+    /// Sets the device of reversals: `cpu`, or a GPU if the library was built for those.
+    #[must_use]
+    pub fn with_device(self, device: impl Into<String>) -> Self {
+        Self {
+            device: Some(device.into()),
+            ..self
+        }
+    }
+
+    /// Sets the number of threads of the session, of which the provider's kernels take part.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self {
+            threads: Some(threads),
+            ..self
+        }
+    }
+
+    /// Sets whether the model is rewritten in memory before ONNX Runtime sees it: loops become layers by
+    /// ONNX's operators. Unlike [`Loops::AsLayers`], saved models keep them.
+    #[cfg(feature = "rewrite")]
+    #[must_use]
+    pub fn with_rewriting(self, rewrites: bool) -> Self {
+        Self { rewrites, ..self }
+    }
+
+    /// The options as ONNX Runtime takes them.
+    pub(crate) fn entries(&self) -> Vec<(String, String)> {
+        let mut entries = Vec::new();
+        let mut add = |key: &str, value: &str| {
+            entries.push((format!("{NAME}.{key}"), value.to_owned()));
+        };
+        match self.lengths {
+            None => {}
+            Some(Lengths::Reject) => add("lengths", "reject"),
+            Some(Lengths::Clamp) => add("lengths", "clamp"),
+        }
+        if self.layers {
+            add("layers", "on");
+        }
+        if self.loops != Loops::Keep {
+            add("loops", "layers");
+        }
+        if self.loops == Loops::AsLayersIfRightPadded {
+            add("assume", "right-padded");
+        }
+        if let Some(device) = &self.device {
+            add("device", device);
+        }
+        entries
+    }
+}

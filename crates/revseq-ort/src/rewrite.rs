@@ -1,0 +1,35 @@
+//! Models rewritten in memory.
+
+use std::path::Path;
+
+use revseq_rewrite::{Options, rewrite_bytes};
+
+use crate::Error;
+
+/// The model in a file, with its loops as layers.
+pub(crate) fn file(path: &Path) -> Result<Vec<u8>, Error> {
+    let name = path.display().to_string();
+    let model = std::fs::read(path).map_err(|error| failed(&name, &error))?;
+    rewritten(&model, &name)
+}
+
+/// A model in memory, with its loops as layers.
+pub(crate) fn bytes(model: &[u8]) -> Result<Vec<u8>, Error> {
+    rewritten(model, "the model in memory")
+}
+
+fn rewritten(model: &[u8], name: &str) -> Result<Vec<u8>, Error> {
+    let options = Options {
+        fast: true,
+        ..Options::default()
+    };
+    let (model, _) = rewrite_bytes(model, &options).map_err(|error| failed(name, &error))?;
+    Ok(model)
+}
+
+fn failed(model: &str, problem: &dyn std::error::Error) -> Error {
+    Error::Rewrite {
+        model: model.to_owned(),
+        problem: problem.to_string(),
+    }
+}
