@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::model::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::model::{self, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::report::Report;
 use crate::{Error, Options, order, rewrite};
 
@@ -27,7 +27,7 @@ pub struct Region {
     pub inputs: Vec<String>,
     /// The values that the nodes make and others read.
     pub outputs: Vec<String>,
-    /// A model with these inputs and outputs. Initializers that it takes over are those of the graph.
+    /// A model with these inputs and outputs, typed as far as the model says. Initializers that it takes over are those of the graph.
     pub replacement: ModelProto,
 }
 
@@ -535,21 +535,14 @@ impl<'a> Grown<'a> {
     /// The replacement as a model.
     fn replacement(
         &self,
-        model: &ModelProto,
+        whole: &ModelProto,
         graph: &GraphProto,
         before: &Before,
     ) -> Result<ModelProto, String> {
-        let declaration = |name: &&str| before.declared.get(*name).cloned();
-        let inputs = self.inputs.iter().map(|name| {
-            let found = declaration(name);
-            found.ok_or_else(|| format!("the type of {name:?} is not known"))
-        });
-        let outputs = self.outputs.iter().map(|name| {
-            declaration(name).unwrap_or_else(|| ValueInfoProto {
-                name: Some((*name).to_owned()),
-                ..ValueInfoProto::default()
-            })
-        });
+        let declaration = |name: &&str| {
+            let known = before.declared.get(*name).cloned();
+            known.unwrap_or_else(|| model::untyped(name))
+        };
         let nodes: Vec<NodeProto> = self.replacement.iter().copied().cloned().collect();
         let order = order::sorted(&nodes).map_err(|_| String::from("it reads itself"))?;
         let read: HashSet<&str> = self.read().into_iter().collect();
@@ -569,14 +562,14 @@ impl<'a> Grown<'a> {
         let graph = GraphProto {
             name: graph.name.clone(),
             node: order.nodes.iter().map(|&it| nodes[it].clone()).collect(),
-            input: inputs.collect::<Result<_, _>>()?,
-            output: outputs.collect(),
+            input: self.inputs.iter().map(declaration).collect(),
+            output: self.outputs.iter().map(declaration).collect(),
             initializer: initializers,
             ..GraphProto::default()
         };
         Ok(ModelProto {
-            ir_version: model.ir_version,
-            opset_import: model.opset_import.clone(),
+            ir_version: whole.ir_version,
+            opset_import: whole.opset_import.clone(),
             graph: graph.into(),
             ..ModelProto::default()
         })

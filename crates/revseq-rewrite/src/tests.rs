@@ -5,6 +5,7 @@ mod halves;
 mod kinds;
 mod lists;
 mod many;
+mod regions;
 mod states;
 mod tables;
 mod text;

@@ -146,6 +146,7 @@ def create_session(
     threads: int = 0,
     rewrite: Literal["fast"] | None = None,
     layers: bool | None = None,
+    loops: bool | None = None,
     provider_options: Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
@@ -157,7 +158,8 @@ def create_session(
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
     RNN; a ``RewriteWarning`` names each loop that is left. With ``layers=True``, the provider
     computes LSTM, GRU and RNN, and ONNX Runtime itself with ``layers=False``; by default the provider
-    does with ``rewrite="fast"``. ``configure`` may set further session options.
+    does with ``rewrite="fast"``. With ``loops=True``, it computes loops that are such layers, though the model
+    stays as it is; the log says which loops are left. ``configure`` may set further session options.
 
     A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
     Runtime loads it.
@@ -177,7 +179,7 @@ def create_session(
         if configure is not None:
             configure(options)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        options.add_provider_for_devices([device], _options(provider_options, layers, rewrite))
+        options.add_provider_for_devices([device], _options(provider_options, layers, loops, rewrite))
         session = onnxruntime.InferenceSession(path_or_bytes, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
@@ -187,10 +189,15 @@ def create_session(
 
 
 def _options(
-    provider_options: Mapping[str, str] | None, layers: bool | None, rewrite: str | None
+    provider_options: Mapping[str, str] | None,
+    layers: bool | None,
+    loops: bool | None,
+    rewrite: str | None,
 ) -> dict[str, str]:
-    """The provider's options, of which ``layers`` may be an argument of its own."""
+    """The provider's options, of which ``layers`` and ``loops`` may be arguments of their own."""
     options = dict(provider_options or {})
+    if loops is not None:
+        options["loops"] = "layers" if loops else "keep"
     if layers is not None:
         options["layers"] = "on" if layers else "off"
     elif rewrite == "fast":

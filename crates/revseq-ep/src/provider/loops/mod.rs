@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
-use revseq_rewrite::revseq_onnx::proto::NodeProto;
+use revseq_rewrite::revseq_onnx::proto::{NodeProto, ValueInfoProto};
 use revseq_rewrite::{Assumptions, Options, Outcome, Region, regions};
 
 pub(super) use compiled::Compiled;
@@ -178,6 +178,13 @@ fn refusal(region: &Region) -> Option<String> {
         .find(|node| node.graphs().next().is_some())
     {
         return Some(format!("a {} would be in its place", node.op()));
+    }
+    let is_untyped = |input: &&ValueInfoProto| !input.r#type.is_set();
+    if let Some(input) = graph.input.iter().find(is_untyped) {
+        let name = input.name.as_deref().unwrap_or_default();
+        return Some(format!(
+            "the type of {name:?}, which it reads, is not known"
+        ));
     }
     let is_whole = |output: &&_| !message::is_of_fixed_size(output);
     let output = graph.output.iter().find(is_whole)?;

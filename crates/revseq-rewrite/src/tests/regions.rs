@@ -1,0 +1,186 @@
+//! Regions of graphs that a rewrite replaces.
+
+use std::collections::BTreeSet;
+
+use super::text::{Inner, nodes};
+use super::{exported, fast, models, read};
+use crate::model::{FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, value};
+use crate::{Region, Regions, regions, scope::Scope};
+
+/// A loop that is an RNN, with its steps last, and nodes around it.
+fn model(around: &str, outputs: &[&str]) -> ModelProto {
+    let body = Inner {
+        name: "body",
+        inputs: "h now",
+        outputs: "h2 y2",
+        nodes: "a = MatMul(now, w)
+            b = MatMul(h, r)
+            ab = Add(a, b)
+            h2 = Tanh(ab)
+            y2 = Identity(h2)",
+    };
+    let square = |name: &str| {
+        let mut tensor = super::model::int64_tensor(&[3, 3], &[]);
+        tensor.name = Some(name.to_owned());
+        tensor.data_type = Some(FLOAT);
+        let values = (0..9_u8).map(|it| f32::from(it) / 9.0);
+        tensor.raw_data = Some(values.flat_map(f32::to_le_bytes).collect());
+        tensor
+    };
+    let mut ints = super::model::int64_tensor(&[1], &[0]);
+    ints.name = Some("zero".to_owned());
+    let dims = |name: &str| value(name, FLOAT, &[None, None, Some(3)]);
+    let graph = GraphProto {
+        input: vec![dims("x"), value("start", FLOAT, &[None, Some(3)])],
+        output: outputs
+            .iter()
+            .map(|name| super::model::untyped(name))
+            .collect(),
+        initializer: vec![square("w"), square("r"), ints],
+        node: nodes(around, &[body]),
+        ..GraphProto::default()
+    };
+    ModelProto {
+        ir_version: Some(8),
+        opset_import: vec![OperatorSetIdProto {
+            version: Some(13),
+            ..OperatorSetIdProto::default()
+        }],
+        graph: graph.into(),
+        ..ModelProto::default()
+    }
+}
+
+const LOOP: &str = "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)";
+
+fn found(model: &ModelProto) -> Regions {
+    regions(model.clone(), &fast(), true).expect("known passes")
+}
+
+fn operators(region: &Region) -> Vec<String> {
+    let graph = region.replacement.graph.as_option().expect("a graph");
+    graph.node.iter().map(|node| node.op().to_owned()).collect()
+}
+
+#[test]
+fn a_loop_alone_is_a_region() {
+    let found = found(&model(LOOP, &["last", "y"]));
+    let [region] = &found.regions[..] else {
+        panic!("{} regions", found.regions.len())
+    };
+    assert_eq!(region.nodes, [0]);
+    assert_eq!(region.inputs, ["start", "x"]);
+    assert_eq!(region.outputs, ["last", "y"]);
+    assert!(operators(region).contains(&String::from("RNN")));
+    let scope = Scope::main(&region.replacement, false).expect("a graph");
+    assert_eq!(scope.inputs, ["start", "x"]);
+    assert!(found.left.is_empty());
+}
+
+#[test]
+fn what_nothing_reads_is_no_output() {
+    let found = found(&model(&format!("{LOOP}\nz = Neg(y)"), &["z"]));
+    // Neg reads the layer's own output now, and so goes with it.
+    assert_eq!(found.regions[0].nodes, [0, 1]);
+    assert_eq!(found.regions[0].outputs, ["z"]);
+}
+
+#[test]
+fn a_model_without_loops_has_no_region() {
+    let found = found(&model("z = Neg(x)", &["z"]));
+    assert!(
+        found.regions.is_empty() && found.left.is_empty(),
+        "no loop stays"
+    );
+}
+
+#[test]
+fn no_node_is_in_two_regions() {
+    let two = format!(
+        "{LOOP}\nlast2, y2b = Scan<body=@body;num_scan_inputs=1>(start, x)\nz = Neg(y)\nv = Neg(y2b)"
+    );
+    let found = found(&model(&two, &["z", "v"]));
+    let all: Vec<usize> = found
+        .regions
+        .iter()
+        .flat_map(|it| it.nodes.clone())
+        .collect();
+    let distinct: BTreeSet<usize> = all.iter().copied().collect();
+    assert_eq!(all.len(), distinct.len(), "a node is in one region");
+    assert!(distinct.is_superset(&BTreeSet::from([0, 1])));
+}
+
+/// What holds of every region: it is closed, and its replacement reads and makes what it says.
+fn check(model: &ModelProto, region: &Region) {
+    let nodes = &model.graph.as_option().expect("a graph").node;
+    let own: BTreeSet<usize> = region.nodes.iter().copied().collect();
+    let made = |index: &usize| nodes[*index].outputs();
+    let inside: BTreeSet<&str> = own.iter().flat_map(made).collect();
+    // What is behind the region, without its own nodes: none of these leads back.
+    let mut behind: BTreeSet<&str> = inside.clone();
+    for (index, node) in nodes.iter().enumerate() {
+        let reads = crate::order::reads(node);
+        if own.contains(&index) {
+            let outside = reads.iter().filter(|name| !inside.contains(**name));
+            for name in outside {
+                assert!(!behind.contains(name), "{name} leads out and back");
+            }
+        } else if reads.iter().any(|name| behind.contains(name)) {
+            behind.extend(node.outputs());
+        }
+    }
+    let graph = region.replacement.graph.as_option().expect("a graph");
+    let makes: BTreeSet<&str> = graph.node.iter().flat_map(NodeProto::outputs).collect();
+    for output in &region.outputs {
+        assert!(makes.contains(output.as_str()), "{output} is not made");
+    }
+    let mut known: BTreeSet<&str> = graph.inputs().chain(graph.tensors()).collect();
+    for node in &graph.node {
+        for read in crate::order::reads(node) {
+            assert!(known.contains(read), "{read} is not known");
+        }
+        known.extend(node.outputs());
+    }
+    let outside = |name: &&str| !inside.contains(*name);
+    let read: BTreeSet<&str> = own
+        .iter()
+        .flat_map(|&it| crate::order::reads(&nodes[it]))
+        .filter(outside)
+        .collect();
+    for input in &region.inputs {
+        assert!(
+            read.contains(input.as_str()),
+            "{input} is not read by the region"
+        );
+    }
+}
+
+#[test]
+fn regions_of_models_are_closed_and_whole() {
+    let mut count = 0;
+    for path in models() {
+        let (_, model) = read(&path);
+        let found = found(&model);
+        for region in &found.regions {
+            check(&model, region);
+        }
+        count += found.regions.len();
+    }
+    assert!(count > 10, "{count}");
+}
+
+#[test]
+fn a_host_that_hands_on_no_captured_value_gets_their_makers_too() {
+    let model = exported("keras_bilstm_masked");
+    let found = regions(model.clone(), &fast(), false).expect("known passes");
+    let nodes = &model.graph.as_option().expect("a graph").node;
+    let [region] = &found.regions[..] else {
+        panic!("{} regions", found.regions.len());
+    };
+    check(&model, region);
+    let own = region.nodes.iter();
+    let read: BTreeSet<&str> = own.flat_map(|&it| nodes[it].inputs()).collect();
+    for input in &region.inputs {
+        assert!(read.contains(input.as_str()), "{input} is captured");
+    }
+}
