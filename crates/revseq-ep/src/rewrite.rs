@@ -183,6 +183,7 @@ impl Arguments {
             runtime: self.runtime,
             passes: self.passes,
             assume,
+            masked_layers: false,
         })
     }
 }

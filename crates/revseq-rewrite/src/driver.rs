@@ -13,6 +13,7 @@ use buffa::Message;
 use crate::captured;
 use crate::error::Error;
 use crate::live::Unread;
+use crate::masked;
 use crate::model::{
     self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
 };
@@ -424,7 +425,7 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
 /// Imports ONNX's operators where a replacement needs them, and drops imports that are no longer
 /// used.
 fn import(model: &mut ModelProto) {
-    let uses = |nodes: &[NodeProto]| ["", "revseq"].map(|domain| uses_domain(nodes, domain));
+    let uses = |nodes: &[NodeProto]| ["", masked::DOMAIN].map(|domain| uses_domain(nodes, domain));
     let main = opset(&model.opset_import);
     let mut all = [false; 2];
     for function in &mut model.functions {
@@ -447,7 +448,18 @@ fn fix_imports(imports: &mut Vec<OperatorSetIdProto>, [onnx, ours]: [bool; 2], v
             ..OperatorSetIdProto::default()
         });
     }
-    imports.retain(|import| ours || import.domain.as_deref() != Some("revseq"));
+    imports.retain(|import| ours || import.domain.as_deref() != Some(masked::DOMAIN));
+    if ours
+        && imports
+            .iter()
+            .all(|it| it.domain.as_deref() != Some(masked::DOMAIN))
+    {
+        imports.push(OperatorSetIdProto {
+            domain: Some(masked::DOMAIN.to_owned()),
+            version: Some(1),
+            ..OperatorSetIdProto::default()
+        });
+    }
 }
 
 fn uses_domain(nodes: &[NodeProto], domain: &str) -> bool {

@@ -175,6 +175,21 @@ impl<'n> Emit<'n> {
         self.edit.nodes.push(node);
     }
 
+    /// Writes a node of another domain.
+    pub(crate) fn write_of(
+        &mut self,
+        domain: &str,
+        outputs: &[&str],
+        op: &str,
+        inputs: &[&str],
+        attributes: Vec<AttributeProto>,
+    ) {
+        let mut node = model::node(op, inputs, outputs, attributes);
+        node.name = Some(self.names.fresh(&format!("{}/{op}", self.prefix)));
+        node.domain = Some(domain.to_owned());
+        self.edit.nodes.push(node);
+    }
+
     /// Checks that the model's opset has the operator.
     fn check(&mut self, node: &NodeProto) {
         let op = node.op();

@@ -19,6 +19,7 @@ mod emit;
 mod error;
 mod halves;
 mod live;
+pub mod masked;
 mod pass;
 mod passes;
 mod path;

@@ -26,6 +26,10 @@ pub struct Options {
     pub passes: Vec<String>,
     /// Facts that the caller vouches for.
     pub assume: Assumptions,
+    /// Whether loops with masks become [masked layers](crate::masked), for a host that computes
+    /// these. Loops are then read as they run, without the flips around them, and an initial state
+    /// that is 0 is absent.
+    pub masked_layers: bool,
 }
 
 /// Facts that the caller vouches for because the graph cannot prove them.

@@ -4,7 +4,7 @@ use recurrent_cells::Cell;
 
 use crate::constant;
 use crate::model::BOOL;
-use crate::pass::Assumptions;
+use crate::pass::Options;
 use crate::sizes::{self, Size};
 use crate::types;
 
@@ -25,6 +25,10 @@ pub(in crate::passes) struct Layers<'a> {
     pub(in crate::passes) backwards: bool,
     /// The valid steps; `None` if all are.
     pub(in crate::passes) steps: Option<Steps<'a>>,
+    /// Whether sums of products choose by the mask; `None` if the values differ in that.
+    pub(in crate::passes) blends: Option<bool>,
+    /// The number of sequences, if it is looked for.
+    pub(in crate::passes) batch: Option<Size<'a>>,
     /// The loop's outputs that are read.
     pub(in crate::passes) outputs: Vec<(&'a str, Output<'a>)>,
 }
@@ -115,17 +119,20 @@ struct Update<'a> {
     new: &'a str,
     is_zero: bool,
     is_read: bool,
+    blends: Option<bool>,
 }
 
 /// A state that repeats the last output at invalid steps.
 struct Repeat<'a> {
     carried: &'a str,
     layer: usize,
+    /// Its value before any valid step: 0, or the initial state.
+    first: Masked,
 }
 
 impl<'a> Layers<'a> {
     /// Proves that a loop consists of layers.
-    pub(super) fn of(body: &Body<'a>, assume: Assumptions) -> Result<Self, String> {
+    pub(super) fn of(body: &Body<'a>, options: &Options) -> Result<Self, String> {
         let updates: Vec<Update<'a>> = body
             .states
             .iter()
@@ -135,10 +142,16 @@ impl<'a> Layers<'a> {
             layers: Vec::new(),
             backwards: false,
             steps: None,
+            blends: updates.iter().find_map(|it| it.blends).or(Some(false)),
+            batch: None,
             outputs: Vec::new(),
         };
+        for blends in updates.iter().filter_map(|it| it.blends) {
+            this.chooses(blends);
+        }
         this.find(body, &updates)?;
-        let batch = this.inputs(body)?;
+        let batch = this.inputs(body, options)?;
+        this.batch = Some(batch);
         let (counts, repeats) = this.states(body, &updates)?;
         for update in &updates {
             this.begins(body, update, batch)?;
@@ -146,7 +159,7 @@ impl<'a> Layers<'a> {
         this.scanned(body, counts, &repeats, batch)?;
         this.buffers(body, &updates, counts, &repeats, batch)?;
         this.steps = match counts {
-            Some(counts) => this.counting(body, counts, batch, assume)?,
+            Some(counts) => this.counting(body, counts, batch, options)?,
             None => None,
         };
         for state in &body.unchanged {
@@ -201,6 +214,24 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
+    /// The outputs of a layer that the loop's outputs or another layer need: those at all steps, h, and
+    /// c.
+    pub(super) fn wanted(&self, index: usize) -> [bool; 3] {
+        let mut wanted = [false; 3];
+        wanted[0] = self.layers.iter().any(|it| it.input == Input::Layer(index));
+        for (_, what) in &self.outputs {
+            let (layer, output) = match *what {
+                Output::Steps { layer, .. } | Output::Step { layer, .. } => (layer, 0),
+                Output::Hidden(layer) | Output::Repeated(layer) => (layer, 1),
+                Output::Buffer { layer, .. } => (layer, 1),
+                Output::Memory(layer) => (layer, 2),
+                Output::Same(_) => continue,
+            };
+            wanted[output] |= layer == index;
+        }
+        wanted
+    }
+
     fn output_of(&self, value: &str) -> Option<usize> {
         self.layers
             .iter()
@@ -230,10 +261,26 @@ impl<'a> Layers<'a> {
                 layers[layer].memory = given;
                 Output::Memory(layer)
             } else if let Some(layer) = self.output_of(update.new) {
+                let own = self.layers[layer].cell.hidden;
+                let own = updates.iter().find(|it| it.state.carried == own);
+                let begins_alike = own.is_some_and(|own| {
+                    own.is_zero && update.is_zero || own.state.initial == update.state.initial
+                });
                 if update.counts.is_none() {
                     Output::Hidden(layer)
+                } else if begins_alike {
+                    repeats.push(Repeat {
+                        carried,
+                        layer,
+                        first: Masked::State,
+                    });
+                    Output::Hidden(layer)
                 } else if update.is_zero {
-                    repeats.push(Repeat { carried, layer });
+                    repeats.push(Repeat {
+                        carried,
+                        layer,
+                        first: Masked::Repeated,
+                    });
                     Output::Repeated(layer)
                 } else if update.is_read {
                     return Err(format!(
@@ -337,7 +384,7 @@ impl<'a> Layers<'a> {
 
     /// The layer that outputs a value, and the value at invalid steps.
     fn masked(
-        &self,
+        &mut self,
         body: &Body<'a>,
         value: &'a str,
         output: &str,
@@ -356,13 +403,16 @@ impl<'a> Layers<'a> {
         let layer = self
             .output_of(new)
             .ok_or_else(|| format!("its output {output} is not that of its cell"))?;
+        if let Some(choice) = choice {
+            self.chooses(choice.blends);
+        }
         let cell = &self.layers[layer].cell;
         let masked = match (choice, counts) {
             (None, None) => Masked::Zero,
             (Some(choice), Some(counts)) if choice.counts == counts => {
-                let repeated = |it: &Repeat<'_>| it.carried == choice.old && it.layer == layer;
-                if repeats.iter().any(repeated) {
-                    Masked::Repeated
+                let repeated = |it: &&Repeat<'_>| it.carried == choice.old && it.layer == layer;
+                if let Some(repeat) = repeats.iter().find(repeated) {
+                    repeat.first
                 } else if choice.old == cell.hidden {
                     Masked::State
                 } else if is_zero_row(body, choice.old, batch, cell.units()) {
@@ -382,8 +432,13 @@ impl<'a> Layers<'a> {
         Ok((layer, masked))
     }
 
+    /// Takes note of a choice by the mask.
+    fn chooses(&mut self, blends: bool) {
+        self.blends = self.blends.filter(|it| *it == blends);
+    }
+
     /// Finds the sequences, proves that they fit together, and returns the size of their batch.
-    fn inputs(&mut self, body: &Body<'a>) -> Result<Size<'a>, String> {
+    fn inputs(&mut self, body: &Body<'a>, options: &Options) -> Result<Size<'a>, String> {
         let mut first = None;
         for layer in &mut self.layers {
             if matches!(layer.input, Input::Layer(_)) {
@@ -397,7 +452,7 @@ impl<'a> Layers<'a> {
                 value,
                 axis: time,
                 backwards,
-            } = unflipped(body, sequence);
+            } = order_of(body, sequence, options);
             layer.input = Input::Sequence { value, time };
             if *first.get_or_insert((batch, backwards)) != (batch, backwards) {
                 return Err("its inputs are not of one batch and one direction".to_owned());
@@ -435,7 +490,7 @@ impl<'a> Layers<'a> {
         body: &Body<'a>,
         counts: Counts<'a>,
         batch: Size<'a>,
-        assume: Assumptions,
+        options: &Options,
     ) -> Result<Option<Steps<'a>>, String> {
         let mask = match counts {
             Counts::Below(_) if self.backwards => {
@@ -469,7 +524,7 @@ impl<'a> Layers<'a> {
         if truths(body.outer, name) == Some(Truths::AllTrue) {
             return Ok(None);
         }
-        let mask = unflipped(body, mask);
+        let mask = order_of(body, mask, options);
         if mask.backwards != self.backwards {
             return Err("of its input and its mask only one is flipped".to_owned());
         }
@@ -479,7 +534,7 @@ impl<'a> Layers<'a> {
             time: mask.axis,
             is_matrix,
             is_bool: types::of(body.outer, mask.value) == Some(BOOL),
-            is_prefix: is_prefix || assume.right_padded && !is_reversed(body, mask.value),
+            is_prefix: is_prefix || options.assume.right_padded && !is_reversed(body, mask.value),
             is_of_batch: of_mask == batch,
             is_of_steps,
         })))
@@ -497,6 +552,15 @@ impl<'a> Update<'a> {
             new: choice.map_or(updated, |choice| choice.new),
             is_zero: constant::is_zero(body.outer, state.initial),
             is_read: body.outer.uses(state.last) > 0,
+            blends: choice.map(|choice| choice.blends),
         }
+    }
+}
+
+/// A sequence in its own order; a host of masked layers computes the flip before it elsewhere.
+fn order_of<'a>(body: &Body<'a>, sequence: Sequence<'a>, options: &Options) -> Sequence<'a> {
+    match options.masked_layers {
+        true => sequence,
+        false => unflipped(body, sequence),
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Choice<'a> {
     pub(super) counts: Counts<'a>,
     pub(super) new: &'a str,
     pub(super) old: &'a str,
+    /// Whether it is a sum of products, in which infinity and NaN spread.
+    pub(super) blends: bool,
 }
 
 /// A condition in a step: true for valid steps, or for invalid ones.
@@ -63,7 +65,7 @@ impl<'a> Choice<'a> {
         if let Some(node) = scope.first_output_of(name, "Where") {
             // Its condition has no other values.
             let flag = flag(body, node.input(0)?, MAXIMUM_STEPS)?.of_truth();
-            return Self::by(body, flag, node.input(1)?, node.input(2)?);
+            return Self::by(body, flag, [node.input(1)?, node.input(2)?], false);
         }
         let (first, second) = operands(scope, name, "Add")?;
         let (one, when) = selected(body, first)?;
@@ -73,12 +75,12 @@ impl<'a> Choice<'a> {
             ..otherwise
         };
         (when == opposite)
-            .then(|| Self::by(body, when, one, other))
+            .then(|| Self::by(body, when, [one, other], true))
             .flatten()
     }
 
-    fn by(body: &Body<'a>, flag: Flag<'a>, when: &'a str, otherwise: &'a str) -> Option<Self> {
-        let (when, otherwise) = (body.plain(when), body.plain(otherwise));
+    fn by(body: &Body<'a>, flag: Flag<'a>, values: [&'a str; 2], blends: bool) -> Option<Self> {
+        let [when, otherwise] = values.map(|value| body.plain(value));
         let (new, old) = if flag.is_true {
             (when, otherwise)
         } else {
@@ -90,6 +92,7 @@ impl<'a> Choice<'a> {
             counts: flag.counts,
             new,
             old,
+            blends,
         })
     }
 }

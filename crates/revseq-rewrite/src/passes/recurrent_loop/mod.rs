@@ -14,6 +14,7 @@ pub(super) mod reason;
 pub(super) mod shape;
 mod step;
 mod truths;
+mod weights;
 pub(super) mod write;
 
 use crate::pass::{Context, Pass, PassInfo, Verdict};
@@ -50,10 +51,10 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
     }
     let layers = trips::count(&body, node).and_then(|steps| {
         body.steps = steps;
-        layer::Layers::of(&body, context.options.assume)
+        layer::Layers::of(&body, context.options)
     });
     match layers {
-        Ok(layers) => write::layers(scope, node, &layers, names),
+        Ok(layers) => write::layers(scope, node, &layers, context.options, names),
         Err(why) => Verdict::Left(why),
     }
 }

@@ -1,46 +1,64 @@
 //! Writes layers as operators.
 
-use recurrent_cells::{Cell, Gate, Kind, Matrix};
+use recurrent_cells::Kind;
 
-use crate::constant::Floats;
 use crate::emit::Emit;
-use crate::model::{self, BOOL, INT32, INT64, NodeProto, TensorProto};
-use crate::pass::Verdict;
+use crate::masked;
+use crate::model::{self, BOOL, INT32, INT64, NodeProto};
+use crate::pass::{Options, Verdict};
 use crate::scope::{Names, Scope};
+use crate::sizes::{self, Size};
 
 use super::layer::{Input, Layer, Layers, Mask, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
+use super::reason::no_masked;
+use super::weights::{bias, floats, functions, peepholes, weights};
 
 /// Writes the layers and the outputs of the loop that are read.
 pub(super) fn layers(
     scope: &Scope<'_>,
     node: &NodeProto,
     layers: &Layers<'_>,
+    options: &Options,
     names: &mut Names,
 ) -> Verdict {
+    let has_masks = options.masked_layers;
+    if let Some(why) = has_masks.then(|| no_masked(layers)).flatten() {
+        return Verdict::Left(why.to_owned());
+    }
     let prefix = node.name.as_deref().filter(|name| !name.is_empty());
     let prefix = prefix.or(node.outputs().next()).unwrap_or("Loop");
     let mut emit = Emit::new(prefix, scope.opset, names);
     let counting = layers
         .steps
-        .map(|steps| Counting::write(&mut emit, steps, layers));
-    write(emit, layers, counting).finish(describe(layers))
+        .map(|steps| Counting::write(&mut emit, steps, layers, has_masks));
+    let form = match has_masks {
+        true => Form::Masks(scope),
+        false => Form::Lengths,
+    };
+    write(emit, layers, counting, form).finish(describe(layers, has_masks))
 }
 
 /// Writes layers without lengths, and their outputs.
 pub(in crate::passes) fn all_steps<'n>(emit: Emit<'n>, layers: &Layers<'_>) -> Emit<'n> {
-    write(emit, layers, None)
+    write(emit, layers, None, Form::Lengths)
 }
 
-fn write<'n>(emit: Emit<'n>, layers: &Layers<'_>, counting: Option<Counting>) -> Emit<'n> {
+fn write<'n>(
+    emit: Emit<'n>,
+    layers: &Layers<'_>,
+    counting: Option<Counting>,
+    form: Form<'_>,
+) -> Emit<'n> {
     let mut writer = Writer {
         emit,
         layers,
         counting,
+        form,
         given: Vec::new(),
     };
-    for layer in &layers.layers {
-        let given = writer.layer(layer);
+    for (index, layer) in layers.layers.iter().enumerate() {
+        let given = writer.layer(index, layer);
         writer.given.push(given);
     }
     for &(output, what) in &layers.outputs {
@@ -49,7 +67,7 @@ fn write<'n>(emit: Emit<'n>, layers: &Layers<'_>, counting: Option<Counting>) ->
     writer.emit
 }
 
-fn describe(layers: &Layers<'_>) -> String {
+fn describe(layers: &Layers<'_>, has_masks: bool) -> String {
     let operators = layers.layers.iter();
     let operators: Vec<&str> = operators.map(|it| it.cell.kind.operator()).collect();
     let direction = if layers.backwards {
@@ -60,10 +78,11 @@ fn describe(layers: &Layers<'_>) -> String {
     let steps = match layers.steps {
         None => "",
         Some(Steps::Below(_)) => ", with its lengths",
+        Some(Steps::Mask(_)) if has_masks => ", with its mask",
         Some(Steps::Mask(mask)) if mask.is_prefix => ", with the mask as lengths",
         Some(Steps::Mask(_)) => ", with the steps that its mask counts put first",
     };
-    let slower = match operators.contains(&Kind::Rnn.operator()) {
+    let slower = match !has_masks && operators.contains(&Kind::Rnn.operator()) {
         true => "; ONNX Runtime's RNN takes up to twice as long as a loop, in large batches",
         false => "",
     };
@@ -76,10 +95,23 @@ enum Counting {
     First { lengths: String, mask: String },
     /// Valid steps may be anywhere: they are moved to the front.
     Ordered(Ordering),
+    /// A host that takes the mask itself, `[time, batch]`.
+    Masked(String),
+}
+
+/// The form of what is written.
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    /// Standard operators, with zeros for an initial state that is 0: not every runtime can make them
+    /// for any batch size.
+    Lengths,
+    /// Operators of a host that takes masks, with the inputs and outputs that they need. States of
+    /// this graph are enlarged if they do not provably fit.
+    Masks(&'a Scope<'a>),
 }
 
 impl Counting {
-    fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>) -> Self {
+    fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>, has_masks: bool) -> Self {
         let mask = match steps {
             Steps::Below(lengths) => return Self::below(emit, lengths, layers),
             Steps::Mask(mask) => mask,
@@ -89,13 +121,18 @@ impl Counting {
             true => value.to_owned(),
             false => emit.op("Cast", &[value], vec![model::int("to", BOOL.into())]),
         };
-        let value = match mask.is_matrix {
-            true => emit.unsqueeze(&value, &[2]),
-            false => value,
+        let value = match (mask.is_matrix, has_masks) {
+            (true, false) => emit.unsqueeze(&value, &[2]),
+            (false, true) => emit.squeeze(&value, &[2]),
+            _ => value,
         };
         let is_prefix = mask.is_prefix;
         let is_whole = mask.is_of_batch && mask.is_of_steps;
-        let mut mask = time_major(emit, &value, time);
+        let perm: &[i64] = if has_masks { &[1, 0] } else { &[1, 0, 2] };
+        let mut mask = match time {
+            0 => value,
+            _ => emit.op("Transpose", &[&value], vec![model::ints("perm", perm)]),
+        };
         if !is_whole {
             let (steps, batch) = shape_of_input(emit, layers);
             let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
@@ -110,9 +147,13 @@ impl Counting {
             } else {
                 emit.plain("Slice", &[&mask, &zero, &steps, &zero])
             };
-            let sizes = vec![&*one, &batch, &one];
+            let mut sizes = vec![&*one, &batch];
+            sizes.resize(perm.len(), &one);
             let sizes = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
             mask = emit.plain("Expand", &[&read, &sizes]);
+        }
+        if has_masks {
+            return Self::Masked(mask);
         }
         if is_prefix {
             let numbers = emit.op("Cast", &[&mask], vec![model::int("to", INT32.into())]);
@@ -141,10 +182,20 @@ impl Counting {
         }
     }
 
-    fn lengths(&self) -> &str {
+    /// The number of valid steps, or the mask.
+    fn counted(&self) -> &str {
         match self {
             Self::First { lengths, .. } => lengths,
             Self::Ordered(ordering) => &ordering.count,
+            Self::Masked(mask) => mask,
+        }
+    }
+
+    /// The number of valid steps where a layer forgets its initial state if there are none.
+    fn lengths(&self) -> Option<&str> {
+        match self {
+            Self::Masked(_) => None,
+            _ => Some(self.counted()),
         }
     }
 }
@@ -186,11 +237,12 @@ struct Writer<'w, 'n> {
     emit: Emit<'n>,
     layers: &'w Layers<'w>,
     counting: Option<Counting>,
+    form: Form<'w>,
     given: Vec<Given>,
 }
 
 impl Writer<'_, '_> {
-    fn layer(&mut self, layer: &Layer<'_>) -> Given {
+    fn layer(&mut self, index: usize, layer: &Layer<'_>) -> Given {
         let emit = &mut self.emit;
         let cell = &layer.cell;
         let features = cell.features();
@@ -213,16 +265,13 @@ impl Writer<'_, '_> {
         let peepholes = peepholes(cell).map_or_else(String::new, |peepholes| {
             emit.tensor(floats(&[1, peepholes.len()], peepholes))
         });
-        let lengths = self.counting.as_ref().map_or("", Counting::lengths);
-        let batch = {
-            let shape = emit.plain("Shape", &[&input]);
-            emit.range(&shape, 0, 1, 2)
-        };
-        let hidden = initial(emit, layer.hidden, &batch, units);
+        let lengths = self.counting.as_ref().map_or("", Counting::counted);
+        let begins = (self.form, self.layers.batch);
+        let hidden = initial(emit, layer.hidden, begins, &input, units);
         let memory = match (cell.memory, layer.hidden, layer.memory) {
             (None, ..) => String::new(),
             (Some(_), None, None) => hidden.clone(),
-            (Some(_), _, given) => initial(emit, given, &batch, units),
+            (Some(_), _, given) => initial(emit, given, begins, &input, units),
         };
         let mut inputs = vec![
             &*input, &w, &r, &bias, lengths, &hidden, &memory, &peepholes,
@@ -243,9 +292,32 @@ impl Writer<'_, '_> {
             attributes.push(model::int("linear_before_reset", 1));
         }
         let [steps, last_hidden, last_memory] = ["Y", "Y_h", "Y_c"].map(|name| emit.name(name));
-        let given = [&*steps, &last_hidden, &last_memory];
-        let count = if cell.memory.is_some() { 3 } else { 2 };
-        emit.write(&given[..count], cell.kind.operator(), &inputs, attributes);
+        let mut given = [&*steps, &last_hidden, &last_memory];
+        let mut count = if cell.memory.is_some() { 3 } else { 2 };
+        if let Form::Masks(_) = self.form {
+            let wanted = self.layers.wanted(index);
+            for (name, is_wanted) in std::iter::zip(&mut given, wanted) {
+                *name = if is_wanted { name } else { "" };
+            }
+            count = wanted.iter().rposition(|it| *it).map_or(0, |last| last + 1);
+        }
+        let (operator, outputs) = (cell.kind.operator(), &given[..count]);
+        match &self.counting {
+            // Nothing reads it.
+            _ if outputs.is_empty() => {}
+            Some(Counting::Masked(_)) => {
+                let flags = [
+                    ("blends", self.layers.blends == Some(true)),
+                    ("repeats", self.repeats(index)),
+                ];
+                let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+                attributes.extend(set.map(|(name, _)| model::int(name, 1)));
+                let operator = format!("{}{operator}", masked::PREFIX);
+                self.emit
+                    .write_of(masked::DOMAIN, outputs, &operator, &inputs, attributes);
+            }
+            _ => emit.write(outputs, operator, &inputs, attributes),
+        }
         Given {
             steps,
             squeezed: None,
@@ -256,6 +328,15 @@ impl Writer<'_, '_> {
                 layer.memory.map(|_| memory),
             ],
         }
+    }
+
+    /// Whether an output at each step repeats the state of a layer.
+    fn repeats(&self, index: usize) -> bool {
+        let mut outputs = self.layers.outputs.iter();
+        outputs.any(|(_, what)| {
+            matches!(*what, Output::Steps { layer, masked, .. }
+                if layer == index && masked != Masked::Zero)
+        })
     }
 
     fn output(&mut self, output: &str, what: Output<'_>) {
@@ -325,7 +406,9 @@ impl Writer<'_, '_> {
         let (Some(counting), Some(otherwise)) = (&self.counting, otherwise) else {
             return last;
         };
-        let lengths = counting.lengths().to_owned();
+        let Some(lengths) = counting.lengths().map(str::to_owned) else {
+            return last;
+        };
         self.if_any(&lengths, &last, otherwise)
     }
 
@@ -349,6 +432,18 @@ impl Writer<'_, '_> {
         };
         let steps = match self.counting.take() {
             None => self.emit.squeeze(&given, &[1]),
+            Some(Counting::Masked(mask)) => {
+                let steps = self.emit.squeeze(&given, &[1]);
+                let steps = match masked == Masked::Zero && self.repeats(layer) {
+                    true => {
+                        let (mask, zero) = (self.emit.unsqueeze(&mask, &[2]), self.zero());
+                        self.emit.plain("Where", &[&mask, &steps, &zero])
+                    }
+                    false => steps,
+                };
+                self.counting = Some(Counting::Masked(mask));
+                steps
+            }
             Some(Counting::Ordered(ordering)) => {
                 let zero = self.zero();
                 let steps = if masked == Masked::Zero {
@@ -416,71 +511,27 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The weights of all gates, `[1, gates * units, rows]`.
-fn weights(cell: &Cell<&str>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
-    let gates = cell.gates.iter().map(&matrix);
-    let elements = gates.flat_map(Matrix::by_columns).collect();
-    let rows = matrix(&cell.gates[0]).rows();
-    floats(&[1, cell.gates.len() * cell.units(), rows], elements)
-}
-
-/// All biases in ONNX's order, the input's before the state's; `None` if there are none.
-fn bias(cell: &Cell<&str>) -> Option<Vec<f32>> {
-    let all: Vec<Option<&Vec<f32>>> = {
-        let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
-        let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
-        inputs.chain(states).collect()
-    };
-    if all.iter().all(Option::is_none) {
-        return None;
-    }
-    let zeros = vec![0.0; cell.units()];
-    let parts = all.into_iter().map(|bias| bias.unwrap_or(&zeros));
-    Some(parts.flatten().copied().collect())
-}
-
-/// LSTM's peepholes in ONNX's order, that of its first three gates.
-fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
-    let all: Vec<Option<&Vec<f32>>> = cell
-        .gates
-        .iter()
-        .map(|gate| gate.peephole.as_ref())
-        .collect();
-    if all.iter().all(Option::is_none) {
-        return None;
-    }
-    let zeros = vec![0.0; cell.units()];
-    let parts = all.into_iter().take(3).map(|part| part.unwrap_or(&zeros));
-    Some(parts.flatten().copied().collect())
-}
-
-/// The activations and their constants, if they differ from the operator's defaults.
-fn functions(cell: &Cell<&str>) -> Vec<model::AttributeProto> {
-    let names: Vec<&str> = cell.activations.iter().map(|it| it.name()).collect();
-    let defaults: &[&str] = match cell.kind {
-        Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
-        Kind::Gru { .. } => &["Sigmoid", "Tanh"],
-        Kind::Rnn => &["Tanh"],
-    };
-    if names == defaults {
-        return Vec::new();
-    }
-    let mut attributes = vec![model::texts("activations", &names)];
-    // A function with a constant takes the next one in the list.
-    let activations = cell.activations.iter();
-    let alphas: Vec<f32> = activations.clone().filter_map(|it| it.alpha()).collect();
-    let betas: Vec<f32> = activations.filter_map(|it| it.beta()).collect();
-    for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
-        if !values.is_empty() {
-            attributes.push(model::floats(name, &values));
+/// An initial state, `[1, batch, units]`, of a layer with an input.
+fn initial(
+    emit: &mut Emit<'_>,
+    given: Option<&str>,
+    (form, sequences): (Form<'_>, Option<Size<'_>>),
+    input: &str,
+    units: i64,
+) -> String {
+    if let Form::Masks(scope) = form {
+        let Some(given) = given else {
+            return String::new();
+        };
+        if sequences.is_some() && sizes::axis(scope, given, 0) == sequences {
+            return emit.unsqueeze(given, &[0]);
         }
     }
-    attributes
-}
-
-/// An initial state, `[1, batch, units]`. It is written even if it is 0, since not every runtime
-/// can make one for any batch size.
-fn initial(emit: &mut Emit<'_>, given: Option<&str>, batch: &str, units: i64) -> String {
+    let batch = {
+        let shape = emit.plain("Shape", &[input]);
+        emit.range(&shape, 0, 1, 2)
+    };
+    let batch = &*batch;
     let units = emit.ints(&[units]);
     let concat = vec![model::int("axis", 0)];
     match given {
@@ -496,9 +547,4 @@ fn initial(emit: &mut Emit<'_>, given: Option<&str>, batch: &str, units: i64) ->
             emit.plain("Expand", &[&zero, &sizes])
         }
     }
-}
-
-fn floats(sizes: &[usize], elements: Vec<f32>) -> TensorProto {
-    let sizes = sizes.to_vec();
-    Floats { sizes, elements }.to_tensor()
 }

@@ -196,6 +196,8 @@ impl Plan<'_> {
             }],
             backwards: read.backwards,
             steps: None,
+            blends: Some(false),
+            batch: None,
             outputs: outputs.chain(memory).collect(),
         };
         let mut emit = write::all_steps(emit, &layers);

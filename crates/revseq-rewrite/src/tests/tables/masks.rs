@@ -1,8 +1,9 @@
 //! Masks of numbers in loops that are recurrent layers.
 
-use super::super::{fast, right_padded};
+use super::super::{fast, pass, rewritten, right_padded};
 use super::recurrent_loop::{START, with_bodies};
 use super::{ANY, Row, check, leaves, takes};
+use crate::Options;
 
 /// A pass may enable an earlier one: without reversals that undo each other, the loop is a layer.
 #[test]
@@ -130,4 +131,129 @@ fn recurrent_loop_with_a_mask_of_numbers() {
             ),
         ],
     );
+}
+
+fn masked_layers() -> Options {
+    Options {
+        masked_layers: true,
+        ..pass("recurrent-loop")
+    }
+}
+
+/// A host that computes masks gets them as they are, and states that are 0 not at all.
+#[test]
+fn masked_layers_have_the_masks_of_their_loops() {
+    let nodes = [
+        START,
+        "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)",
+        "done = Expand(nought, states)",
+        "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)",
+    ];
+    let what = "RNN, forward, with its mask";
+    let row =
+        |what, operators| with_bodies(takes(what, operators, &nodes)).options(masked_layers());
+    let outputs = |row: Row, outputs| row.with("output = Where(counts, new, repeated)", outputs);
+    let by_products = |row: Row| {
+        row.with(
+            "h2 = Where(counts, new, h)",
+            "number = Cast<to=1>(counts)\nno = Sub(whole, number)
+            taken = Mul(new, number)\nheld = Mul(no, h)\nh2 = Add(taken, held)",
+        )
+    };
+    check(
+        "recurrent-loop",
+        &[
+            row(what, ANY),
+            row(what, ANY).outputs("y last ended"),
+            row(what, ANY).options(Options {
+                assume: right_padded().assume,
+                ..masked_layers()
+            }),
+            outputs(row(what, ANY), "output = Where(counts, new, nought)"),
+            row(what, ANY)
+                .with(
+                    "mask = Cast<to=9>(any)",
+                    "all = Cast<to=9>(any)\nmask = Squeeze(all, two)",
+                )
+                .with(
+                    "counts = Gather<axis=0>(mask, t)",
+                    "flags = Gather<axis=0>(mask, t)\ncounts = Unsqueeze(flags, one)",
+                ),
+            // Both states begin with the same value, whatever it is.
+            row(what, ANY)
+                .with(
+                    "begin = Expand(nought, states)",
+                    "begin = Expand(half, states)",
+                )
+                .with("start, begin, done)", "start, begin, begin)"),
+            // The loop reads what was flipped before it.
+            row(what, ANY).with(
+                "mask = Cast<to=9>(any)",
+                "flags = Cast<to=9>(any)
+                mask = Slice(flags, minus, first, zero, minus)",
+            ),
+            by_products(outputs(
+                row(what, ANY),
+                "shown = Mul(number, new)\nhidden = Mul(repeated, no)\noutput = Add(shown, hidden)",
+            )),
+            // One way for all.
+            by_products(
+                with_bodies(leaves(
+                    "are chosen by products with its mask, and others",
+                    &nodes,
+                ))
+                .options(masked_layers()),
+            ),
+            with_bodies(leaves(
+                "0 before the first valid step, and its state is not",
+                &nodes,
+            ))
+            .options(masked_layers())
+            .with(
+                "begin = Expand(nought, states)",
+                "begin = Expand(half, states)",
+            ),
+        ],
+    );
+}
+
+/// The attributes say what the loop does where its mask is false.
+#[test]
+fn masked_layers_say_what_they_output_elsewhere() {
+    let attributes = |changes: &[(&'static str, &'static str)]| {
+        let nodes = [
+            START,
+            "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)",
+            "done = Expand(nought, states)",
+            "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)",
+        ];
+        let mut row = with_bodies(takes("RNN", ANY, &nodes));
+        for (from, to) in changes {
+            row = row.with(from, to);
+        }
+        let (model, _) = rewritten(&row.model(), &masked_layers());
+        let nodes = &model.graph.as_option().unwrap().node;
+        let layer = nodes.iter().find(|it| it.op() == "MaskedRNN").unwrap();
+        assert_eq!(layer.domain(), crate::masked::DOMAIN);
+        assert_eq!(layer.input(5), None, "a state that is 0");
+        ["blends", "repeats"].map(|name| layer.int(name).or(0) == Some(1))
+    };
+    let zeros = (
+        "output = Where(counts, new, repeated)",
+        "output = Where(counts, new, nought)",
+    );
+    let products = [
+        (
+            "h2 = Where(counts, new, h)",
+            "number = Cast<to=1>(counts)\nno = Sub(whole, number)
+            taken = Mul(new, number)\nheld = Mul(no, h)\nh2 = Add(taken, held)",
+        ),
+        (
+            "output = Where(counts, new, repeated)",
+            "shown = Mul(number, new)\nhidden = Mul(repeated, no)\noutput = Add(shown, hidden)",
+        ),
+    ];
+    assert_eq!(attributes(&[]), [false, true]);
+    assert_eq!(attributes(&[zeros]), [false, false]);
+    assert_eq!(attributes(&products), [true, true]);
 }

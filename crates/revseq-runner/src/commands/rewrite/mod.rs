@@ -131,6 +131,7 @@ fn options(arguments: &RewriteArguments) -> Options {
             right_padded: arguments.assume.contains(&Assumption::RightPadded),
             constant_initializers: arguments.assume.contains(&Assumption::ConstantInitializers),
         },
+        masked_layers: false,
     }
 }
 

@@ -1,0 +1,73 @@
+//! The weights and functions of a cell, as the operators take them.
+
+use recurrent_cells::{Cell, Gate, Kind, Matrix};
+
+use crate::constant::Floats;
+use crate::model::{self, TensorProto};
+
+/// The weights of all gates, `[1, gates * units, rows]`.
+pub(super) fn weights(cell: &Cell<&str>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
+    let gates = cell.gates.iter().map(&matrix);
+    let elements = gates.flat_map(Matrix::by_columns).collect();
+    let rows = matrix(&cell.gates[0]).rows();
+    floats(&[1, cell.gates.len() * cell.units(), rows], elements)
+}
+
+/// All biases in ONNX's order, the input's before the state's; `None` if there are none.
+pub(super) fn bias(cell: &Cell<&str>) -> Option<Vec<f32>> {
+    let all: Vec<Option<&Vec<f32>>> = {
+        let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
+        let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
+        inputs.chain(states).collect()
+    };
+    if all.iter().all(Option::is_none) {
+        return None;
+    }
+    let zeros = vec![0.0; cell.units()];
+    let parts = all.into_iter().map(|bias| bias.unwrap_or(&zeros));
+    Some(parts.flatten().copied().collect())
+}
+
+/// LSTM's peepholes in ONNX's order, that of its first three gates.
+pub(super) fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
+    let all: Vec<Option<&Vec<f32>>> = cell
+        .gates
+        .iter()
+        .map(|gate| gate.peephole.as_ref())
+        .collect();
+    if all.iter().all(Option::is_none) {
+        return None;
+    }
+    let zeros = vec![0.0; cell.units()];
+    let parts = all.into_iter().take(3).map(|part| part.unwrap_or(&zeros));
+    Some(parts.flatten().copied().collect())
+}
+
+/// The activations and their constants, if they differ from the operator's defaults.
+pub(super) fn functions(cell: &Cell<&str>) -> Vec<model::AttributeProto> {
+    let names: Vec<&str> = cell.activations.iter().map(|it| it.name()).collect();
+    let defaults: &[&str] = match cell.kind {
+        Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        Kind::Gru { .. } => &["Sigmoid", "Tanh"],
+        Kind::Rnn => &["Tanh"],
+    };
+    if names == defaults {
+        return Vec::new();
+    }
+    let mut attributes = vec![model::texts("activations", &names)];
+    // A function with a constant takes the next one in the list.
+    let activations = cell.activations.iter();
+    let alphas: Vec<f32> = activations.clone().filter_map(|it| it.alpha()).collect();
+    let betas: Vec<f32> = activations.filter_map(|it| it.beta()).collect();
+    for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
+        if !values.is_empty() {
+            attributes.push(model::floats(name, &values));
+        }
+    }
+    attributes
+}
+
+pub(super) fn floats(sizes: &[usize], elements: Vec<f32>) -> TensorProto {
+    let sizes = sizes.to_vec();
+    Floats { sizes, elements }.to_tensor()
+}
