@@ -175,17 +175,17 @@ impl<'n> Emit<'n> {
         self.edit.nodes.push(node);
     }
 
-    /// Writes a node of another domain.
+    /// Writes a node of another domain, named after the replaced value and by a label.
     pub(crate) fn write_of(
         &mut self,
-        domain: &str,
+        (domain, label): (&str, &str),
         outputs: &[&str],
         op: &str,
         inputs: &[&str],
         attributes: Vec<AttributeProto>,
     ) {
         let mut node = model::node(op, inputs, outputs, attributes);
-        node.name = Some(self.names.fresh(&format!("{}/{op}", self.prefix)));
+        node.name = Some(self.names.fresh(&format!("{}/{label}", self.prefix)));
         node.domain = Some(domain.to_owned());
         self.edit.nodes.push(node);
     }

@@ -38,7 +38,7 @@ pub use error::Error;
 pub use halves::compute_halves_in_floats;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
-pub use prepare::for_tract;
+pub use prepare::{for_tract, layers_for_tract};
 pub use regions::{Region, Regions, regions};
 pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;

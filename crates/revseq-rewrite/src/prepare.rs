@@ -5,8 +5,8 @@
 //! concern: these are only sorted. The door to tract calls [`for_tract`]; a rewrite with
 //! [`Options::runtime`] goes through [`prepare`], and reports each step.
 
-use crate::model::{GraphProto, ModelProto};
-use crate::passes::tract;
+use crate::model::{GraphProto, ModelProto, NodeProto};
+use crate::passes::{RECURRENT_LOOP, tract};
 use crate::report::Report;
 use crate::{Error, Options, driver, runtimes};
 
@@ -42,6 +42,31 @@ fn is_concerned(graph: &GraphProto) -> bool {
         .iter()
         .any(|node| tract::concerns(node.op()) || node.graphs().any(is_concerned))
         || tract::may_be_unrolled(graph)
+}
+
+/// Replaces the loops of a prepared model that are recurrent layers by these: standard ones, and
+/// [masked layers](crate::masked), which `tract-onnx-extra` reads.
+///
+/// It comes after [`compute_halves_in_floats`](crate::compute_halves_in_floats): a layer of half
+/// floats is found by then. The layers are named after their loop.
+///
+/// # Errors
+/// If the passes do not come to an end.
+pub fn layers_for_tract(model: &mut ModelProto) -> Result<(), Error> {
+    if model.graph.as_option().is_some_and(has_loop) {
+        let options = Options {
+            masked_layers: true,
+            ..Options::default()
+        };
+        driver::rewrite(model, &[&RECURRENT_LOOP], &options)?;
+    }
+    Ok(())
+}
+
+fn has_loop(graph: &GraphProto) -> bool {
+    let is_loop = |node: &NodeProto| node.is("Loop") || node.is("Scan");
+    let mut nodes = graph.node.iter();
+    nodes.any(|node| is_loop(node) || node.graphs().any(has_loop))
 }
 
 /// Runs those of the passes for tract that are named over a model.

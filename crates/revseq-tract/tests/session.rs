@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "multithread")]
 use std::sync::Arc;
 
-use revseq_tract::{Error, ErrorKind, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes};
+use revseq_tract::{
+    Error, ErrorKind, How, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
+};
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, StringStringEntryProto, ValueInfoProto};
@@ -980,5 +982,33 @@ fn a_scan_in_a_scan_begins_anew_in_each_step_and_run() {
                 "{sizes:?}"
             );
         }
+    }
+}
+
+/// Each loop of these models is a layer, whatever the sizes, with its mask if it has one.
+#[test]
+fn loops_of_keras_are_layers() {
+    let models = [
+        ("keras_bilstm_masked", "LSTM LSTM LSTM LSTM"),
+        ("keras_gru_bidirectional", "GRU GRU"),
+        ("keras_gru_masked_backwards", "GRU"),
+        ("keras_lstm_backwards_states", "LSTM"),
+        ("keras_lstm_gru_simplernn", "LSTM GRU RNN"),
+        ("keras_lstm_stacked_masked", "LSTM LSTM"),
+        ("keras_simplernn_bidirectional_masked", "RNN RNN"),
+        ("tf_speech_bigru_timemajor", "GRU GRU GRU GRU"),
+    ];
+    for (model, layers) in models {
+        let path = all_models().join("exported").join(model).join("model.onnx");
+        let session = Session::open(path).unwrap();
+        let executions = session.symbolic_plan().unwrap().executions();
+        let found: Vec<&str> = executions
+            .iter()
+            .map(|it| match &it.how {
+                How::Layer(operator) => operator.as_str(),
+                _ => panic!("{model}: {} runs {}", it.node, it.how),
+            })
+            .collect();
+        assert_eq!(found.join(" "), layers, "{model}");
     }
 }

@@ -1,4 +1,5 @@
-//! Shows how the loops and recurrent layers of an ONNX model run.
+//! Shows how the loops and recurrent layers of an ONNX model run, after `revseq-rewrite` has made layers
+//! of the loops that are layers.
 //!
 //! ```sh
 //! cargo run --release -p tract-onnx-extra --example loops -- keras_lstm.onnx
@@ -6,16 +7,20 @@
 
 use std::error::Error;
 
+use revseq_rewrite::revseq_onnx;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::Limits;
 
 /// Each of the model's loops by name, with how it runs.
 pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
+    let mut model = revseq_onnx::file::open(path.as_ref())?;
+    revseq_rewrite::layers_for_tract(&mut model)?;
+    let model = revseq_onnx::encode(&model)?;
     let mut onnx = tract_onnx::onnx();
     tract_onnx_extra::register(&mut onnx);
     // A loop may be endless: beyond these limits, a run is an error.
     let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
-    let model = tract_onnx_extra::with_limits(limits, || onnx.model_for_path(path))?;
+    let model = tract_onnx_extra::with_limits(limits, || onnx.model_for_read(&mut &*model))?;
     let model = tract_onnx_extra::into_optimized(model.into_typed()?)?;
     let executions = tract_onnx_extra::executions(&model).into_iter();
     Ok(executions

@@ -40,12 +40,13 @@
 //! is an error, as in ONNX Runtime, unless [`LoadOptions::with_lengths`] has them clamped; for a
 //! length of 0 the final states are zeros. NaN stays NaN.
 //!
-//! A layer is a product of all inputs with the weights, and a `Scan` in each direction. With large
-//! weights that are known at load time, it is a single operator that packs its weights once; so is
-//! each LSTM, GRU or RNN that the steps of a Loop or Scan compute, masked or not, in the forms that
-//! the crate recurrent-cells lists. With the feature `multithread` the operator uses the threads of
-//! tract's executor, with bit-identical results for any number of them. Layers of doubles are
-//! computed in doubles, those of half floats in floats.
+//! A layer is a single operator, which packs weights that are known at load time once. With the
+//! feature `multithread` it uses the threads of tract's executor, with bit-identical results for any
+//! number of them. Layers of doubles are computed in doubles, those of half floats in floats.
+//!
+//! A loop that is a layer becomes one before tract reads the model, by the crate revseq-rewrite
+//! (`layers_for_tract`): LSTM, GRU or RNN, or where it has a mask, an operator of the domain `revseq`
+//! that is the same with a mask in the place of the lengths.
 //!
 //! ONNX Runtime's `DynamicQuantizeLSTM`, which its `quantize_dynamic` makes of every `LSTM`, rounds
 //! its input and its states as ONNX Runtime does with a thread for each sequence.
@@ -54,7 +55,7 @@
 //!
 //! A loop that cannot stop early, and whose number of steps is known when the model is prepared,
 //! becomes tract's own `Scan`: tract then computes everything that does not depend on a state, such
-//! as the products of a recurrent layer's inputs with its weights, for all steps at once. Reads by
+//! as products of inputs with weights, for all steps at once. Reads by
 //! step (`Gather(x, step)`) become scan inputs.
 //!
 //! Any other loop runs its optimised body step by step. States are moved from step to step, so

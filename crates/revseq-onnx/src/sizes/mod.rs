@@ -177,7 +177,10 @@ fn node_rank(
 ) -> Option<usize> {
     let of_input = |index: usize| rank_within(scope, node.input(index)?, steps);
     match (node.domain(), node.op(), output) {
-        ("", "LSTM" | "GRU" | "RNN", output) => Some(if output == 0 { 4 } else { 3 }),
+        ("", "LSTM" | "GRU" | "RNN", output)
+        | ("revseq", "MaskedLSTM" | "MaskedGRU" | "MaskedRNN", output) => {
+            Some(if output == 0 { 4 } else { 3 })
+        }
         ("", "Split" | "TopK", _) => of_input(0),
         // The weights of a convolution are a constant, as a rule: the shortest proof.
         ("", "Conv" | "ConvInteger" | "ConvTranspose", 0) | ("com.microsoft", "FusedConv", 0) => {

@@ -24,7 +24,10 @@ pub(super) fn node_axis<'a>(
     match (node.domain(), node.op(), output) {
         ("revseq", "ReverseSubsequences", 0) => of_input(axis),
         // Y is [time, directions, batch, units], the states are [directions, batch, units].
-        ("", "LSTM" | "GRU" | "RNN", _) if node.int("layout").or(0) == Some(0) => {
+        ("", "LSTM" | "GRU" | "RNN", _)
+        | ("revseq", "MaskedLSTM" | "MaskedGRU" | "MaskedRNN", _)
+            if node.int("layout").or(0) == Some(0) =>
+        {
             match axis + usize::from(output != 0) {
                 0 => of_input(0),
                 1 if node.text("direction").or("forward")? == "bidirectional" => {

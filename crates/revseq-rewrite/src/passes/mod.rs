@@ -19,6 +19,8 @@ pub(crate) mod tract;
 mod transpose;
 mod unrolled;
 
+pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
+
 use crate::error::Error;
 use crate::pass::{Options, Pass, PassInfo};
 use crate::runtimes::Runtime;

@@ -55,6 +55,7 @@ impl Source {
     pub(crate) fn new(mut model: ModelProto) -> Result<Self, Error> {
         prepare(&mut model)?;
         revseq_rewrite::compute_halves_in_floats(&mut model);
+        revseq_rewrite::layers_for_tract(&mut model).map_err(model_error)?;
         let source = Self::of_prepared(model)?;
         match source.lacking() {
             Some(error) => Err(error),

@@ -4,8 +4,8 @@
 //! the outputs follow from it; before, nothing is. tract infers a node many times, so results are
 //! kept. The parser has matched the counts of inputs and outputs, and has found the initial states.
 //!
-//! When the node is wired, it becomes a Scan if that is the same, and otherwise a
-//! [`Loop`](crate::Loop), which asks again when it is decluttered. A state that no step changes is
+//! When the node is wired, it becomes a [`Loop`](crate::Loop), which becomes a Scan when it is
+//! decluttered, if that is the same. A state that no step changes is
 //! no state of either: it is an outer value.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,6 @@ use crate::data_sizes::{SizeSymbols, symbols_of};
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
 use crate::loops::op::Loop;
-use crate::loops::scan;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
@@ -555,14 +554,8 @@ impl InferenceOp for OnnxLoop {
         let made = if spec.outputs.is_empty() {
             tvec![]
         } else {
-            match scan::wire(&spec, None, target, &node.name, &inputs) {
-                Ok(made) => made,
-                // The reason may go away: the Loop asks again once more of the model is known.
-                Err(_) => {
-                    let name = target.unique_name(&*node.name).into_owned();
-                    target.wire_node(name, Loop::new(spec)?, &inputs)?
-                }
-            }
+            let name = target.unique_name(&*node.name).into_owned();
+            target.wire_node(name, Loop::new(spec)?, &inputs)?
         };
         free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {

@@ -1,11 +1,10 @@
-//! ONNX's Scan over axes that may be empty, within other loops, and as recurrent layers.
+//! ONNX's Scan over axes that may be empty, and within other loops.
 //!
 //! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
 //! initial states. Where the axis is known to have elements, nothing is added.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::delegate::{Delegate, Hook};
@@ -13,7 +12,6 @@ use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
 use crate::node::{check_domain, parse_with_tract};
 use crate::operators::empty::OrNothing;
-use crate::recurrent;
 use crate::wire::wire_cast;
 
 /// The most axes of a value: tract makes a size for each up to the one that is named.
@@ -96,9 +94,6 @@ impl Hook for OnnxScan {
         if steps == Some(0) {
             return self.without_steps(node, target, mapping, &outlets);
         }
-        if let Some(layers) = as_layers(target, &node.name, &outlets)? {
-            outlets = layers;
-        }
         if steps.is_some() {
             return Ok(outlets);
         }
@@ -115,27 +110,6 @@ impl Hook for OnnxScan {
         }
         Ok(outlets)
     }
-}
-
-/// Wires a Scan again as layers, if it is that. Returns an outlet for each output.
-fn as_layers(
-    target: &mut TypedModel,
-    name: &str,
-    outlets: &[OutletId],
-) -> TractResult<Option<TVec<OutletId>>> {
-    rule_if_some!(first = outlets.first());
-    let made = target.node(first.node);
-    let slots = (0..outlets.len()).map(|slot| OutletId::new(made.id, slot));
-    rule_if!(slots.eq(outlets.iter().copied()));
-    rule_if_some!(scan = made.op_as::<Scan>().cloned());
-    let outer = made.inputs.clone();
-    let scanned = recurrent::Scanned {
-        body: &scan.body,
-        outer: &outer,
-        inputs: &scan.input_mapping,
-        outputs: &scan.output_mapping,
-    };
-    recurrent::wire_scanned(&scanned, target, name)
 }
 
 impl OnnxScan {

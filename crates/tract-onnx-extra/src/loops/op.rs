@@ -194,7 +194,7 @@ impl TypedOp for Loop {
         let inputs = patch.taps(model, &node.inputs)?;
         let outlets = match scan::wire(
             &self.spec,
-            Some((model, &node.inputs)),
+            (model, &node.inputs),
             &mut patch.model,
             &node.name,
             &inputs,

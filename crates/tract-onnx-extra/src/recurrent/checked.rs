@@ -16,6 +16,7 @@ use crate::LengthsPolicy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Size {
     Known(usize),
+    Steps,
     Batch,
     Features,
     /// Number of units, this many times.
@@ -36,6 +37,7 @@ impl Expected {
         let units = &r[axes.units];
         let sizes = self.sizes.iter().map(|size| match *size {
             Size::Known(size) => size.to_dim(),
+            Size::Steps => x[axes.time].clone(),
             Size::Batch => x[axes.batch].clone(),
             Size::Features => x[2].clone(),
             Size::Units(times) => units.clone() * times,
@@ -99,7 +101,7 @@ pub(super) fn wire(
         if std::iter::zip(found.iter(), &sizes).any(differs) {
             return Err(expected.wrong(found, &sizes));
         }
-        if Some(input) == layer.inputs.lengths {
+        if Some(input) == layer.inputs.lengths && layer.mask.is_none() {
             checked[input] = wire_lengths(to, layer, x, inputs[input])?;
         } else if **found != *sizes {
             let name = expected.name;

@@ -52,10 +52,21 @@ pub(super) struct Layer {
     pub(super) is_batch_first: bool,
     /// Policy for lengths out of range.
     pub(super) lengths: LengthsPolicy,
+    /// What a mask in the place of the lengths does.
+    pub(super) mask: Option<Mask>,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
     /// Quantisation of the weights; X and the state h are quantised then, too.
     pub(super) quantized: Option<Quantized>,
+}
+
+/// A mask of valid steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mask {
+    /// Whether states are sums of products with the mask, so that non-finite values spread.
+    pub(super) blends: bool,
+    /// Whether outputs of other steps repeat the state; otherwise they are zeros.
+    pub(super) repeats: bool,
 }
 
 /// The places of the node's axes.
@@ -115,11 +126,15 @@ impl Layer {
             w.swap(1, 2);
             r.swap(1, 2);
         }
+        let (valid, of_valid) = match self.mask {
+            Some(_) => ("mask", tvec![Size::Steps, Size::Batch]),
+            None => ("sequence_lens", tvec![Size::Batch]),
+        };
         let all = [
             (Some(1), "W", w),
             (Some(2), "R", r),
             (bias, "B", tvec![directions, Size::Units(2 * gates)]),
-            (lengths, "sequence_lens", tvec![Size::Batch]),
+            (lengths, valid, of_valid),
             (initial_h, "initial_h", state.clone()),
             (initial_c, "initial_c", state),
             (peepholes, "P", tvec![directions, Size::Units(3)]),
@@ -175,9 +190,10 @@ impl Layer {
         }
         let op = Recurrent {
             layer,
-            counted: match self.inputs.lengths {
-                Some(_) => Counted::Lengths,
-                None => Counted::All,
+            counted: match (self.inputs.lengths, self.mask) {
+                (Some(_), Some(mask)) => Counted::Masked(mask),
+                (Some(_), None) => Counted::Lengths,
+                (None, _) => Counted::All,
             },
             slots: Slots {
                 initial_h: self.inputs.initial_h.is_some(),
@@ -229,15 +245,19 @@ impl Expansion for Layer {
         for (input, expected) in self.expected() {
             let input = &inputs[input];
             s.equals(&input.rank, expected.sizes.len() as i64)?;
+            let is_mask = expected.name == "mask";
             let is_integer = expected.name == "sequence_lens"
                 || self.quantized.is_some() && ["W", "R"].contains(&expected.name);
-            if !is_integer {
+            if is_mask {
+                s.equals(&input.datum_type, bool::datum_type())?;
+            } else if !is_integer {
                 s.equals(&input.datum_type, &x.datum_type)?;
             }
             for (axis, size) in expected.sizes.into_iter().enumerate() {
                 let dim = &input.shape[axis];
                 match size {
                     Size::Known(size) => fill(s, dim, size.to_dim())?,
+                    Size::Steps => alike(s, dim, &x.shape[axes.time])?,
                     Size::Batch => alike(s, dim, &x.shape[axes.batch])?,
                     Size::Features => alike(s, dim, &x.shape[2])?,
                     Size::Units(1) => alike(s, dim, &r.shape[axes.units])?,

@@ -1,4 +1,5 @@
-//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`, and ONNX Runtime's `DynamicQuantizeLSTM`.
+//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`, ONNX Runtime's `DynamicQuantizeLSTM`, and the masked
+//! layers that revseq-rewrite makes of loops.
 //!
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
@@ -9,7 +10,6 @@ mod checked;
 mod layer;
 mod op;
 mod quantized;
-mod recognise;
 mod threads;
 
 use recurrent_layers::Cell;
@@ -21,16 +21,22 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::node::check_domain;
-use layer::{Inputs, Layer, Outputs};
+use layer::{Inputs, Layer, Mask, Outputs};
 use quantized::Quantized;
-pub(crate) use recognise::{Scanned, wire as wire_scanned};
 
 /// Registers the layers with a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
     for operator in ["LSTM", "GRU", "RNN", quantized::OPERATOR] {
         onnx.op_register.insert(operator, parse);
     }
+    for operator in MASKED {
+        onnx.op_register.insert(operator, parse);
+    }
 }
+
+/// The layers with a mask, of the domain `revseq`, and the prefix of their names.
+const MASKED: [&str; 3] = ["MaskedLSTM", "MaskedGRU", "MaskedRNN"];
+const PREFIX: &str = "Masked";
 
 fn parse(
     _ctx: &ParsingContext<'_>,
@@ -42,14 +48,19 @@ fn parse(
 
 fn read(node: &NodeProto) -> TractResult<Layer> {
     let is_quantized = node.op_type == quantized::OPERATOR;
-    if is_quantized {
-        ensure!(
-            node.domain == "com.microsoft",
-            "it is of domain {:?}, expected \"com.microsoft\"",
+    let of_mask = node.op_type.strip_prefix(PREFIX);
+    let domain = match (is_quantized, of_mask) {
+        (true, _) => "com.microsoft",
+        (_, Some(_)) => "revseq",
+        _ => "",
+    };
+    match domain {
+        "" => check_domain(node)?,
+        domain => ensure!(
+            node.domain == domain,
+            "it is of domain {:?}, expected {domain:?}",
             node.domain
-        );
-    } else {
-        check_domain(node)?;
+        ),
     }
     let direction: Option<&str> = node.get_attr_opt("direction")?;
     // Whether each direction runs backwards.
@@ -64,7 +75,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
     let is_set = |name: &str| -> TractResult<bool> {
         Ok(node.get_attr_opt::<i64>(name)?.is_some_and(|it| it != 0))
     };
-    let cell = match node.op_type.as_str() {
+    let cell = match of_mask.unwrap_or(&node.op_type) {
         "LSTM" | quantized::OPERATOR => Cell::Lstm {
             couples_input_and_forget: is_set("input_forget")?,
         },
@@ -95,6 +106,10 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         y_c: output(),
     };
     ensure!(outputs.count() > 0, "it has no outputs");
+    ensure!(
+        of_mask.is_none() || inputs.lengths.is_some(),
+        "it lacks a mask"
+    );
     Ok(Layer {
         cell,
         directions: directions.into(),
@@ -102,6 +117,13 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         clip: node.get_attr_opt("clip")?,
         is_batch_first: is_set("layout")?,
         lengths: load::lengths_of_nodes_read(),
+        mask: match of_mask {
+            Some(_) => Some(Mask {
+                blends: is_set("blends")?,
+                repeats: is_set("repeats")?,
+            }),
+            None => None,
+        },
         inputs,
         outputs,
         quantized,

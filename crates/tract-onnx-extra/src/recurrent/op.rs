@@ -1,8 +1,7 @@
 //! A whole layer as one operator, over the crate recurrent-layers.
 //!
 //! It packs weights that are no constants, and checks the sizes that are known only now. Lengths were
-//! checked by an operator before it (`checked.rs`); a mask comes from a loop that was recognised as a
-//! layer.
+//! checked by an operator before it (`checked.rs`).
 
 use std::borrow::Borrow;
 use std::sync::Mutex;
@@ -12,6 +11,7 @@ use recurrent_layers::{
 };
 use tract_onnx::tract_hir::internal::*;
 
+use super::layer::Mask;
 use super::threads::Executor;
 
 /// The optional inputs and outputs, in order.
@@ -32,12 +32,7 @@ pub(super) enum Counted {
     /// outputs are zeros, and so are final states without steps.
     Lengths,
     /// Steps that are true in an input, [steps, batch].
-    Masked {
-        /// Whether states are sums of products with the mask, so that non-finite values spread.
-        blends: bool,
-        /// Whether outputs of other steps repeat the state; otherwise they are zeros.
-        repeats: bool,
-    },
+    Masked(Mask),
 }
 
 /// The layer that an operator computes.
@@ -320,10 +315,10 @@ impl<T: Element + Datum> Recurrent<T> {
                 lengths.extend(given.as_slice::<i64>()?.iter().map(steps_of));
                 ValidSteps::Lengths(&lengths)
             }
-            (Counted::Masked { blends, repeats }, Some(mask)) => ValidSteps::Mask {
+            (Counted::Masked(it), Some(mask)) => ValidSteps::Mask {
                 mask: mask.as_slice::<bool>()?,
-                blends,
-                repeats,
+                blends: it.blends,
+                repeats: it.repeats,
             },
             _ => ValidSteps::All,
         };
@@ -372,7 +367,7 @@ impl<T: Element + Datum> Recurrent<T> {
         );
         if let Some(counted) = given.counted {
             let (what, expected) = match self.counted {
-                Counted::Masked { .. } => ("mask has", tvec![steps, batch]),
+                Counted::Masked(_) => ("mask has", tvec![steps, batch]),
                 _ => ("lengths have", tvec![batch]),
             };
             ensure!(

@@ -4,6 +4,7 @@
 //! a float with a decimal point, a quoted string, a list of one of these, or the name of a graph:
 //! `@body`.
 
+use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
@@ -356,11 +357,32 @@ pub(crate) fn run_optimized(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<
     Ok(found.pop().unwrap_or_default())
 }
 
-/// Parses a model with tract.
+/// Parses a model with tract, with layers instead of the loops that are layers.
 pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
-    let parsed = onnx().parse(&graph.into_model(), None)?;
+    parse_model(&with_layers(graph.into_model())?)
+}
+
+/// Parses a model as it is.
+fn parse_model(model: &ModelProto) -> TractResult<InferenceModel> {
+    let parsed = onnx().parse(model, None)?;
     assert_eq!(parsed.unresolved_inputs, Vec::<String>::new());
     Ok(parsed.model)
+}
+
+/// The model after the pass that finds layers, as revseq-tract reads it.
+fn with_layers(model: ModelProto) -> TractResult<ModelProto> {
+    let nodes = &model.graph.as_ref().unwrap().node;
+    if !nodes
+        .iter()
+        .any(|it| it.op_type == "Loop" || it.op_type == "Scan")
+    {
+        return Ok(model);
+    }
+    let mut changed = revseq_rewrite::revseq_onnx::decode(&model.encode_to_vec())?;
+    revseq_rewrite::revseq_onnx::tensor::all_to_raw(&mut changed)?;
+    revseq_rewrite::layers_for_tract(&mut changed)?;
+    let changed = revseq_rewrite::revseq_onnx::encode(&changed)?;
+    Ok(ModelProto::decode(&*changed)?)
 }
 
 /// A run of a model step by step: the trip counts of its loops get a zero out of its first input, so
@@ -416,9 +438,10 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
 
 /// The same for models that tract's own Scan changes at the second run.
 pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
-    let typed = parse(graph)?.into_typed()?;
-    let plain = typed.clone().into_runnable()?.run(values(inputs))?;
-    let optimized = typed.into_optimized()?.into_runnable()?;
+    let model = graph.clone().into_model();
+    let plain = parse_model(&model)?.into_typed()?;
+    let plain = plain.into_runnable()?.run(values(inputs))?;
+    let optimized = parse(graph)?.into_optimized()?.into_runnable()?;
     let plain: Vec<Tensor> = plain.into_iter().map(IntoTensor::into_tensor).collect();
     assert_close(&optimized.run(values(inputs))?, &plain);
     Ok(plain)

@@ -87,6 +87,8 @@ pub(in crate::passes) enum Output<'a> {
         time: i64,
         /// Whether the sequence's last step comes first.
         backwards: bool,
+        /// Whether each step is `[1, batch, units]`.
+        is_framed: bool,
     },
     /// A layer's output at one step, by its place in the sequence, `[batch, units]`.
     Step { layer: usize, at: i64 },
@@ -334,6 +336,8 @@ impl<'a> Layers<'a> {
                 continue;
             }
             let value = with_axis_and_without(body, scanned.value);
+            let framed = without_axis(body, value).filter(|_| scanned.axis == 0);
+            let value = framed.unwrap_or(value);
             let (layer, masked) =
                 self.masked(body, value, scanned.result, counts, repeats, batch)?;
             let output = Output::Steps {
@@ -341,6 +345,7 @@ impl<'a> Layers<'a> {
                 masked,
                 time: scanned.axis,
                 backwards: scanned.backwards != self.backwards,
+                is_framed: framed.is_some(),
             };
             self.outputs.push((scanned.result, output));
         }

@@ -22,7 +22,7 @@ use crate::passes::steps::{self, body, trips};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
+pub(crate) const PASS: Pass = Pass {
     info: PassInfo {
         name: "recurrent-loop",
         exactness: Exactness::Rounding,

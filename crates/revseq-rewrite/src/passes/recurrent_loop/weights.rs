@@ -1,6 +1,6 @@
 //! The weights and functions of a cell, as the operators take them.
 
-use recurrent_cells::{Cell, Gate, Kind, Matrix};
+use recurrent_cells::{Activation, Cell, Gate, Kind, Matrix};
 
 use crate::constant::Floats;
 use crate::model::{self, TensorProto};
@@ -44,7 +44,10 @@ pub(super) fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
 }
 
 /// The activations and their constants, if they differ from the operator's defaults.
-pub(super) fn functions(cell: &Cell<&str>) -> Vec<model::AttributeProto> {
+///
+/// ONNX's layers keep numbers that equal the constant of a ThresholdedRelu, unlike the operator. ONNX
+/// Runtime's do not.
+pub(super) fn functions(cell: &Cell<&str>, keeps_equal: bool) -> Vec<model::AttributeProto> {
     let names: Vec<&str> = cell.activations.iter().map(|it| it.name()).collect();
     let defaults: &[&str] = match cell.kind {
         Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
@@ -57,7 +60,11 @@ pub(super) fn functions(cell: &Cell<&str>) -> Vec<model::AttributeProto> {
     let mut attributes = vec![model::texts("activations", &names)];
     // A function with a constant takes the next one in the list.
     let activations = cell.activations.iter();
-    let alphas: Vec<f32> = activations.clone().filter_map(|it| it.alpha()).collect();
+    let alpha = |it: &Activation| match *it {
+        Activation::ThresholdedRelu { alpha } if keeps_equal => Some(alpha.next_up()),
+        _ => it.alpha(),
+    };
+    let alphas: Vec<f32> = activations.clone().filter_map(alpha).collect();
     let betas: Vec<f32> = activations.filter_map(|it| it.beta()).collect();
     for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
         if !values.is_empty() {

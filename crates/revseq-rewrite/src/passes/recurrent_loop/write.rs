@@ -283,7 +283,7 @@ impl Writer<'_, '_> {
         if self.layers.backwards {
             attributes.push(model::text("direction", "reverse"));
         }
-        attributes.extend(functions(cell));
+        attributes.extend(functions(cell, matches!(self.form, Form::Masks(_))));
         if cell.kind
             == (Kind::Gru {
                 resets_after_product: true,
@@ -312,9 +312,10 @@ impl Writer<'_, '_> {
                 ];
                 let set = flags.into_iter().filter(|(_, is_set)| *is_set);
                 attributes.extend(set.map(|(name, _)| model::int(name, 1)));
-                let operator = format!("{}{operator}", masked::PREFIX);
+                let masked = format!("{}{operator}", masked::PREFIX);
+                let node = (masked::DOMAIN, operator);
                 self.emit
-                    .write_of(masked::DOMAIN, outputs, &operator, &inputs, attributes);
+                    .write_of(node, outputs, &masked, &inputs, attributes);
             }
             _ => emit.write(outputs, operator, &inputs, attributes),
         }
@@ -367,12 +368,7 @@ impl Writer<'_, '_> {
                 let last = self.last(last, begin.as_deref());
                 self.emit.squeeze_into(output, &last, &[0]);
             }
-            Output::Steps {
-                layer,
-                masked,
-                time,
-                backwards,
-            } => self.steps(output, layer, masked, time, backwards),
+            Output::Steps { .. } => self.steps(output, what),
         }
     }
 
@@ -421,7 +417,17 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a layer's output at every step, in the loop's order and layout.
-    fn steps(&mut self, output: &str, layer: usize, masked: Masked, time: i64, backwards: bool) {
+    fn steps(&mut self, output: &str, what: Output<'_>) {
+        let Output::Steps {
+            layer,
+            masked,
+            time,
+            backwards,
+            is_framed,
+        } = what
+        else {
+            return;
+        };
         let units = self.layers.layers[layer].cell.units();
         let given = self.given[layer].steps.clone();
         let begin = self.given[layer].begins[0].clone();
@@ -470,7 +476,9 @@ impl Writer<'_, '_> {
         } else {
             steps
         };
-        if time == 1 {
+        if is_framed {
+            self.emit.unsqueeze_into(output, &steps, &[1]);
+        } else if time == 1 {
             let perm = vec![model::ints("perm", &[1, 0, 2])];
             self.emit.write(&[output], "Transpose", &[&steps], perm);
         } else {

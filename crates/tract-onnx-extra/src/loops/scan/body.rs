@@ -64,8 +64,6 @@ pub(super) struct Body<'a> {
     pub(super) states: Vec<(usize, OutletId)>,
     /// An element of a scan input that all outputs keep alive in the body.
     pub(super) element: Option<OutletId>,
-    /// Whether a Scan would not do.
-    pub(super) is_layer_or_loop: bool,
     /// The limits that the run checks.
     pub(super) metered: Option<Metered>,
 }

@@ -75,13 +75,13 @@ impl fmt::Display for Why {
 pub(crate) type Outer<'a> = (&'a TypedModel, &'a [OutletId]);
 
 /// Wires a loop as a Scan if it is one: its number of steps is known, and it reads something step
-/// by step. `outer` is the graph that computes the inputs, if `target` is but a patch of it.
+/// by step. `outer` is the graph that computes the inputs, of which `target` is a patch.
 ///
 /// # Errors
 /// Why it stays a loop.
 pub(crate) fn wire(
     spec: &Spec,
-    outer: Option<Outer<'_>>,
+    outer: Outer<'_>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -93,7 +93,7 @@ pub(crate) fn wire(
 
 fn wire_scan(
     spec: &Spec,
-    outer: Option<Outer<'_>>,
+    outer: Outer<'_>,
     target: &mut TypedModel,
     name: &str,
     inputs: &[OutletId],
@@ -109,17 +109,19 @@ fn wire_scan(
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {
         Some(induction) => Ok(induction),
-        None => by_symbol(spec, outer.unwrap_or((target, inputs)), &facts),
+        None => by_symbol(spec, outer, &facts),
     };
     let induction = match induction {
         Ok(induction) => induction,
         Err(why) => return Ok(Err(why)),
     };
-    // tract's Scan without steps has no last states; a layer has the initial ones.
+    // tract's Scan without steps has no last states.
     let may_have_no_steps = induction.steps.to_i64().is_err();
     let mut outputs = spec.outputs.iter().map(|output| output.value);
     let knows = |value| matches!(value, Value::Scan(_)) || induction.knows(value);
-    let is_layer_or_loop = may_have_no_steps && !outputs.all(knows);
+    if may_have_no_steps && !outputs.all(knows) {
+        return Ok(Err(Why::LastState));
+    }
     let metered = match limits::check(spec, &induction)? {
         Ok(metered) => metered,
         Err(why) => return Ok(Err(why)),
@@ -147,7 +149,6 @@ fn wire_scan(
         states: vec![],
         element: None,
         metered,
-        is_layer_or_loop,
     };
     if !body.has_values()? {
         return Ok(Err(Why::StepNumbers));

@@ -1,25 +1,22 @@
 //! A Scan in the graph around it: its inputs, its mappings and its outputs.
 //!
-//! The body is complete by then (`body.rs`). A loop that computes a recurrent layer with large
-//! weights is wired as that instead. States that are known without the loop become constants;
+//! The body is complete by then (`body.rs`). States that are known without the loop become constants;
 //! tract's Scan has the others, in the order of the loop's outputs.
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::scan::{InputMapping, OutputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 
-use super::Why;
 use super::body::{Body, Origin};
 use super::reads::{Positions, wire_positions};
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::nested;
 use crate::loops::spec::{Spec, Value};
-use crate::recurrent::{self, Scanned};
 use crate::wire::wire_cast;
 
 impl Body<'_> {
-    /// Wires the Scan, or the layer that it computes, and returns the loop's outputs.
+    /// Wires the Scan, and returns the loop's outputs.
     pub(super) fn wire(
         mut self,
         target: &mut TypedModel,
@@ -34,22 +31,12 @@ impl Body<'_> {
         let output_mapping = self.output_mapping(&computed)?;
         self.model.select_output_outlets(&outlets)?;
         self.model.compact()?;
-        let scanned = Scanned {
-            body: &self.model,
-            outer: &outer,
-            inputs: &input_mapping,
-            outputs: &output_mapping,
-        };
         let made = match computed.is_empty() {
             true => tvec![],
-            false => match recurrent::wire_scanned(&scanned, target, name)? {
-                Some(made) => made,
-                None => {
-                    ensure!(!self.is_layer_or_loop, "{}", Why::LastState);
-                    let scan = Scan::new(self.model, input_mapping, output_mapping, 0)?;
-                    wire_scan(scan, target, name, &outer)?
-                }
-            },
+            false => {
+                let scan = Scan::new(self.model, input_mapping, output_mapping, 0)?;
+                wire_scan(scan, target, name, &outer)?
+            }
         };
         outputs_of(spec, induction, target, name, made)
     }
