@@ -55,11 +55,6 @@ pub mod constant;
 mod error;
 pub mod external;
 pub mod file;
-pub mod memory;
-pub mod model;
-pub mod operators;
-pub mod order;
-mod pointer;
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -71,6 +66,12 @@ mod pointer;
     reason = "generated"
 )]
 #[rustfmt::skip]
+mod generated;
+pub mod memory;
+pub mod model;
+pub mod operators;
+pub mod order;
+mod pointer;
 pub mod proto;
 pub mod scope;
 pub mod sizes;

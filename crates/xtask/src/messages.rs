@@ -24,7 +24,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn file() -> PathBuf {
-    crate::root().join("crates/revseq-onnx/src/proto.rs")
+    crate::root().join("crates/revseq-onnx/src/generated.rs")
 }
 
 /// Runs the generator, a workspace of its own.
