@@ -54,6 +54,9 @@ pub enum Error {
         /// ONNX's name of the operand.
         operand: &'static str,
     },
+    /// [`Threads::stop`](crate::Threads::stop) ended the run. Outputs hold some of its results.
+    #[error("the run was stopped")]
+    Stopped,
     /// Only an LSTM has a state c and peepholes.
     #[error("{operand} is given, which {cell} does not have")]
     Unexpected {

@@ -63,4 +63,4 @@ pub use run::{Inputs, Layout, Outputs};
 pub use team::Memory;
 #[cfg(feature = "rayon")]
 pub use threads::Rayon;
-pub use threads::{Serial, Threads};
+pub use threads::{Serial, Stop, Threads};

@@ -87,8 +87,8 @@ impl<T: Element> PackedLayer<T> {
     /// pass.
     ///
     /// # Errors
-    /// If an operand has another size than its shape, a sequence is longer than there are steps, or a
-    /// state c is given that the cell does not have.
+    /// If an operand has another size than its shape, a sequence is longer than there are steps, a
+    /// state c is given that the cell does not have, or [`Threads::stop`] ends the run.
     ///
     /// # Panics
     /// If a thread panics.
@@ -138,9 +138,9 @@ impl<T: Element> PackedLayer<T> {
             let initial = [inputs.initial_h, inputs.initial_c];
             part.states.initial = initial.map(|it| Some(self.rows(inputs, part, it?)));
         }
-        team::run(self, parts, memory, available, threads);
+        let result = team::run(self, parts, memory, available, threads);
         memory.x = rounded;
-        Ok(())
+        result
     }
 
     /// Checks all sizes.

@@ -13,6 +13,20 @@ pub trait Threads {
     /// Calls share the work among themselves: one that comes late finds none, and returns. If one
     /// panics, so does the run.
     fn run(&self, workers: usize, work: &(dyn Fn() + Sync));
+
+    /// Returns what may end the run early; nothing by default.
+    fn stop(&self) -> Option<&dyn Stop> {
+        None
+    }
+}
+
+/// What may end a run early: a flag of another thread, or a deadline.
+pub trait Stop: Sync {
+    /// Whether the run is to end, with [`Error::Stopped`](crate::Error::Stopped). Once it is, it stays so.
+    ///
+    /// All threads of a run ask this, before the first step and again after some fractions of a
+    /// millisecond, or a step that takes longer.
+    fn is_wanted(&self) -> bool;
 }
 
 /// The calling thread alone.

@@ -2,10 +2,12 @@
 
 mod definition;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use definition::{Case, Numbers};
 use proptest::prelude::*;
 use recurrent_layers::{
-    Activation, Cell, Direction, Inputs, Layer, Layout, Memory, Outputs, Serial, Threads,
+    Activation, Cell, Direction, Inputs, Layer, Layout, Memory, Outputs, Serial, Stop, Threads,
     ValidSteps, Weights,
 };
 
@@ -397,4 +399,70 @@ fn wrong_operands_are_named_with_their_right_sizes() {
         error.to_string(),
         "a layer has no directions, expected at least 1"
     );
+}
+
+/// Threads of a run that is to end once it was asked about so often.
+struct Ending(Spawned, AtomicUsize, usize);
+
+impl Stop for Ending {
+    fn is_wanted(&self) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed) >= self.2
+    }
+}
+
+impl Threads for Ending {
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
+        self.0.run(workers, work);
+    }
+
+    fn stop(&self) -> Option<&dyn Stop> {
+        Some(self)
+    }
+}
+
+#[test]
+fn runs_end_between_steps_on_all_threads() {
+    let cell = Cell::Gru {
+        resets_after_product: false,
+    };
+    let (units, steps, batch) = (96, 1000, 4);
+    let layer = Layer::new(cell, units, units, &[false, true]);
+    let weights = vec![0.01_f32; 2 * 3 * units * units];
+    let packed = layer.pack(&Weights {
+        w: &weights,
+        r: &weights,
+        b: None,
+        p: None,
+    });
+    let packed = packed.unwrap();
+    let x = vec![0.5; steps * batch * units];
+    let inputs = Inputs::new(&x, steps, batch);
+    let mut memory = Memory::default();
+    let mut run = |threads: usize, asked: usize| {
+        let threads = Ending(Spawned(threads), AtomicUsize::new(0), asked);
+        let mut y = vec![0.0; steps * 2 * batch * units];
+        let outputs = Outputs {
+            y: Some(&mut *y),
+            ..Outputs::default()
+        };
+        let result = packed.run(&inputs, outputs, &mut memory, &threads);
+        (result, threads.1.into_inner(), y)
+    };
+    let (result, asked, all) = run(1, usize::MAX);
+    assert_eq!(result, Ok(()));
+    assert!((20..500).contains(&asked), "{asked} times in 2000 steps");
+    for threads in [1, 2, 4, 7] {
+        for end in [0, 10] {
+            let (result, _, y) = run(threads, end);
+            assert_eq!(result, Err(recurrent_layers::Error::Stopped));
+            assert_ne!(y, all, "{threads} threads");
+        }
+        let (result, _, y) = run(threads, usize::MAX);
+        assert_eq!(result, Ok(()));
+        assert_eq!(y, all, "a run that ended leaves something behind");
+    }
 }

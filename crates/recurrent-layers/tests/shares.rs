@@ -18,6 +18,8 @@ const PATIENCE: usize = 0;
 /// Adds up the results of all shares in the phase before.
 struct Sum {
     shares: usize,
+    /// The phase before which the run ends.
+    end: usize,
 }
 
 impl Work for Sum {
@@ -33,6 +35,10 @@ impl Work for Sum {
     fn collect(&self, share: &Share<usize, usize>, from: &usize, to: &mut Vec<usize>) {
         to.resize(share.width, 0);
         to[share.range.start] = *from;
+    }
+
+    fn is_stopped(&self, phase: usize) -> bool {
+        phase >= self.end
     }
 
     fn compute(
@@ -86,6 +92,11 @@ impl Run {
 
 /// Runs so many threads, the calling one included, over shares and phases.
 fn check(threads: usize, shares: usize, phases: usize) {
+    check_until(usize::MAX, threads, shares, phases);
+}
+
+/// The same of a run that ends before a phase.
+fn check_until(end: usize, threads: usize, shares: usize, phases: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
@@ -95,7 +106,7 @@ fn check(threads: usize, shares: usize, phases: usize) {
             ..Share::default()
         };
         let run = Arc::new(Run {
-            sum: Sum { shares },
+            sum: Sum { shares, end },
             shares: (0..shares).map(share).collect(),
             phases,
             is_broken: AtomicBool::new(false),
@@ -110,7 +121,10 @@ fn check(threads: usize, shares: usize, phases: usize) {
         for other in others {
             other.join().unwrap();
         }
-        assert!(!run.is_broken.load(Ordering::Acquire));
+        assert_eq!(run.is_broken.load(Ordering::Acquire), end < phases);
+        if end < phases {
+            return;
+        }
         let mut all = vec![];
         run.shares().gather(phases, &mut all);
         let expected: Vec<usize> = (0..shares).map(|it| result(shares, phases, it)).collect();
@@ -131,4 +145,9 @@ fn threads_compute_each_phase_of_each_share_once() {
 #[test]
 fn threads_that_come_late_find_nothing_left() {
     check(2, 1, 2);
+}
+
+#[test]
+fn no_thread_waits_for_others_when_the_run_ends() {
+    check_until(1, 2, 2, 2);
 }

@@ -36,6 +36,8 @@ pub enum ErrorKind {
     Limit,
     /// A node does not take a value, such as a length beyond its axis.
     Node,
+    /// An [`Interrupt`](crate::Interrupt) or the limit of its time ended a run.
+    Interrupted,
 }
 
 impl Error {

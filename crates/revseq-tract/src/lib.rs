@@ -83,7 +83,7 @@ pub use session::{Inputs, Outputs, Plan, Session};
 /// The tract that this crate extends.
 pub use tract_onnx;
 pub use tract_onnx_extra::{
-    Execution, How, Limits, NodeCall, into_optimized, into_typed, run_observed,
+    Execution, How, Interrupt, Limits, NodeCall, into_optimized, into_typed, run_observed,
 };
 
 #[cfg(doctest)]

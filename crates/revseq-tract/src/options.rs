@@ -1,6 +1,7 @@
 //! Options for the nodes of a model that the model itself does not contain.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
@@ -91,10 +92,10 @@ impl LoadOptions {
     }
 
     /// Limits the steps and the memory of loops, which otherwise may be endless, and the bytes of
-    /// any other value, as far as its size is known before it is made. A run that exceeds the
-    /// limits fails.
+    /// any other value, as far as its size is known before it is made, and the time of a session's
+    /// runs. A run that exceeds the limits fails.
     ///
-    /// By default, a [`Session`](crate::Session) allows 2^20 steps and 4 GiB; otherwise, the limits
+    /// By default, a [`Session`](crate::Session) allows 2^20 steps, 4 GiB and any time; otherwise, the limits
     /// of a surrounding [`load`](Self::load) or [`tract_onnx_extra::with_limits`] apply, if there
     /// is one.
     #[must_use]
@@ -193,6 +194,11 @@ impl LoadOptions {
     /// The most bytes of a value, if they are limited.
     pub(crate) fn maximum_bytes(&self) -> Option<u64> {
         self.limits?.bytes
+    }
+
+    /// The most time of a run, if it is limited.
+    pub(crate) fn maximum_time(&self) -> Option<Duration> {
+        self.limits?.time
     }
 
     /// The options of the nodes being parsed.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "multithread")]
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use revseq_tract::{
-    Error, ErrorKind, How, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
+    Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
 };
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -1011,4 +1012,173 @@ fn loops_of_keras_are_layers() {
             .collect();
         assert_eq!(found.join(" "), layers, "{model}");
     }
+}
+/// A loop of as many rounds as an input says.
+fn rounds() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
+    let body_of = body(
+        vec![
+            node("Tanh", &["before"], &["tanh"]),
+            node("Sub", &["tanh", "before"], &["after"]),
+            node("Identity", &["goes_on"], &["goes_on_then"]),
+        ],
+        vec![
+            value("step", INT64, &[]),
+            value("goes_on", BOOL, &[]),
+            value("before", FLOAT, &["n"]),
+        ],
+        vec![
+            value("goes_on_then", BOOL, &[]),
+            value("after", FLOAT, &["n"]),
+        ],
+    );
+    let bytes = model(
+        vec![with(node("Loop", &["rounds", "", "x"], &["y"]), body_of)],
+        vec![value("rounds", INT64, &[]), value("x", FLOAT, &["n"])],
+        vec![value("y", FLOAT, &["n"])],
+        |_| {},
+    );
+    let x = Tensor::zero::<f32>(&[1 << 16]).expect("floats");
+    (bytes, vec![("rounds", tensor0(1_i64 << 19)), ("x", x)])
+}
+
+/// A layer of 100,000 steps.
+fn long_layer() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
+    let units = 256;
+    let weights = |name: &str, inputs: i64| {
+        let mut weights = stored(name, &vec![0.01; (4 * units * inputs) as usize]);
+        weights.dims = vec![1, 4 * units, inputs];
+        weights
+    };
+    let bytes = model(
+        vec![with(
+            node("LSTM", &["x", "w", "r"], &["y"]),
+            int("hidden_size", units),
+        )],
+        vec![value("x", FLOAT, &["steps", "1", "8"])],
+        vec![value("y", FLOAT, &["steps", "1", "1", "256"])],
+        |graph| graph.initializer = vec![weights("w", 8), weights("r", units)],
+    );
+    let x = Tensor::zero::<f32>(&[100_000, 1, 8]).expect("floats");
+    (bytes, vec![("x", x)])
+}
+
+/// A Scan that stays tract's own.
+fn long_scan() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
+    let body_of = body(
+        vec![
+            node("MatMul", &["before", "w"], &["product"]),
+            node("Add", &["product", "part"], &["sum"]),
+            node("Softmax", &["sum"], &["after"]),
+            node("ReduceMax", &["after"], &["most"]),
+        ],
+        vec![
+            value("before", FLOAT, &["4", "512"]),
+            value("part", FLOAT, &["1"]),
+        ],
+        vec![
+            value("after", FLOAT, &["4", "512"]),
+            value("most", FLOAT, &["1", "1"]),
+        ],
+    );
+    let scan = with(node("Scan", &["h", "x"], &["last", "y"]), body_of);
+    let bytes = model(
+        vec![with(scan, int("num_scan_inputs", 1))],
+        vec![
+            value("h", FLOAT, &["4", "512"]),
+            value("x", FLOAT, &["steps", "1"]),
+        ],
+        vec![value("y", FLOAT, &["steps", "1", "1"])],
+        |graph| {
+            let mut w = stored("w", &vec![0.01; 1 << 18]);
+            w.dims = vec![512, 512];
+            graph.initializer.push(w);
+        },
+    );
+    let h = Tensor::zero::<f32>(&[4, 512]).expect("floats");
+    let x = Tensor::zero::<f32>(&[100_000, 1]).expect("floats");
+    (bytes, vec![("h", h), ("x", x)])
+}
+
+/// A chain of products.
+fn long_chain() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
+    let names: Vec<String> = (0..=400).map(|it| format!("v{it}")).collect();
+    let nodes = names.windows(2);
+    let nodes = nodes.map(|pair| node("MatMul", &[&pair[0], "v0"], &[&pair[1]]));
+    let bytes = model(
+        nodes.collect(),
+        vec![value("v0", FLOAT, &["n", "n"])],
+        vec![value("v400", FLOAT, &["n", "n"])],
+        |_| {},
+    );
+    let x = Tensor::zero::<f32>(&[512, 512]).expect("floats");
+    (bytes, vec![("v0", x)])
+}
+
+/// Each of these runs for seconds.
+#[test]
+fn runs_end_at_a_deadline_or_when_they_are_interrupted() {
+    let soon = Duration::from_millis(50);
+    for (what, (bytes, inputs)) in [
+        ("a loop", rounds()),
+        ("a layer", long_layer()),
+        ("a Scan", long_scan()),
+        ("a chain", long_chain()),
+    ] {
+        let run = |session: &Session, interrupt: Option<&Interrupt>| {
+            let begin = Instant::now();
+            let result = match interrupt {
+                Some(interrupt) => session.run_with(inputs.clone(), interrupt),
+                None => session.run(inputs.clone()),
+            };
+            let time = begin.elapsed();
+            let error = result
+                .err()
+                .unwrap_or_else(|| panic!("{what} ran to its end"));
+            assert_eq!(error.kind(), ErrorKind::Interrupted, "{what}: {error}");
+            assert!(time < Duration::from_secs(2), "{what} ended after {time:?}");
+            error.to_string()
+        };
+        let session = open(&bytes);
+        assert!(session.is_symbolic(), "{what}");
+        let timed = Interrupt::new().with_time(soon);
+        let message = run(&session, Some(&timed));
+        assert!(
+            message.starts_with("the run took longer than the 50ms"),
+            "{message}"
+        );
+        let interrupt = Interrupt::new();
+        let message = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(soon);
+                interrupt.raise();
+            });
+            run(&session, Some(&interrupt))
+        });
+        assert!(message.starts_with("the run was interrupted"), "{message}");
+        let limits = Limits::none().with_time(soon);
+        for threads in [1, 2] {
+            let options = LoadOptions::new().with_limits(limits).with_threads(threads);
+            let session = Session::from_bytes(&bytes, &options).expect("it opens");
+            let message = run(&session, None);
+            assert!(message.contains("50ms that are allowed"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_session_runs_on_after_a_run_that_was_interrupted() {
+    let (bytes, inputs) = rounds();
+    let session = open(&bytes);
+    let x = &inputs[1].1;
+    let few = || session.run([("rounds", tensor0(3_i64)), ("x", x.clone())]);
+    let before = few().expect("it runs");
+    let raised = Interrupt::new();
+    raised.raise();
+    let error = session
+        .run_with(inputs.clone(), &raised)
+        .expect_err("it is raised");
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+    assert_eq!(few().expect("it runs")["y"], before["y"]);
+    // A session that is opened meanwhile is as any other.
+    assert!(raised.scope(|| open(&bytes)).is_symbolic());
 }

@@ -145,6 +145,7 @@ pub mod delegate;
 mod dims;
 mod fusion;
 mod graph;
+mod interrupt;
 mod limits;
 mod load;
 mod loops;
@@ -165,6 +166,7 @@ mod wire;
 struct Readme;
 
 pub use data_sizes::constant_integers;
+pub use interrupt::{Interrupt, Interrupted, run};
 pub use limits::Limits;
 pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use loops::op::Loop;

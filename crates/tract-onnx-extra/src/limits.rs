@@ -3,6 +3,8 @@
 //! A size from data may be anything, so an operator asks [`Limits::allow`] before it allocates its
 //! output. The steps and bytes of loops are counted while they run, in `loops/budget.rs`.
 
+use std::time::Duration;
+
 use tract_onnx::tract_hir::internal::*;
 
 /// Limits of one run of a loop, including its inner loops, and of outputs whose sizes come from
@@ -16,6 +18,9 @@ pub struct Limits {
     /// step, as far as its size is known in advance; and of any output whose sizes come from data
     /// or constants: of `ConstantOfShape`, `Expand`, `OneHot`, `Pad` and `Tile`.
     pub bytes: Option<u64>,
+    /// The maximum time of a run, from its beginning. It ends where an
+    /// [`Interrupt`](crate::Interrupt) ends it, with [`Interrupted`](crate::Interrupted).
+    pub time: Option<Duration>,
 }
 
 impl Limits {
@@ -25,6 +30,7 @@ impl Limits {
         Self {
             steps: None,
             bytes: None,
+            time: None,
         }
     }
 
@@ -42,6 +48,17 @@ impl Limits {
     pub const fn with_bytes(self, bytes: u64) -> Self {
         Self {
             bytes: Some(bytes),
+            ..self
+        }
+    }
+
+    /// Sets the maximum time of a run.
+    ///
+    /// In a model that runs on tract alone, it is that of each loop with those in it.
+    #[must_use]
+    pub const fn with_time(self, time: Duration) -> Self {
+        Self {
+            time: Some(time),
             ..self
         }
     }

@@ -12,9 +12,9 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-use tract_onnx::tract_core::plan;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::interrupt;
 use crate::other_sizes::OtherSizes;
 
 /// A call of a node that has ended.
@@ -99,7 +99,7 @@ pub(crate) fn exec(state: &mut TypedSimpleState) -> TractResult<()> {
     } else if COMPARES_SHAPES.get() {
         state.exec_plan_with_eval(compare_shapes)
     } else {
-        state.exec()
+        state.exec_plan_with_eval(interrupt::eval)
     }
 }
 
@@ -109,7 +109,7 @@ fn compare_shapes(
     node: &TypedNode,
     inputs: TVec<TValue>,
 ) -> TractResult<TVec<TValue>> {
-    let outputs = plan::eval(ctx, state, node, inputs)?;
+    let outputs = interrupt::eval(ctx, state, node, inputs)?;
     for (value, output) in std::iter::zip(&outputs, &node.outputs) {
         if output.fact.is_plain() {
             let compared = OtherSizes::check(value.shape(), &output.fact.shape, ctx.symbols);
@@ -132,7 +132,7 @@ fn eval(
     };
     PROFILE.with_borrow_mut(enter);
     let start = Instant::now();
-    let outputs = plan::eval(ctx, state, node, inputs);
+    let outputs = interrupt::eval(ctx, state, node, inputs);
     let time_with_inner = start.elapsed();
     PROFILE.with_borrow_mut(|profile| {
         let Some(profile) = profile else {

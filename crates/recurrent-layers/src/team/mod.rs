@@ -18,10 +18,11 @@ use std::sync::{Mutex, PoisonError};
 use std::{hint, sync, thread};
 
 use crate::element::Element;
+use crate::error::Error;
 use crate::packed::{Direction, PackedLayer};
 use crate::product::{self, Rows, block_units};
 use crate::step::{Sequences, Units};
-use crate::threads::Threads;
+use crate::threads::{Stop, Threads};
 use shares::{Shares, Work, lock};
 
 /// Number of times that a thread polls the others before it yields its core: some microseconds.
@@ -42,6 +43,9 @@ const MINIMUM_PARTED: usize = 1 << 24;
 
 /// The multiplications that take as long as an activation.
 const OF_ACTIVATION: usize = 16;
+
+/// The multiplications after which it is asked whether the run goes on: some tenths of a millisecond.
+const BETWEEN_CHECKS: usize = 1 << 20;
 
 /// Some units of a direction, and their progress.
 type Share<T> = shares::Share<Units<T>, Vec<T>>;
@@ -99,6 +103,43 @@ struct Running<'a, T> {
     y: Mutex<Vec<&'a mut [T]>>,
     phases: usize,
     is_broken: &'a AtomicBool,
+    stop: Stopping<'a>,
+}
+
+/// What may end a run, and whether it has.
+#[derive(Clone, Copy)]
+struct Stopping<'a> {
+    stop: Option<&'a dyn Stop>,
+    is_stopped: &'a AtomicBool,
+    /// The number of phases after which it is asked again.
+    every: usize,
+}
+
+impl<'a> Stopping<'a> {
+    fn new<T: Element>(
+        layer: &PackedLayer<T>,
+        batch: usize,
+        stop: Option<&'a dyn Stop>,
+        is_stopped: &'a AtomicBool,
+    ) -> Self {
+        let phase = cost_of_step(layer, batch) / layer.phases();
+        let every = (BETWEEN_CHECKS / phase.max(1)).max(1);
+        Self {
+            stop,
+            is_stopped,
+            every,
+        }
+    }
+
+    /// Whether the run ends before this phase.
+    fn is_before(&self, phase: usize) -> bool {
+        let Some(stop) = self.stop else { return false };
+        let is_wanted = phase.is_multiple_of(self.every) && stop.is_wanted();
+        if is_wanted {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+        is_wanted
+    }
 }
 
 impl<T: Element> Work for Running<'_, T> {
@@ -118,6 +159,10 @@ impl<T: Element> Work for Running<'_, T> {
         for (to, from) in rows {
             to[share.range.clone()].copy_from_slice(&from[..share.range.len()]);
         }
+    }
+
+    fn is_stopped(&self, phase: usize) -> bool {
+        self.stop.is_before(phase)
     }
 
     fn compute(
@@ -171,6 +216,9 @@ impl<T: Element> Running<'_, T> {
             .map(|it| it.write().unwrap_or_else(PoisonError::into_inner));
         let mut y = lock(&self.y);
         for phase in 0..self.phases {
+            if self.stop.is_before(phase) {
+                return;
+            }
             let (shared, published) = if phase % 2 == 0 {
                 (&*even, &mut *odd)
             } else {
@@ -276,10 +324,8 @@ pub(crate) fn parts<'a, T: Element>(
 ) -> Vec<Part<'a, T>> {
     let of_step = multiplications(layer, sequences.batch);
     let worth = of_step / layer.phases() / MINIMUM_MULTIPLICATIONS;
-    let width = layer.blocks() * block_units(layer.units);
-    let activations = sequences.batch * width * layer.cell.gates();
-    let with_activations = of_step + activations * OF_ACTIVATION;
-    let is_long = with_activations.saturating_mul(sequences.steps) >= MINIMUM_PARTED;
+    let cost = cost_of_step(layer, sequences.batch);
+    let is_long = cost.saturating_mul(sequences.steps) >= MINIMUM_PARTED;
     let directions = layer.directions.len();
     let mut parts = vec![];
     for index in 0..directions {
@@ -323,6 +369,13 @@ fn multiplications<T>(layer: &PackedLayer<T>, batch: usize) -> usize {
     batch * layer.units * layer.cell.gates() * layer.units
 }
 
+/// Returns the multiplications of a step of a direction that take as long as it does with activations.
+fn cost_of_step<T: Element>(layer: &PackedLayer<T>, batch: usize) -> usize {
+    let width = layer.blocks() * block_units(layer.units);
+    let activations = batch * width * layer.cell.gates();
+    multiplications(layer, batch) + activations * OF_ACTIVATION
+}
+
 /// Returns the number of threads that are worthwhile for a run, of those that are available.
 pub(crate) fn worthwhile<T>(
     layer: &PackedLayer<T>,
@@ -346,9 +399,9 @@ pub(crate) fn run<T: Element>(
     memory: &mut Memory<T>,
     available: usize,
     threads: &dyn Threads,
-) {
+) -> Result<(), Error> {
     memory.shares.resize_with(parts.len(), Vec::new);
-    let is_broken = AtomicBool::new(false);
+    let [is_broken, is_stopped] = [false, false].map(AtomicBool::new);
     let mut running = vec![];
     let mut workers = 0;
     for (shares, part) in std::iter::zip(&mut memory.shares, &mut parts) {
@@ -362,6 +415,7 @@ pub(crate) fn run<T: Element>(
             y: Mutex::new(std::mem::take(&mut part.states.y)),
             phases: part.sequences.steps * layer.phases(),
             is_broken: &is_broken,
+            stop: Stopping::new(layer, part.sequences.batch, threads.stop(), &is_stopped),
         });
     }
     let work = || running.iter().for_each(Running::work);
@@ -373,6 +427,9 @@ pub(crate) fn run<T: Element>(
             work();
         }
     }
+    if is_stopped.load(Ordering::Relaxed) {
+        return Err(Error::Stopped);
+    }
     assert!(
         !is_broken.load(Ordering::Acquire),
         "a thread of the layer's run panicked"
@@ -380,6 +437,7 @@ pub(crate) fn run<T: Element>(
     for (running, part) in std::iter::zip(&running, &mut parts) {
         running.write_last(&mut part.states.last, &mut memory.all);
     }
+    Ok(())
 }
 
 /// Prepares the shares of a part.

@@ -33,6 +33,9 @@ pub(super) trait Work {
         to: &mut Self::All,
     );
 
+    /// Whether the run ends before this phase.
+    fn is_stopped(&self, phase: usize) -> bool;
+
     /// Computes a phase of a share from the results of all in the phase before.
     fn compute(
         &self,
@@ -84,7 +87,7 @@ pub(super) struct Shares<'a, W: Work> {
     pub(super) work: &'a W,
     pub(super) shares: &'a [Share<W::Units, W::Results>],
     pub(super) phases: usize,
-    /// Whether a thread has panicked.
+    /// Whether a thread has panicked, or found that the run ends.
     pub(super) is_broken: &'a AtomicBool,
 }
 
@@ -105,7 +108,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<W: Work> Shares<'_, W> {
     /// Takes free shares, and runs the phases of each. Returns when all shares are finished by any
-    /// thread, or one has panicked, unless other threads have taken all before.
+    /// thread, one has panicked, or the run ends, unless other threads have taken all before.
     pub(super) fn run(&self) {
         let _alarm = Alarm(self.is_broken);
         for (index, share) in self.shares.iter().enumerate() {
@@ -122,12 +125,16 @@ impl<W: Work> Shares<'_, W> {
         done.unwrap_or(self.phases)
     }
 
-    /// Runs all phases of a share. Returns when all shares are finished by any thread, or one has
-    /// panicked.
+    /// Runs all phases of a share. Returns when all shares are finished by any thread, one has
+    /// panicked, or the run ends.
     fn run_share(&self, own: usize) {
         let mut all = self.work.room();
         let mut phase = self.done();
         while phase < self.phases {
+            if self.work.is_stopped(phase) {
+                self.is_broken.store(true, Ordering::Release);
+                return;
+            }
             self.gather(phase, &mut all);
             self.compute(own, phase, &all, lock(&self.shares[own].units));
             phase += 1;
@@ -138,7 +145,7 @@ impl<W: Work> Shares<'_, W> {
     }
 
     /// Waits until all shares have finished the phases before this one, and helps if needed; `all`
-    /// is the input of the last of these. `false` if a thread has panicked.
+    /// is the input of the last of these. `false` if a thread has panicked, or the run ends.
     fn wait(&self, phase: usize, all: &W::All) -> bool {
         let mut looks = 0;
         loop {

@@ -360,7 +360,7 @@ impl Executable<'_> {
         inputs: &Tensors,
         runs: usize,
         with_trace: bool,
-        step: impl FnMut() + Send,
+        step: impl FnMut(),
     ) -> Result<Profile> {
         match self {
             Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),

@@ -1,11 +1,12 @@
 //! The backends, and how they run models.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use revseq_kernels::{Device, LengthsPolicy};
 
-use super::values::key_and_value;
+use super::values::{key_and_value, seconds};
 use crate::note::note;
 use crate::threads::MAXIMUM_THREADS;
 
@@ -129,6 +130,12 @@ pub(crate) struct EngineArguments {
     /// The number of threads of a run; by default one per core
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAXIMUM_THREADS)))]
     pub(crate) threads: Option<u16>,
+    /// The most seconds that a run of the model may take
+    ///
+    /// A run that takes longer is an error. It ends before the next node; on tract also before the
+    /// next step of a loop, and within recurrent layers.
+    #[arg(long, allow_negative_numbers = true, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) ort: OrtArguments,
 }
@@ -220,6 +227,7 @@ impl EngineArguments {
             ("--device", Scope::Ours, self.gpu().is_some()),
             ("--lengths", Scope::Ours, self.lengths.is_some()),
             ("--threads", Scope::All, self.threads.is_some()),
+            ("--timeout", Scope::All, self.timeout.is_some()),
         ];
         let given = all.into_iter().filter(|(_, _, given)| *given);
         given.map(|(flag, scope, _)| (flag, scope))

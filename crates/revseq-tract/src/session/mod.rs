@@ -20,7 +20,7 @@ use self::words::Nodes;
 use crate::error::{Error, ErrorKind};
 use crate::options::Sizes;
 use crate::read::Source;
-use crate::{LoadOptions, fence};
+use crate::{Interrupt, LoadOptions, fence};
 
 pub use outputs::Outputs;
 pub use plan::Plan;
@@ -151,6 +151,60 @@ impl Session {
         N: Into<String>,
         V: IntoTValue,
     {
+        match self.options.maximum_time() {
+            // Planning counts as well.
+            Some(time) => Interrupt::new()
+                .with_time(time)
+                .scope(|| self.run_now(inputs)),
+            None => self.run_now(inputs),
+        }
+    }
+
+    /// Runs the model as [`run`](Self::run) does, until an [`Interrupt`] ends it: at its deadline, or
+    /// when another thread raises it.
+    ///
+    /// A run ends between two nodes, in the bodies of loops as well, between two steps of a loop, and
+    /// within recurrent layers; planning for new sizes and any other node are finished before. It
+    /// takes effect as well around a [`Plan`]'s runs, in [`Interrupt::scope`].
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use revseq_tract::tract_onnx::prelude::*;
+    /// use revseq_tract::{ErrorKind, Interrupt, Session};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let session = Session::open("bidirectional.onnx")?;
+    /// # let x = Tensor::zero::<f32>(&[1, 7, 3])?;
+    /// let interrupt = Interrupt::new().with_time(Duration::from_millis(200));
+    /// // Another thread may call `raise` of a clone.
+    /// match session.run_with([("x", x)], &interrupt) {
+    ///     Ok(outputs) => println!("{:?}", outputs["y"]),
+    ///     Err(error) if error.kind() == ErrorKind::Interrupted => println!("too late"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run); of the kind [`ErrorKind::Interrupted`] if the run is ended.
+    pub fn run_with<N, V>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, V)>,
+        interrupt: &Interrupt,
+    ) -> Result<Outputs, Error>
+    where
+        N: Into<String>,
+        V: IntoTValue,
+    {
+        interrupt.scope(|| self.run(inputs))
+    }
+
+    fn run_now<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, Error>
+    where
+        N: Into<String>,
+        V: IntoTValue,
+    {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|(name, value)| (name.into(), value.into_tvalue()));
         let inputs: Inputs = inputs.collect();
@@ -217,6 +271,11 @@ impl Session {
     }
 
     fn new_plan(&self, inputs: For<'_>) -> TractResult<Plan> {
+        // An operator that cannot be computed may be left for the run, or the model refused.
+        Interrupt::suspended(|| self.new_plan_at_once(inputs))
+    }
+
+    fn new_plan_at_once(&self, inputs: For<'_>) -> TractResult<Plan> {
         fence::catch(|| {
             Plan::new(
                 &self.source,

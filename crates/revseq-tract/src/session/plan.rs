@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use revseq_graph::LruCache;
 use tract_onnx::pb::{TensorProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::{Execution, run_comparing_shapes};
+use tract_onnx_extra::{Execution, Interrupt, run_comparing_shapes};
 
 use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
@@ -41,6 +42,8 @@ pub struct Plan {
     /// The values whose sizes depend on the inputs', by node.
     open: Vec<(String, TypedFact)>,
     limit: Option<u64>,
+    /// The most time of a run.
+    time: Option<Duration>,
     /// The sizes of inputs for which all values stay within the limit, and had the shapes of their facts
     /// in a run.
     checked: LruCache<Vec<TVec<usize>>>,
@@ -96,6 +99,7 @@ impl Plan {
             threads: options.threads.clone(),
             open,
             limit,
+            time: options.maximum_time(),
             checked: LruCache::default(),
             is_checked: AtomicBool::new(false),
         })
@@ -205,17 +209,25 @@ impl Plan {
     /// # Errors
     /// A node does not take a value.
     pub fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
-        self.fenced(|| self.runnable.run(values))
+        self.fenced(|| tract_onnx_extra::run(&mut self.runnable.spawn()?, values))
     }
 
     /// Calls tract for this plan, on the session's threads; errors are in ONNX's words, and a panic
-    /// is an error.
+    /// is an error. An [`Interrupt`] of the calling thread ends it.
     ///
     /// # Errors
     /// Those of `run`.
     pub fn fenced<T: Send>(&self, run: impl FnOnce() -> TractResult<T> + Send) -> Result<T, Error> {
         let nodes = self.runnable.model().nodes().len();
-        let result = self.threads.run(nodes, run);
+        let interrupt = match self.time {
+            Some(time) => Some(Interrupt::current().unwrap_or_default().with_time(time)),
+            None => Interrupt::current(),
+        };
+        // It may run on another thread.
+        let result = self.threads.run(nodes, || match interrupt {
+            Some(interrupt) => interrupt.scope(run),
+            None => run(),
+        });
         result.map_err(|error| words::of_run(error, &self.nodes))
     }
 

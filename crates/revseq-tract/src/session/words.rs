@@ -7,7 +7,7 @@ use revseq_graph::ElementType;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
-use tract_onnx_extra::OtherSizes;
+use tract_onnx_extra::{Interrupted, OtherSizes};
 
 use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
@@ -215,7 +215,13 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     let is_ours = is_clause(&root) && !error.is::<Panicked>() && !error.is::<OtherSizes>();
     // The innermost node says most.
     let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
+    let interrupted = error.downcast_ref::<Interrupted>();
     let (kind, message) = match found {
+        _ if let Some(why) = interrupted => {
+            let place = found.map(|(name, operator)| node_in_words(name, operator));
+            let place = place.map_or(String::new(), |node| format!(", in {node}"));
+            (ErrorKind::Interrupted, format!("{why}{place}"))
+        }
         Some((name, operator)) if is_ours => {
             (Node, format!("{}: {root}", node_in_words(name, operator)))
         }

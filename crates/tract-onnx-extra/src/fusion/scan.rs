@@ -12,6 +12,10 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::program::{Elements, Program, Registers};
 use super::{Fused, Running};
+use crate::interrupt;
+
+/// The steps between two looks at what may end the run: a look at the clock takes as long as a small step.
+const STEPS_BETWEEN_CHECKS: usize = 16;
 
 /// A Scan that runs its step's program without a plan: steps read scan inputs in place, and write
 /// their outputs directly.
@@ -222,6 +226,9 @@ fn run(
     }
     let mut next: Vec<Vec<f32>> = collected.iter().map(|it| it.latest.clone()).collect();
     for step in 0..steps {
+        if step % STEPS_BETWEEN_CHECKS == 0 {
+            interrupt::check()?;
+        }
         let at = |chunk: isize| if chunk < 0 { steps - 1 - step } else { step };
         let inputs: TVec<Elements<'_>> = op
             .sources

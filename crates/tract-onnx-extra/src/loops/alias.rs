@@ -9,6 +9,7 @@ use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::fusion;
+use crate::repairs::optimize::scans;
 use crate::wire::reads;
 
 /// Outputs its first input, and is removed from optimised models.
@@ -211,7 +212,7 @@ fn without_unread_inputs(model: &TypedModel) -> TractResult<Option<TypedModelPat
         let mapping = mapping.collect();
         let mut op = Scan::new(body, mapping, scan.output_mapping.clone(), scan.skip)?;
         op.reset_every_turn = scan.reset_every_turn;
-        let op = op.to_codegen_op(false)?;
+        let op = scans::with_plan(&op)?;
         let inputs: TVec<OutletId> = kept.iter().map(|input| node.inputs[*input]).collect();
         return TypedModelPatch::replace_single_op(model, node, &inputs, op).map(Some);
     }

@@ -9,6 +9,7 @@ use std::cell::Cell;
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::interrupt;
 use crate::limits::Limits;
 
 /// The total usage of nested loops running on a thread.
@@ -35,6 +36,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Whether a loop runs on this thread.
+    pub(crate) fn is_open() -> bool {
+        SPENT.get().loops > 0
+    }
+
     pub(crate) fn of(limits: Limits) -> Self {
         let spent = SPENT.get();
         SPENT.set(Spent {
@@ -46,6 +52,7 @@ impl Budget {
 
     /// Takes steps from the budget before they run.
     pub(crate) fn take_steps(&mut self, steps: u64) -> TractResult<()> {
+        interrupt::check()?;
         let mut spent = SPENT.get();
         spent.steps = spent.steps.saturating_add(steps);
         if let Some(limit) = self.limits.steps {

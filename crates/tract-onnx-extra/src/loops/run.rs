@@ -7,6 +7,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::interrupt::Interrupt;
 use crate::loops::budget::Budget;
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
@@ -262,8 +263,15 @@ impl OpState for Running {
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
         let node = self.spec.node.clone();
-        self.run(ctx, inputs)
-            .with_context(|| format!("Loop {node:?}"))
+        let time = self.spec.limits.time.filter(|_| !Budget::is_open());
+        let result = match time {
+            Some(time) => {
+                let interrupt = Interrupt::new().with_time(time);
+                interrupt.scope(|| self.run(ctx, inputs))
+            }
+            None => self.run(ctx, inputs),
+        };
+        result.with_context(|| format!("Loop {node:?}"))
     }
 
     fn reset_lanes(&mut self, _lanes: &[LaneId]) -> TractResult<()> {

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::layer::Mask;
 use super::threads::Executor;
+use crate::interrupt;
 
 /// The optional inputs and outputs, in order.
 #[derive(Clone, Copy, Debug)]
@@ -339,8 +340,11 @@ impl<T: Element + Datum> Recurrent<T> {
             last_h: last_h.as_mut().map(|it| it.as_slice_mut()).transpose()?,
             last_c: last_c.as_mut().map(|it| it.as_slice_mut()).transpose()?,
         };
-        layer.run(&inputs, outputs, memory, &Executor::current())?;
-        Ok(())
+        let result = layer.run(&inputs, outputs, memory, &Executor::current());
+        if result == Err(recurrent_layers::Error::Stopped) {
+            interrupt::check()?;
+        }
+        Ok(result?)
     }
 
     /// Reads the inputs, and checks the sizes that are known only now.

@@ -2,14 +2,26 @@
 
 #[cfg(feature = "multithread")]
 use recurrent_layers::Rayon;
-use recurrent_layers::{Serial, Threads};
+use recurrent_layers::{Serial, Stop, Threads};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread;
 
-/// The executor that a run begins on.
+use crate::interrupt::Interrupt;
+
+/// The executor that a run begins on, and what may end the run.
 pub(super) struct Executor {
     #[cfg(feature = "multithread")]
     of_tract: multithread::Executor,
+    stop: Option<OfRun>,
+}
+
+/// What may end a run, on any of its threads.
+struct OfRun(Interrupt);
+
+impl Stop for OfRun {
+    fn is_wanted(&self) -> bool {
+        self.0.check().is_err()
+    }
 }
 
 impl Executor {
@@ -17,6 +29,7 @@ impl Executor {
         Self {
             #[cfg(feature = "multithread")]
             of_tract: multithread::current_tract_executor(),
+            stop: Interrupt::current().map(OfRun),
         }
     }
 
@@ -38,5 +51,9 @@ impl Threads for Executor {
 
     fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
         self.threads().run(workers, work);
+    }
+
+    fn stop(&self) -> Option<&dyn Stop> {
+        self.stop.as_ref().map(|it| it as &dyn Stop)
     }
 }

@@ -4,6 +4,7 @@ mod assignment;
 mod convert;
 #[cfg(unix)]
 mod crash;
+mod deadline;
 mod image;
 pub(crate) mod library;
 mod loader;
@@ -201,6 +202,8 @@ pub(crate) struct Ort {
     /// The device of the provider.
     device: KernelDevice,
     threads: Option<usize>,
+    /// The most time of a run.
+    timeout: Option<Duration>,
     optimization: Option<Optimization>,
     session_options: Vec<(String, String)>,
     provider_options: Vec<(String, String)>,
@@ -224,6 +227,7 @@ impl Ort {
             with_ep,
             device: arguments.device.clone(),
             threads: arguments.threads.map(usize::from),
+            timeout: arguments.timeout,
             optimization: arguments.ort.optimization,
             session_options: arguments.ort.session_options.clone(),
             provider_options: provider_options
@@ -292,6 +296,8 @@ pub(crate) struct Executable {
     pub(crate) placements: Vec<Placement>,
     /// Whether constants had to be left as they are.
     is_unfolded: bool,
+    /// The most time of a run.
+    timeout: Option<Duration>,
 }
 
 /// The result of preparing a model.
@@ -354,6 +360,7 @@ impl Ort {
                 outputs: outputs::declared(model),
                 placements,
                 is_unfolded,
+                timeout: self.timeout,
             });
             if is_complete {
                 break;
@@ -370,6 +377,7 @@ impl Ort {
             outputs: prepared.outputs.clone(),
             placements: prepared.placements.clone(),
             is_unfolded: prepared.is_unfolded,
+            timeout: self.timeout,
         })
     }
 
@@ -493,12 +501,18 @@ impl Executable {
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let values = values(inputs)?;
         let Self {
-            session, outputs, ..
+            session,
+            outputs,
+            timeout,
+            ..
         } = self;
         fenced(|| {
             let mut options = RunOptions::new()?;
             options.set_log_level(LogLevel::Warning)?;
-            let got = session.run_with_options(borrowed(&values), &options)?;
+            let (values, options) = (borrowed(&values), &options);
+            let got = deadline::within(*timeout, options, move || {
+                Ok(session.run_with_options(values, options)?)
+            })?;
             let outputs = outputs.iter().map(|declared| {
                 let name = &declared.name;
                 let value = got
@@ -520,10 +534,13 @@ impl Executable {
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
         let run = || {
+            let options = fenced(|| Ok(RunOptions::new()?))?;
             let start = Instant::now();
             fenced(|| {
-                self.session.run(borrowed(&values))?;
-                Ok(())
+                deadline::within(self.timeout, &options, || {
+                    self.session.run_with_options(borrowed(&values), &options)?;
+                    Ok(())
+                })
             })?;
             Ok(start.elapsed())
         };

@@ -45,6 +45,8 @@ const LIMITS: Limits = Limits::none()
 pub(crate) struct Tract {
     gpu: Option<Gpu>,
     lengths: Option<LengthsPolicy>,
+    /// The most time of a run.
+    timeout: Option<Duration>,
 }
 
 impl Tract {
@@ -59,6 +61,7 @@ impl Tract {
                 _ => None,
             },
             lengths: arguments.lengths.map(Lengths::policy),
+            timeout: arguments.timeout,
         })
     }
 
@@ -109,6 +112,9 @@ impl Tract {
     /// The options of models: the command has the data, and plans for its sizes.
     fn options(&self) -> LoadOptions {
         let mut options = options();
+        if let Some(time) = self.timeout {
+            options = options.with_limits(LIMITS.with_time(time));
+        }
         if let Some(policy) = self.lengths {
             options = options.with_lengths(policy);
         }
@@ -162,6 +168,9 @@ impl Loaded {
     }
 }
 
+/// Looks at each call of a node.
+type Observer = Box<dyn FnMut(NodeCall<'_>) + Send>;
+
 /// A model prepared for inputs of certain types and shapes.
 pub(crate) struct Executable {
     plan: Arc<Plan>,
@@ -213,7 +222,7 @@ impl Executable {
         inputs: &BTreeMap<String, Tensor>,
         runs: usize,
         with_trace: bool,
-        mut step: impl FnMut() + Send,
+        mut step: impl FnMut(),
     ) -> Result<Profile> {
         let values = self.values(inputs)?;
         // The observer outlives this call as far as the compiler knows.
@@ -223,34 +232,34 @@ impl Executable {
         )));
         let mut all = Vec::new();
         let first = Instant::now();
-        let profile = || {
-            let mut state = self.plan.runnable().spawn()?;
-            // The first run allocates.
-            state.run(values.clone())?;
-            for run in 0..runs {
-                let begin = Instant::now();
-                let gathered = Arc::clone(&gathered);
-                let observer = move |observed: NodeCall<'_>| {
-                    let (times, trace) = &mut *lock(&gathered);
-                    let call = Call {
-                        operator: &observed.node.op.name(),
-                        node: &observed.node.name,
-                        provider: None,
-                        time: observed.time,
-                        time_with_inner: observed.time_with_inner,
-                    };
-                    times.add(run, call);
-                    if let Some(trace) = trace {
-                        trace.add(&call, observed.start - first);
-                    }
-                };
-                revseq_tract::run_observed(&mut state, values.clone(), observer)?;
-                all.push(begin.elapsed());
-                step();
-            }
-            Ok(())
+        let mut state = self.fenced(|| self.plan.fenced(|| self.plan.runnable().spawn()))?;
+        let mut observed = |observer: Observer| {
+            let values = values.clone();
+            let run = || revseq_tract::run_observed(&mut state, values, observer);
+            self.fenced(|| self.plan.fenced(run))
         };
-        self.fenced(|| self.plan.fenced(profile))?;
+        // The first run allocates.
+        observed(Box::new(|_| {}))?;
+        for run in 0..runs {
+            let begin = Instant::now();
+            let gathered = Arc::clone(&gathered);
+            observed(Box::new(move |observed| {
+                let (times, trace) = &mut *lock(&gathered);
+                let call = Call {
+                    operator: &observed.node.op.name(),
+                    node: &observed.node.name,
+                    provider: None,
+                    time: observed.time,
+                    time_with_inner: observed.time_with_inner,
+                };
+                times.add(run, call);
+                if let Some(trace) = trace {
+                    trace.add(&call, observed.start - first);
+                }
+            }))?;
+            all.push(begin.elapsed());
+            step();
+        }
         let (times, trace) = std::mem::take(&mut *lock(&gathered));
         Ok(times.of(all, trace.map(Trace::into_json)))
     }

@@ -24,7 +24,7 @@ mod casts;
 mod convolutions;
 mod exact;
 mod patch;
-mod scans;
+pub(crate) mod scans;
 mod session;
 mod slices;
 mod softmax;
