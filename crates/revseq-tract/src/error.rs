@@ -30,9 +30,11 @@ pub enum ErrorKind {
     Unsupported,
     /// tract lacks an element type, or values that are not tensors.
     Type,
-    /// An input is missing, unknown, or of another type or shape than the model declares.
+    /// An input is missing, unknown, given twice, or of another type or shape than the model declares.
     Input,
-    /// A value would exceed the limits.
+    /// An output is asked for that the model does not have, or elements of another type than it has.
+    Output,
+    /// A value, or the steps of a loop, would exceed the limits.
     Limit,
     /// A node does not take a value, such as a length beyond its axis.
     Node,

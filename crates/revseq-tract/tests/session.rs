@@ -135,7 +135,11 @@ fn inputs_are_checked_by_name_type_and_size() {
     let given = tensors(&all_models().join("exported/keras_bilstm_masked"), "input").remove(0);
     assert_eq!(kind(run(&name, given.clone())), None);
     for (name, value, words) in [
-        ("no such input", given.clone(), "is missing"),
+        (
+            "X",
+            given.clone(),
+            "the model has no input \"X\", expected [\"x\"]",
+        ),
         (
             &*name,
             given.cast_to::<f64>().expect("numbers").into_owned(),
@@ -547,6 +551,12 @@ fn values_are_bounded_before_they_are_made() {
         let x = |size| Tensor::zero::<f32>(&[size, 1]).expect("floats");
         let outputs = session.run([("x", x(2))]).expect("it is small");
         assert_eq!(outputs["y"].shape(), [2, 1 << 20]);
+        let none: [(&str, Tensor); 0] = [];
+        let error = session.run(none).expect_err("it needs x");
+        assert_eq!(error.to_string(), "input \"x\" is missing");
+        let error = session.run([("x", x(2)), ("x", x(2))]).expect_err("twice");
+        assert_eq!(error.kind(), ErrorKind::Input);
+        assert_eq!(error.to_string(), "input \"x\" is given twice");
         let error = session.run([("x", x(1 << 10))]).expect_err("4 GiB");
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         assert!(error.to_string().contains("1 GiB"), "{error}");
@@ -1181,4 +1191,33 @@ fn a_session_runs_on_after_a_run_that_was_interrupted() {
     assert_eq!(few().expect("it runs")["y"], before["y"]);
     // A session that is opened meanwhile is as any other.
     assert!(raised.scope(|| open(&bytes)).is_symbolic());
+}
+
+#[test]
+fn loops_that_exceed_a_limit_are_errors_of_that_kind() {
+    let (bytes, inputs) = rounds();
+    let x = inputs[1].1.clone();
+    for (limits, words) in [
+        (
+            Limits::none().with_steps(10),
+            "does not end within 10 steps",
+        ),
+        (Limits::none().with_bytes(1000), "more than the 1000"),
+    ] {
+        for sizes in [Sizes::Symbolic, Sizes::OfData] {
+            let options = LoadOptions::new().with_limits(limits).with_sizes(sizes);
+            let session = Session::from_bytes(&bytes, &options).expect("it opens");
+            let few = session.run([
+                ("rounds", tensor0(10_i64)),
+                ("x", x.slice(0, 0, 50).unwrap()),
+            ]);
+            few.expect("it stays within the limits");
+            let error = session.run([("rounds", tensor0(11_i64)), ("x", x.clone())]);
+            let error = error.expect_err("it is too much");
+            assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+            let message = error.to_string();
+            assert!(message.contains(words), "{message}");
+            assert!(limits.bytes.is_some() || message.contains("\"y\" (Loop)"));
+        }
+    }
 }

@@ -167,7 +167,7 @@ struct Readme;
 
 pub use data_sizes::constant_integers;
 pub use interrupt::{Interrupt, Interrupted, run};
-pub use limits::Limits;
+pub use limits::{BeyondLimits, Limits};
 pub use load::{LengthsPolicy, LoadOptions, with_limits};
 pub use loops::op::Loop;
 pub use loops::report::{Execution, How, executions};

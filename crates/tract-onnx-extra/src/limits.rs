@@ -3,6 +3,7 @@
 //! A size from data may be anything, so an operator asks [`Limits::allow`] before it allocates its
 //! output. The steps and bytes of loops are counted while they run, in `loops/budget.rs`.
 
+use std::fmt;
 use std::time::Duration;
 
 use tract_onnx::tract_hir::internal::*;
@@ -54,13 +55,33 @@ impl Limits {
 
     /// Sets the maximum time of a run.
     ///
-    /// In a model that runs on tract alone, it is that of each loop with those in it.
+    /// In a model that runs on tract alone, it is that of each loop that runs step by step, with those
+    /// in it.
     #[must_use]
     pub const fn with_time(self, time: Duration) -> Self {
         Self {
             time: Some(time),
             ..self
         }
+    }
+}
+
+/// A run goes beyond its [`Limits`], or beyond the memory that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BeyondLimits(String);
+
+impl fmt::Display for BeyondLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BeyondLimits {}
+
+impl BeyondLimits {
+    /// The error of what is too much, in words.
+    pub(crate) fn error(what: String) -> TractError {
+        Self(what).into()
     }
 }
 
@@ -78,23 +99,25 @@ impl Limits {
         let elements = sizes.into_iter().try_fold(1_usize, usize::checked_mul);
         let bytes = elements.and_then(|it| it.checked_mul(datum_type.size_of()));
         let Some(bytes) = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()) else {
-            bail!("its output of sizes {shape:?} is larger than any memory");
+            return Err(BeyondLimits::error(format!(
+                "its output of sizes {shape:?} is larger than any memory"
+            )));
         };
         if shape.contains(&0) {
             return Ok(());
         }
-        if let Some(limit) = self.bytes {
-            ensure!(
-                u64::try_from(bytes).is_ok_and(|bytes| bytes <= limit),
-                "its output of sizes {shape:?} takes {bytes} bytes, more than the {limit} that are \
-                 allowed"
-            );
+        let takes = || format!("its output of sizes {shape:?} takes {bytes} bytes");
+        if let Some(limit) = self.bytes
+            && u64::try_from(bytes).is_ok_and(|bytes| bytes > limit)
+        {
+            let what = format!("{}, more than the {limit} that are allowed", takes());
+            return Err(BeyondLimits::error(what));
         }
         let is_there = || Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
-        ensure!(
-            bytes < TRIED || is_there(),
-            "its output of sizes {shape:?} takes {bytes} bytes, for which there is no memory"
-        );
+        if bytes >= TRIED && !is_there() {
+            let what = format!("{}, for which there is no memory", takes());
+            return Err(BeyondLimits::error(what));
+        }
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use crate::common::{
     BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, refuses,
     reverse_graph, revseq, succeeds, tensor, value,
 };
+use crate::ort::onnxruntime;
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
@@ -748,11 +749,32 @@ fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
     }
 }
 
+/// A run is ended by each backend that is there.
+#[test]
+fn runs_that_take_longer_than_they_may() {
+    let folder = Folder::new();
+    let path = folder.model(negations(None, false));
+    let path = path.to_str().unwrap();
+    let library = onnxruntime("runs_that_take_longer_than_they_may");
+    let on_ort = |library| vec!["-b", "ort-plain", "--ort-lib", library];
+    for backend in [Some(vec![]), library.as_deref().map(on_ort)] {
+        let Some(backend) = backend else { continue };
+        let start = Instant::now();
+        let late = "the run took longer than the 50ms that are allowed";
+        let arguments = ["run", path, "--fill", "iota", "--timeout", "0.05"];
+        refuses(&[&arguments[..], &backend].concat(), late);
+        assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+        let model = models().join("lengths/graph_input");
+        let arguments = ["run", model.to_str().unwrap(), "--timeout", "60"];
+        succeeds(&[&arguments[..], &backend].concat());
+    }
+}
+
 #[test]
 fn loops_that_do_not_end() {
     check(
         negations(None, false),
-        "it does not end within 1048576 steps, which are all that are allowed",
+        "node \"Loop#0\" (Loop): it does not end within 1048576 steps, which are all that are allowed",
     );
     check(
         negations(Some(1 << 40), true),

@@ -122,16 +122,32 @@ impl Bounded {
                     .collect::<Option<TVec<usize>>>()
             });
             if let Some(Some(shape)) = shape {
-                check(&self.node, datum_type, &shape, self.limit)?;
+                check(Maker::Node(&self.node), datum_type, &shape, self.limit)?;
             }
         }
         Inference::Values.of(upstream, known)
     }
 }
 
-/// Checks the size of a tensor that a node makes against the most bytes that it may have.
+/// What has a tensor, by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Maker<'a> {
+    Node(&'a str),
+    Input(&'a str),
+}
+
+impl<'a> Maker<'a> {
+    pub(crate) fn of(name: &'a str, is_input: bool) -> Self {
+        match is_input {
+            true => Self::Input(name),
+            false => Self::Node(name),
+        }
+    }
+}
+
+/// Checks the size of a tensor against the most bytes that it may have.
 pub(crate) fn check(
-    node: &str,
+    maker: Maker<'_>,
     datum_type: DatumType,
     shape: &[usize],
     limit: Option<u64>,
@@ -150,11 +166,13 @@ pub(crate) fn check(
         limit if limit >= 1 << 30 && limit % (1 << 30) == 0 => format!("{} GiB", limit >> 30),
         limit => format!("{limit} bytes"),
     };
+    let has = match maker {
+        Maker::Node(name) => format!("node {name:?} makes a tensor"),
+        Maker::Input(name) => format!("input {name:?} is a tensor"),
+    };
     bail!(Explained {
         kind: ErrorKind::Limit,
-        message: format!(
-            "node {node:?} makes a tensor of sizes {shape:?}, more than the {allowed} that are allowed"
-        ),
+        message: format!("{has} of sizes {shape:?}, more than the {allowed} that are allowed"),
         node: None,
     })
 }

@@ -143,9 +143,9 @@ impl Session {
     /// An input with a default may be left out.
     ///
     /// # Errors
-    /// An input is missing, unknown, or not of the type and the sizes that the model declares; tract
-    /// does not take the model with these inputs; or a node does not take a value, such as a length
-    /// beyond its axis.
+    /// An input is missing, unknown, given twice, or not of the type and the sizes that the model
+    /// declares; tract does not take the model with these inputs; a node does not take a value, such as
+    /// a length beyond its axis; or the run exceeds a limit.
     pub fn run<N, V>(&self, inputs: impl IntoIterator<Item = (N, V)>) -> Result<Outputs, Error>
     where
         N: Into<String>,
@@ -205,9 +205,7 @@ impl Session {
         N: Into<String>,
         V: IntoTValue,
     {
-        let inputs = inputs.into_iter();
-        let inputs = inputs.map(|(name, value)| (name.into(), value.into_tvalue()));
-        let inputs: Inputs = inputs.collect();
+        let inputs = by_name(inputs)?;
         let plan = self.plan(&inputs)?;
         plan.run(&inputs).or_else(|error| {
             // Names of sizes may contradict the data; a plan for its sizes does without them.
@@ -289,6 +287,14 @@ impl Session {
 
     /// Checks inputs against those that the model declares.
     fn check(&self, inputs: &Inputs) -> Result<(), Error> {
+        let is_unknown = |name: &&String| self.inputs.iter().all(|it| it.name != **name);
+        if let Some(name) = inputs.keys().find(is_unknown) {
+            let names: Vec<&str> = self.inputs.iter().map(|it| it.name.as_str()).collect();
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("the model has no input {name:?}, expected {names:?}"),
+            ));
+        }
         for declared in &self.inputs {
             match inputs.get(&declared.name) {
                 None if !declared.has_default => return Err(missing(&declared.name)),
@@ -303,16 +309,27 @@ impl Session {
                 _ => {}
             }
         }
-        let is_unknown = |name: &&String| self.inputs.iter().all(|it| it.name != **name);
-        if let Some(name) = inputs.keys().find(is_unknown) {
-            let names: Vec<&str> = self.inputs.iter().map(|it| it.name.as_str()).collect();
-            return Err(Error::new(
-                ErrorKind::Input,
-                format!("the model has no input {name:?}, expected {names:?}"),
-            ));
-        }
         Ok(())
     }
+}
+
+/// Inputs by name.
+///
+/// # Errors
+/// One is given twice.
+fn by_name<N: Into<String>, V: IntoTValue>(
+    given: impl IntoIterator<Item = (N, V)>,
+) -> Result<Inputs, Error> {
+    let mut inputs = Inputs::new();
+    for (name, value) in given {
+        let name = name.into();
+        if inputs.contains_key(&name) {
+            let message = format!("input {name:?} is given twice");
+            return Err(Error::new(ErrorKind::Input, message));
+        }
+        inputs.insert(name, value.into_tvalue());
+    }
+    Ok(inputs)
 }
 
 fn missing(name: &str) -> Error {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use revseq_graph::LruCache;
 use tract_onnx::pb::{TensorProto, ValueInfoProto};
 use tract_onnx::prelude::*;
+use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::{Execution, Interrupt, run_comparing_shapes};
@@ -18,6 +19,7 @@ use super::words::{self, Nodes};
 use super::{Inputs, Outputs, constant_inputs};
 use crate::LoadOptions;
 use crate::error::{Error, ErrorKind};
+use crate::read::bounded::Maker;
 use crate::read::inference::declared_fact;
 use crate::read::{Source, bounded};
 use crate::threads::{self, Threads};
@@ -39,8 +41,8 @@ pub struct Plan {
     outputs: Arc<[ValueInfo]>,
     nodes: Arc<Nodes>,
     threads: Threads,
-    /// The values whose sizes depend on the inputs', by node.
-    open: Vec<(String, TypedFact)>,
+    /// The values whose sizes depend on the inputs'.
+    open: Vec<Open>,
     limit: Option<u64>,
     /// The most time of a run.
     time: Option<Duration>,
@@ -49,6 +51,15 @@ pub struct Plan {
     checked: LruCache<Vec<TVec<usize>>>,
     /// The same of a plan whose sizes are all known.
     is_checked: AtomicBool,
+}
+
+/// A value whose sizes depend on the inputs'.
+#[derive(Debug)]
+struct Open {
+    /// The name of its node.
+    node: String,
+    is_input: bool,
+    fact: TypedFact,
 }
 
 /// The sizes that a plan is for.
@@ -76,9 +87,14 @@ impl Plan {
             for output in &node.outputs {
                 match output.fact.shape.as_concrete() {
                     Some(shape) => {
-                        bounded::check(&node.name, output.fact.datum_type, shape, limit)?;
+                        let maker = Maker::of(&node.name, node.op_is::<TypedSource>());
+                        bounded::check(maker, output.fact.datum_type, shape, limit)?;
                     }
-                    None => open.push((node.name.clone(), output.fact.without_value())),
+                    None => open.push(Open {
+                        node: node.name.clone(),
+                        is_input: node.op_is::<TypedSource>(),
+                        fact: output.fact.without_value(),
+                    }),
                 }
             }
         }
@@ -274,12 +290,22 @@ impl Plan {
                 }
             }
         }
-        for (node, fact) in &self.open {
+        for Open {
+            node,
+            is_input,
+            fact,
+        } in &self.open
+        {
             let shape = fact.shape.iter();
             let shape = shape.map(|it| it.eval(&symbols).to_usize().ok());
             // Sizes from data are known later.
             if let Some(shape) = shape.collect::<Option<TVec<usize>>>() {
-                bounded::check(node, fact.datum_type, &shape, self.limit)?;
+                bounded::check(
+                    Maker::of(node, *is_input),
+                    fact.datum_type,
+                    &shape,
+                    self.limit,
+                )?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use revseq_graph::ElementType;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
-use tract_onnx_extra::{Interrupted, OtherSizes};
+use tract_onnx_extra::{BeyondLimits, Interrupted, OtherSizes};
 
 use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
@@ -163,7 +163,7 @@ pub(crate) fn node_in_words(name: &str, operator: &str) -> String {
 
 /// An error of tract's about a model that is being prepared.
 pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
-    use ErrorKind::{Model, Node, Unsupported};
+    use ErrorKind::{Model, Unsupported};
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
     let found = causes.iter().find_map(|cause| find(cause, nodes));
@@ -179,7 +179,7 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
         match found {
             Some((name, operator)) if OURS.contains(&operator) && is_clause(&root) => {
                 let message = format!("{}: {root}", node_in_words(name, operator));
-                (Node, message, Some(name.to_owned()))
+                (kind_of_ours(&error), message, Some(name.to_owned()))
             }
             Some((name, operator)) => {
                 let message = format!("tract does not take {}", node_in_words(name, operator));
@@ -207,9 +207,17 @@ fn is_clause(message: &str) -> bool {
     message.starts_with(|first: char| first.is_lowercase() || first.is_numeric())
 }
 
+/// The kind of an error about a node that is in this project's words.
+fn kind_of_ours(error: &TractError) -> ErrorKind {
+    match error.is::<BeyondLimits>() {
+        true => ErrorKind::Limit,
+        false => ErrorKind::Node,
+    }
+}
+
 /// An error of tract's in the middle of a run.
 pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
-    use ErrorKind::{Node, Unsupported};
+    use ErrorKind::Unsupported;
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
     let is_ours = is_clause(&root) && !error.is::<Panicked>() && !error.is::<OtherSizes>();
@@ -223,7 +231,8 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             (ErrorKind::Interrupted, format!("{why}{place}"))
         }
         Some((name, operator)) if is_ours => {
-            (Node, format!("{}: {root}", node_in_words(name, operator)))
+            let message = format!("{}: {root}", node_in_words(name, operator));
+            (kind_of_ours(&error), message)
         }
         Some((name, operator)) => {
             let message = format!("tract cannot run {}", node_in_words(name, operator));
@@ -233,7 +242,7 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             };
             (Unsupported, message)
         }
-        None if is_ours => (Node, root),
+        None if is_ours => (kind_of_ours(&error), root),
         None => {
             let message = "tract cannot run the model with these inputs";
             (Unsupported, nodes.with_reason(message, &error))
@@ -249,14 +258,16 @@ fn lacking_type(message: &str) -> Option<ElementType> {
     element_type(name.parse().ok()?)
 }
 
-/// The node that a message of tract's is about: `node #3 "name" Op` or `Evaluating #3 "name" Op`,
-/// where the name may have more text, or `Building node name (Op)`.
+/// The node that a message is about: `node #3 "name" Op` or `Evaluating #3 "name" Op` of tract's, where
+/// the name may have more text, `Building node name (Op)`, or `Loop "name"` of our own.
 fn find<'a>(message: &str, nodes: &'a Nodes) -> Option<(&'a str, &'a str)> {
     let name = match message.strip_prefix("Building node ") {
         Some(behind) => behind.rsplit_once(" (")?.0,
         None => {
-            let (_, behind) =
-                (message.split_once("node #")).or_else(|| message.split_once("Evaluating #"))?;
+            let behind = ["node #", "Evaluating #"]
+                .iter()
+                .find_map(|words| Some(message.split_once(words)?.1))
+                .or_else(|| message.strip_prefix("Loop "))?;
             let (_, behind) = behind.split_once('"')?;
             behind.split_once('"')?.0
         }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::interrupt;
-use crate::limits::Limits;
+use crate::limits::{BeyondLimits, Limits};
 
 /// The total usage of nested loops running on a thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,11 +55,12 @@ impl Budget {
         interrupt::check()?;
         let mut spent = SPENT.get();
         spent.steps = spent.steps.saturating_add(steps);
-        if let Some(limit) = self.limits.steps {
-            ensure!(
-                spent.steps <= limit,
+        if let Some(limit) = self.limits.steps
+            && spent.steps > limit
+        {
+            return Err(BeyondLimits::error(format!(
                 "it does not end within {limit} steps, which are all that are allowed"
-            );
+            )));
         }
         SPENT.set(spent);
         Ok(())
@@ -69,12 +70,13 @@ impl Budget {
     pub(crate) fn hold(&mut self, bytes: u64) -> TractResult<()> {
         let mut spent = SPENT.get();
         spent.bytes = (spent.bytes - self.held).saturating_add(bytes);
-        if let Some(limit) = self.limits.bytes {
-            ensure!(
-                spent.bytes <= limit,
+        if let Some(limit) = self.limits.bytes
+            && spent.bytes > limit
+        {
+            return Err(BeyondLimits::error(format!(
                 "its values take {} bytes, more than the {limit} that are allowed",
                 spent.bytes
-            );
+            )));
         }
         self.held = bytes;
         SPENT.set(spent);

@@ -234,14 +234,7 @@ impl EvalOp for Range {
         let [start, limit, step] = [&*inputs[0], &*inputs[1], &*inputs[2]];
         let length = length([start, limit, step])?.context("they are numbers")?;
         let length = length.to_usize()?;
-        let bytes = (length as u64).saturating_mul(self.datum_type.size_of() as u64);
-        if let Some(most) = self.limits.bytes {
-            ensure!(
-                bytes <= most,
-                "it has {length} elements of {:?}, {bytes} bytes, more than the limit of {most}",
-                self.datum_type
-            );
-        }
+        self.limits.allow(self.datum_type, &[length])?;
         macro_rules! counted {
             ($($type:ty),*; $($float:ty),*) => {
                 match self.datum_type {
