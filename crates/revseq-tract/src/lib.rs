@@ -4,17 +4,21 @@
 //! runs such models, and all others that the command `revseq` runs:
 //!
 //! ```no_run
-//! use revseq_tract::Session;
-//! use revseq_tract::tract_onnx::prelude::*;
+//! use revseq_tract::{Session, tensor};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let session = Session::open("bidirectional.onnx")?;
-//! let x = Tensor::zero::<f32>(&[1, 7, 3])?;
-//! let outputs = session.run([("x", x)])?;
-//! println!("{:?}", outputs[0]);
+//! let x: Vec<f32> = (0..7 * 3).map(|it| it as f32).collect();
+//! let outputs = session.run([("x", tensor(&[1, 7, 3], x)?)])?;
+//! println!("{:?}", outputs.to_vec::<f32>("y")?);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Values are tract's tensors: [`tensor()`] makes one of a `Vec`, an array or a slice of numbers, `bool` or
+//! `String`, and `into_tensor` one of ndarray's arrays (of `tract_onnx::prelude::tract_ndarray`);
+//! [`Outputs::to_vec`] copies elements, [`Outputs::view`] shows them as an array, and [`Outputs::take`]
+//! gives the tensor itself.
 //!
 //! [`LoadOptions`] bounds loops that may be endless, and has the settings that a model does not
 //! contain. `examples/run.rs` runs a model of any inputs.
@@ -78,7 +82,7 @@ pub use revseq_kernels::LengthsPolicy;
 pub use revseq_kernels::gpu;
 /// The ONNX messages of [`Session::from_model`].
 pub use revseq_onnx;
-pub use session::values::{Size, ValueInfo, datum_type, element_type};
+pub use session::values::{Size, ValueInfo, datum_type, element_type, tensor};
 pub use session::{Inputs, Outputs, Plan, Session};
 /// The tract that this crate extends.
 pub use tract_onnx;

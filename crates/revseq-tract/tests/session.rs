@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use revseq_tract::{
     Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
+    tensor,
 };
 use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::attribute_proto::AttributeType;
@@ -113,9 +114,15 @@ fn masked() -> Session {
 /// The repository's page shows this.
 #[test]
 fn the_snippet_of_the_page_runs() {
-    let x = Tensor::zero::<f32>(&[1, 7, 8]).expect("floats");
+    let x: Vec<f32> = (0..7 * 8).map(|it| it as f32 / 56.0).collect();
+    let x = tensor(&[1, 7, 8], x).expect("as many");
     let outputs = masked().run([("x", x)]).expect("it runs");
-    assert_eq!(outputs["Identity:0"].shape(), [1, 3]);
+    let scores: Vec<f32> = outputs.to_vec("Identity:0").expect("floats");
+    assert!(
+        (scores.iter().sum::<f32>() - 1.0).abs() < 1e-5,
+        "{scores:?}"
+    );
+    assert_eq!(scores.len(), 3);
 }
 
 #[test]
@@ -171,6 +178,7 @@ mod build {
     pub(crate) const INT32: i32 = 6;
     pub(crate) const BOOL: i32 = 9;
     pub(crate) const UINT64: i32 = 13;
+    pub(crate) const TEXT: i32 = 8;
 
     pub(crate) fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -310,7 +318,8 @@ mod build {
 }
 
 use build::{
-    BOOL, FLOAT, INT32, INT64, UINT64, body, int, integers, model, node, stored, text, value, with,
+    BOOL, FLOAT, INT32, INT64, TEXT, UINT64, body, int, integers, model, node, stored, text, value,
+    with,
 };
 
 fn open(model: &[u8]) -> Session {
@@ -1220,4 +1229,61 @@ fn loops_that_exceed_a_limit_are_errors_of_that_kind() {
             assert!(limits.bytes.is_some() || message.contains("\"y\" (Loop)"));
         }
     }
+}
+
+#[test]
+fn values_are_made_of_and_read_as_those_of_rust() {
+    let bytes = model(
+        vec![
+            node("Identity", &["floats"], &["f"]),
+            node("Identity", &["texts"], &["t"]),
+            node("Identity", &["truths"], &["b"]),
+            node("Identity", &["number"], &["n"]),
+        ],
+        vec![
+            value("floats", FLOAT, &["n", "2"]),
+            value("texts", TEXT, &["m"]),
+            value("truths", BOOL, &["m"]),
+            value("number", INT64, &[]),
+        ],
+        vec![
+            value("f", FLOAT, &["n", "2"]),
+            value("t", TEXT, &["m"]),
+            value("b", BOOL, &["m"]),
+            value("n", INT64, &[]),
+        ],
+        |_| {},
+    );
+    let session = open(&bytes);
+    let texts = ["a", "b"].map(str::to_owned);
+    let given = [
+        ("floats", tensor(&[1, 2], [1_f32, 2.]).unwrap()),
+        ("texts", tensor(&[2], texts.clone()).unwrap()),
+        ("truths", tensor(&[2], vec![true, false]).unwrap()),
+        ("number", tensor(&[], [7_i64]).unwrap()),
+    ];
+    let mut outputs = session.run(given).expect("it runs");
+    assert_eq!(outputs.to_vec::<f32>("f").unwrap(), [1., 2.]);
+    assert_eq!(outputs.to_vec::<String>("t").unwrap(), texts);
+    assert_eq!(outputs.to_vec::<bool>("b").unwrap(), [true, false]);
+    assert_eq!(outputs.to_vec::<i64>("n").unwrap(), [7]);
+    assert_eq!(outputs.view::<f32>("f").unwrap()[[0, 1]], 2.);
+    let wrong = outputs.view::<f64>("f").expect_err("floats");
+    assert_eq!(wrong.kind(), ErrorKind::Output);
+    assert_eq!(
+        wrong.to_string(),
+        "output \"f\" is float[1,2], read as double"
+    );
+    let wrong = outputs.to_vec::<f32>("F").expect_err("none");
+    let expected = "the model has no output \"F\", expected [\"f\", \"t\", \"b\", \"n\"]";
+    assert_eq!(wrong.to_string(), expected);
+    assert_eq!(outputs.take("n").expect("there is one"), tensor0(7_i64));
+    assert!(outputs.get("n").is_none());
+    let wrong = tensor(&[2, 3], [1_f32, 2.]).expect_err("two of six");
+    assert_eq!(wrong.kind(), ErrorKind::Input);
+    assert_eq!(
+        wrong.to_string(),
+        "a tensor of sizes [2, 3] has 6 elements, given 2"
+    );
+    tensor(&[usize::MAX, 2], [0_u8; 0]).expect_err("too many");
 }

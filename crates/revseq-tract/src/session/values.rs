@@ -7,6 +7,7 @@ use revseq_kernels::DataType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{ValueInfoProto, tensor_proto};
+use tract_onnx::prelude::tract_ndarray::ArrayD;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 use tract_onnx::tract_hir::internal::*;
@@ -126,6 +127,36 @@ pub fn element_type(known: DatumType) -> Option<ElementType> {
         return Some(ElementType::Fixed(DataType::Int64));
     }
     ElementType::all().find(|&element_type| datum_type(element_type) == Some(known))
+}
+
+/// Returns a tensor of some sizes, whose elements are listed with the last axis first: floats of any
+/// width, integers, `bool` or `String`. No sizes are those of a scalar.
+///
+/// ```
+/// use revseq_tract::tensor;
+///
+/// let x = tensor(&[2, 3], [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let words = tensor(&[2], vec!["one".to_owned(), "two".to_owned()])?;
+/// # let _ = (x, words);
+/// # Ok::<(), revseq_tract::Error>(())
+/// ```
+///
+/// # Errors
+/// There are more or fewer elements than the sizes say.
+pub fn tensor<T: Datum>(sizes: &[usize], elements: impl Into<Vec<T>>) -> Result<Tensor, Error> {
+    let elements = elements.into();
+    let given = elements.len();
+    let array = ArrayD::from_shape_vec(sizes, elements).map_err(|_| {
+        let expected = sizes
+            .iter()
+            .try_fold(1_usize, |all, &it| all.checked_mul(it));
+        let expected = expected.map_or("too many".to_owned(), |it| it.to_string());
+        Error::new(
+            ErrorKind::Input,
+            format!("a tensor of sizes {sizes:?} has {expected} elements, given {given}"),
+        )
+    })?;
+    Ok(array.into_tensor())
 }
 
 /// ONNX's name of an element type by its `TensorProto.DataType` code.
