@@ -13,7 +13,20 @@ use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
 const MAXIMUM_LOOPS: usize = 32;
 
 /// The words of the shader's `Params` before its loops.
-const HEADER_WORDS: usize = 20;
+const HEADER_WORDS: usize = 28;
+
+/// The bytes of columns with lengths of their own that are moved together: what memory
+/// moves at once.
+const SECTOR: u64 = 32;
+
+/// The time steps of an invocation, for which it computes one address.
+const STEPS_OF_UNITS: u64 = 4;
+
+/// The same of words, or the words along time.
+const STEPS_OF_WORDS: u64 = 8;
+
+/// The invocations that fill a device, from which on they have several time steps.
+const MANY: u64 = 1 << 17;
 
 /// The bytes of the shader's `Params`.
 pub(super) const PARAMS_BYTES: usize = 4 * (HEADER_WORDS + 4 * MAXIMUM_LOOPS);
@@ -104,7 +117,7 @@ pub(super) struct Dispatch {
     /// The shader's `Params`.
     pub(super) params: Vec<u32>,
     /// The workgroups in each dimension.
-    pub(super) workgroups: (u32, u32),
+    pub(super) workgroups: (u32, u32, u32),
 }
 
 /// A loop of the shader, in bytes.
@@ -123,11 +136,58 @@ struct Work {
     levels: Vec<Level>,
     /// The bytes that offsets count in.
     scale: u64,
-    /// The shader's `row_bytes`, `block_loop` and `block_words`.
+    /// The bytes of a row, as the shader has them.
     row_bytes: u64,
+    /// The first level of a block, what is in it, and the items of that.
     block_loop: usize,
-    block_words: u64,
-    items: u64,
+    block_size: u64,
+    block_items: u64,
+    /// The items of a block that are in one layer of the dispatch; 0 for all.
+    group: u64,
+    /// The time steps or words of an item, and how far apart they are.
+    steps: u64,
+    stride: u64,
+}
+
+impl Work {
+    /// The items of a layer of the dispatch, and the layers.
+    fn items(&self) -> (u64, u64) {
+        let rounds = items(&self.levels[..self.block_loop]);
+        match self.group {
+            0 => (rounds * self.block_items, 1),
+            group => (rounds * group, self.block_items.div_ceil(group)),
+        }
+    }
+
+    /// The same with the levels from one on as a block.
+    fn with_block(self, block_loop: usize, block_size: u64) -> Self {
+        Self {
+            block_loop,
+            block_size,
+            block_items: block_size,
+            ..self
+        }
+    }
+
+    /// The same with several time steps an item if there are enough items, and with layers
+    /// of columns that have lengths of their own and share a sector.
+    fn in_steps(mut self, steps: u64, item_bytes: u64, row_bytes: u64) -> Self {
+        let steps = if self.items().0 < MANY { 1 } else { steps };
+        let (outside, block) = self.levels.split_at_mut(self.block_loop);
+        let parted = match outside.iter_mut().find(|level| level.is_time) {
+            Some(time) => &mut time.size,
+            None => &mut self.block_items,
+        };
+        self.steps = steps.min(*parted);
+        self.stride = parted.div_ceil(self.steps);
+        *parted = self.stride;
+        let has_time = outside.iter().any(|level| level.is_time);
+        let has_lengths = block.iter().any(|level| level.lengths > 0);
+        if has_time && has_lengths && row_bytes < SECTOR {
+            self.group = SECTOR / item_bytes;
+        }
+        self
+    }
 }
 
 /// Makes dispatches of slabs.
@@ -192,15 +252,17 @@ impl Builder<'_> {
             )?;
         }
         let work = self.work(slab, output.base);
-        if work.items > self.limits.items() || work.levels.len() > MAXIMUM_LOOPS {
+        let (items, layers) = work.items();
+        let is_too_large = items > self.limits.items() || layers > self.limits.workgroups;
+        if is_too_large || work.levels.len() > MAXIMUM_LOOPS {
             return Err(Excess {
                 kind: ExcessKind::Items,
-                actual: work.items,
+                actual: items * layers,
                 maximum: self.limits.items(),
             });
         }
         // Full rows of workgroups, as few as possible.
-        let workgroups = work.items.div_ceil(u64::from(WORKGROUP_SIZE));
+        let workgroups = items.div_ceil(u64::from(WORKGROUP_SIZE));
         let height = workgroups.div_ceil(self.limits.workgroups);
         let width = workgroups.div_ceil(height);
         let dispatch_width = width * u64::from(WORKGROUP_SIZE);
@@ -212,9 +274,13 @@ impl Builder<'_> {
         } else {
             0
         };
+        let block_size = match self.nest.motion {
+            Motion::Check => lengths.end - lengths.start,
+            Motion::Copy | Motion::Swap => work.block_size,
+        };
         // Everything here is an offset in a binding, a number of items or a time step.
         let mut params: Vec<u32> = [
-            work.items,
+            items,
             dispatch_width,
             levels.len() as u64,
             time_loop.unwrap_or(levels.len()) as u64,
@@ -232,8 +298,16 @@ impl Builder<'_> {
             work.row_bytes,
             self.unit_bytes,
             work.block_loop as u64,
-            work.block_words,
+            block_size,
             lengths.start,
+            work.block_items,
+            work.group,
+            work.steps,
+            work.stride,
+            self.nest.time.output as u64 / work.scale,
+            0,
+            0,
+            0,
         ]
         .map(|value| value as u32)
         .to_vec();
@@ -255,7 +329,7 @@ impl Builder<'_> {
             lengths: lengths_window,
             output,
             params,
-            workgroups: (width as u32, height as u32),
+            workgroups: (width as u32, height as u32, layers as u32),
         })
     }
 
@@ -268,51 +342,58 @@ impl Builder<'_> {
         let words = |bytes: u64| (bytes + 4 - unit).div_ceil(4);
         let plain = |kernel, levels: Vec<Level>, scale| Work {
             kernel,
-            items: items(&levels),
+            block_loop: levels.len(),
             levels,
             scale,
             row_bytes: 0,
-            block_loop: 0,
-            block_words: 1,
+            block_size: 1,
+            block_items: 1,
+            group: 0,
+            steps: 1,
+            stride: 1,
+        };
+        // Units within a time step.
+        let units = |kernel| {
+            let work = plain(kernel, self.levels(slab, true, true), unit);
+            match work.levels.iter().position(|level| level.is_time) {
+                Some(time) => {
+                    let size = items(&work.levels[time + 1..]);
+                    work.with_block(time + 1, size)
+                        .in_steps(STEPS_OF_UNITS, unit, row)
+                }
+                None => work,
+            }
         };
         match nest.motion {
-            Motion::Check => {
-                let lengths = slab.lengths(nest);
-                Work {
-                    block_words: lengths.end - lengths.start,
-                    ..plain(Kernel::CheckLengths, self.levels(slab, false, false), 1)
-                }
-            }
-            Motion::Copy if unit >= 4 => {
-                plain(Kernel::CopyUnits, self.levels(slab, true, true), unit)
-            }
+            Motion::Check => plain(Kernel::CheckLengths, self.levels(slab, false, false), 1),
+            Motion::Copy if unit >= 4 => units(Kernel::CopyUnits),
             Motion::Copy => {
                 let levels = self.levels(slab, true, true);
                 match block(&levels, unit, base % 4) {
-                    Some((block_loop, block_words)) => Work {
-                        items: items(&levels[..block_loop]) * block_words,
-                        block_loop,
-                        block_words,
-                        ..plain(Kernel::CopyWords, levels, 1)
-                    },
+                    Some((first, size)) => plain(Kernel::CopyWords, levels, 1)
+                        .with_block(first, size)
+                        .in_steps(STEPS_OF_WORDS, 4, row),
                     None => plain(Kernel::CopyGranules, levels, 1),
                 }
             }
-            Motion::Swap if unit >= 4 => {
-                plain(Kernel::SwapUnits, self.levels(slab, true, true), unit)
-            }
+            Motion::Swap if unit >= 4 => units(Kernel::SwapUnits),
             Motion::Swap => {
                 let levels = self.levels(slab, !along_time, false);
-                let (row_bytes, block_words) = if along_time {
+                if let Some(columns) = columns(&levels, row) {
+                    let first = levels.len() - 1;
+                    return plain(Kernel::SwapColumns, levels, 1)
+                        .with_block(first, (columns * unit).div_ceil(4))
+                        .in_steps(STEPS_OF_WORDS, 4, row);
+                }
+                let (row_bytes, size) = if along_time {
                     (0, words(nest.written_steps(&slab.to) as u64 * unit))
                 } else {
                     (row, words(row))
                 };
+                let first = levels.len();
                 Work {
-                    items: items(&levels) * block_words,
                     row_bytes,
-                    block_words,
-                    ..plain(Kernel::SwapWords, levels, 1)
+                    ..plain(Kernel::SwapWords, levels, 1).with_block(first, size)
                 }
             }
         }
@@ -356,6 +437,13 @@ impl Builder<'_> {
         levels.retain(|level| level.size > 1);
         levels
     }
+}
+
+/// The columns of one granule each that lie side by side within the time steps.
+fn columns(levels: &[Level], granule: u64) -> Option<u64> {
+    let (last, outside) = levels.split_last()?;
+    let is_column = [last.input, last.output] == [granule; 2] && granule < 4;
+    (is_column && outside.iter().any(|level| level.is_time)).then_some(last.size)
 }
 
 fn items(levels: &[Level]) -> u64 {

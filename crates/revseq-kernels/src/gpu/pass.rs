@@ -50,7 +50,7 @@ pub(super) struct BoundDispatch {
 /// The operator with its buffers: ready to be recorded any number of times.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
-    dispatches: Vec<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32))>,
+    dispatches: Vec<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32))>,
 }
 
 /// The buffers of a motion and where the tensors start in them; for a swap and a
@@ -66,10 +66,10 @@ pub(super) struct Buffers<'a> {
 impl Bound {
     /// Records the dispatches in a compute pass of the caller's.
     pub fn record(&self, pass: &mut wgpu::ComputePass<'_>) {
-        for (pipeline, bind_group, (width, height)) in &self.dispatches {
+        for (pipeline, bind_group, (width, height, layers)) in &self.dispatches {
             pass.set_pipeline(pipeline);
             pass.set_bind_group(0, bind_group, &[]);
-            pass.dispatch_workgroups(*width, *height, 1);
+            pass.dispatch_workgroups(*width, *height, *layers);
         }
     }
 
@@ -292,7 +292,7 @@ impl ReverseSubsequencesPass {
             for index in 0..prepared.len() {
                 let dispatch = Dispatch {
                     kernel: Kernel::ReportLength,
-                    workgroups: (1, 1),
+                    workgroups: (1, 1, 1),
                     ..prepared[index].dispatch.clone()
                 };
                 prepared.push(self.prepare_one(nest, key.shared, dispatch)?);

@@ -14,6 +14,7 @@ pub(super) enum Kernel {
     CopyGranules,
     SwapUnits,
     SwapWords,
+    SwapColumns,
     CheckLengths,
     ReportLength,
 }
@@ -26,6 +27,7 @@ impl Kernel {
             Self::CopyGranules => "copy_granules",
             Self::SwapUnits => "swap_units",
             Self::SwapWords => "swap_words",
+            Self::SwapColumns => "swap_columns",
             Self::CheckLengths => "check_lengths",
             Self::ReportLength => "report_length",
         }
@@ -53,7 +55,8 @@ impl Variant {
     #[cfg(all(test, feature = "gpu-validation"))]
     pub(super) fn all() -> Vec<Self> {
         use Kernel::{
-            CheckLengths, CopyGranules, CopyUnits, CopyWords, ReportLength, SwapUnits, SwapWords,
+            CheckLengths, CopyGranules, CopyUnits, CopyWords, ReportLength, SwapColumns, SwapUnits,
+            SwapWords,
         };
         let mut all = Vec::new();
         for shared in [false, true] {
@@ -70,6 +73,7 @@ impl Variant {
             add(CopyUnits, &[4, 8, 16], &[false]);
             add(SwapUnits, &[4, 8, 16], &[false, true]);
             add(SwapWords, &[4], &[false, true]);
+            add(SwapColumns, &[4], &[false, true]);
             for kernel in [CopyWords, CopyGranules, CheckLengths, ReportLength] {
                 add(kernel, &[4], &[false]);
             }

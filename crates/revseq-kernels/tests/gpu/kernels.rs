@@ -244,18 +244,35 @@ fn a_late_length_out_of_range_is_found_in_small_bindings() {
     }
 }
 
-/// More workgroups than a dimension has, by words and by bytes.
+/// Several time steps an invocation, along rows and along columns, of whole words and not.
 #[test]
 fn large_dispatches_agree_with_the_reference() {
-    for (data_type, width) in [(DataType::Float32, 4), (DataType::Uint8, 1)] {
-        let size = 64 * 65_535 * 4 / width + 4;
-        let desc = ReverseSubsequencesDesc::packed(data_type, &[1, size], DataType::Int64, 1);
+    let types = [
+        DataType::Uint8,
+        DataType::Float16,
+        DataType::Float32,
+        DataType::Float64,
+    ];
+    let shapes = [
+        ([3, 600_000], 1),
+        ([3, 600_003], 1),
+        ([1200, 1000], 0),
+        ([1200, 1001], 0),
+    ];
+    for (data_type, (sizes, axis)) in types
+        .into_iter()
+        .flat_map(|it| shapes.map(|shape| (it, shape)))
+    {
+        let desc = ReverseSubsequencesDesc::packed(data_type, &sizes, DataType::Int64, axis);
+        // Neighbours of equal lengths, too.
+        let (steps, count) = (sizes[axis as usize], sizes[1 - axis as usize]);
+        let lengths = (0..count).map(|it| (steps - it / 8 * 37 % 1100) as i64);
+        let case = Case {
+            desc,
+            lengths: Lengths::I64(lengths.collect()),
+            seed: 7,
+        };
         for context in contexts() {
-            let case = Case {
-                desc: desc.clone(),
-                lengths: Lengths::I64(vec![size as i64 - 3]),
-                seed: 7,
-            };
             check_encoded(&context, &case, [0; 3], false);
         }
     }

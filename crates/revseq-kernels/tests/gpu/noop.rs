@@ -70,7 +70,7 @@ proptest! {
 fn more_workgroups_than_a_dimension_has_are_valid() {
     let desc = ReverseSubsequencesDesc::packed(
         DataType::Float32,
-        &[1, 64 * 65_535 + 1],
+        &[1, 4 * 64 * 65_535 + 1],
         DataType::Int32,
         1,
     );
