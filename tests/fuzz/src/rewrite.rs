@@ -75,5 +75,6 @@ fn options(u: &mut Unstructured<'_>) -> Result<Options> {
             right_padded: flags & 4 != 0,
             ..Assumptions::default()
         },
+        masked_layers: false,
     })
 }
