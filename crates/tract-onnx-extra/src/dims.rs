@@ -102,32 +102,6 @@ fn least(size: &TDim) -> Option<i64> {
     }
 }
 
-/// Numbers in expressions of sizes may be added as long as they are less.
-const MANY: u64 = 1 << 60;
-
-/// The greatest number in an expression.
-fn greatest_number(size: &TDim) -> u64 {
-    let each = |terms: &[TDim]| terms.iter().map(greatest_number).max().unwrap_or(0);
-    match size {
-        TDim::Val(value) => value.unsigned_abs(),
-        TDim::Sym(_) => 0,
-        TDim::Add(terms)
-        | TDim::Mul(terms)
-        | TDim::Max(terms)
-        | TDim::Min(terms)
-        | TDim::Broadcast(terms) => each(terms),
-        TDim::MulInt(times, inner) => greatest_number(inner).max(times.unsigned_abs()),
-        TDim::Div(inner, by) => greatest_number(inner).max(*by),
-        TDim::Ge(a, b) | TDim::Eq(a, b) => greatest_number(a).max(greatest_number(b)),
-    }
-}
-
-/// The difference of two expressions of sizes, unless it may overflow.
-pub(crate) fn difference(a: &TDim, b: &TDim) -> Option<TDim> {
-    let is_safe = greatest_number(a) < MANY && greatest_number(b) < MANY;
-    is_safe.then(|| a.clone() - b)
-}
-
 /// Whether an expression of sizes is not negative, whatever they are.
 pub(crate) fn is_size(dim: &TDim) -> bool {
     least(dim).is_some_and(|least| least >= 0)

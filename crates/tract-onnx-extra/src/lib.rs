@@ -153,6 +153,7 @@ mod names;
 mod node;
 mod operators;
 mod other_sizes;
+mod polynomial;
 mod profile;
 mod recurrent;
 mod register;

@@ -13,9 +13,10 @@ use crate::data_sizes::beside_sizes;
 use crate::loops::{if_, onnx_scan, parse};
 use crate::node::check_arity;
 use crate::operators::{
-    batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty, functions, gemm,
-    global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul, nd_indices, pool, quantize,
-    random, range, reduce, resize, retyped, scalar_value, split, top_k, within_rank,
+    arithmetic, batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty,
+    functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
+    nd_indices, pool, quantize, random, range, reduce, resize, retyped, scalar_value, split, top_k,
+    within_rank,
 };
 use crate::{data_sizes, recurrent};
 
@@ -96,6 +97,9 @@ fn register_beneath(onnx: &mut tract_onnx::Onnx) {
     onnx.op_register.insert("TopK", top_k::parse);
     onnx.op_register.insert("Trilu", scalar_value::parse_trilu);
     onnx.op_register.insert("Upsample", resize::parse);
+    for operator in arithmetic::OPERATORS {
+        onnx.op_register.insert(operator, arithmetic::parse);
+    }
     for operator in categories::OPERATORS {
         onnx.op_register.insert(operator, categories::parse);
     }

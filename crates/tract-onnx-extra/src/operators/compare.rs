@@ -18,7 +18,8 @@ use tract_onnx::tract_hir::internal::*;
 use super::empty::OrNothing;
 use crate::data_sizes::{Override, in_numbers, parse_overridden};
 use crate::delegate::Delegate;
-use crate::dims::{broadcast, difference, each_size, is_size};
+use crate::dims::{broadcast, each_size, is_size};
+use crate::polynomial::difference;
 use crate::wire::wire_cast;
 
 /// The operators, by their ONNX names.
@@ -79,7 +80,7 @@ impl Comparison {
         if !is_never(more.clone()) {
             possible.push(Ordering::Less);
         }
-        let is_other = |it: Option<TDim>| is_never(it.map(|it| it - 1));
+        let is_other = |it: Option<TDim>| is_never(it.and_then(|it| difference(&it, &1.to_dim())));
         if !is_other(more) && !is_other(less) {
             possible.push(Ordering::Equal);
         }

@@ -1,8 +1,8 @@
 //! Quotients as ONNX defines them.
 //!
 //! tract multiplies floats with the reciprocal of the divisor, which rounds twice: 41 / 41 is less
-//! than 1 then, and its Floor 0. It panics where an integer is divided by 0. Quotients of sizes stay
-//! tract's.
+//! than 1 then, and its Floor 0. It panics where an integer is divided by 0, and rounds some quotients of
+//! sizes down.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -11,6 +11,7 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::math::{Div, mul};
 use tract_onnx::tract_hir::internal::*;
 
+use super::arithmetic::{Arithmetic, has_sizes};
 use crate::data_sizes::{Override, parse_overridden};
 
 /// Parses a Div.
@@ -25,6 +26,10 @@ pub(crate) fn parse(
 struct QuotientOf;
 
 impl Override for QuotientOf {
+    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
+        !has_sizes(inputs)
+    }
+
     fn check(
         &self,
         _upstream: &mut dyn InferenceOp,
@@ -42,6 +47,9 @@ impl Override for QuotientOf {
         target: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<Option<TVec<OutletId>>> {
+        if let Some(quotient) = Arithmetic::Div.wire(name, target, [inputs[0], inputs[1]])? {
+            return Ok(Some(tvec![quotient]));
+        }
         let [a, b] = [inputs[0], inputs[1]].map(|it| target.outlet_fact(it));
         let (a, b) = (a?, b?);
         let datum_type = a.datum_type;

@@ -1,6 +1,7 @@
 //! Operators that tract has in part.
 
 pub(crate) mod along_axes;
+pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
 pub(crate) mod cast;
 pub(crate) mod categories;

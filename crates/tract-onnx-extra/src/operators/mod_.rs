@@ -1,7 +1,7 @@
 //! Mod. tract's swaps its operands if the first one has fewer elements.
 //!
-//! Integers are divided in a wider type, so that no remainder overflows. Sizes stay sizes if the
-//! divisor is a number, and the dividend provably not negative; otherwise the output is int64.
+//! Integers are divided in a wider type, so that no remainder overflows. A remainder of sizes is an
+//! expression if the divisor is a number, the dividend provably not negative, and the expression exact.
 //!
 //! ```text
 //! Mod(N + 3, 4) stays an expression; Mod(N - 3, 4) is a number when the model runs
@@ -15,8 +15,9 @@ use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{CustomNode, CustomOp, in_numbers};
-use crate::dims::{broadcast, each_size, is_size, sizes};
+use crate::dims::{broadcast, each_size, is_size};
 use crate::node::check_domain;
+use crate::polynomial::{difference, product, quotient, sum};
 
 /// Parses a Mod.
 pub(crate) fn parse(
@@ -56,20 +57,9 @@ impl CustomNode for OnnxMod {
     }
 
     fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Remainder> {
-        let common = common_type(inputs[0].datum_type, inputs[1].datum_type)?;
-        let known = |fact: &TypedFact, is_such: fn(&TDim) -> bool| {
-            let value = fact.konst.as_deref();
-            value.is_some_and(|it| sizes(it).is_ok_and(|sizes| sizes.iter().all(is_such)))
-        };
-        // Of anything else, tract's expressions may be wrong.
-        let stays_size = known(inputs[0], is_size) && known(inputs[1], |by| by.to_i64().is_ok());
-        let datum_type = match common {
-            it if it.is_tdim() && !stays_size => i64::datum_type(),
-            it => it,
-        };
         Ok(Remainder {
             sign: self.sign,
-            datum_type,
+            datum_type: common_type(inputs[0].datum_type, inputs[1].datum_type)?,
         })
     }
 }
@@ -99,16 +89,29 @@ impl Remainder {
         }
     }
 
-    /// The remainder of a size, which is not negative.
-    fn of_size(&self, size: &TDim, divisor: i64) -> TractResult<TDim> {
-        ensure!(divisor != 0, "it divides by 0");
-        let by = divisor.unsigned_abs();
-        Ok(match (size.to_i64(), self.sign) {
-            (Ok(number), _) => i64::try_from(self.of(i128::from(number), divisor.into()))?.to_dim(),
-            // What lacks to the next multiple of the divisor, negated.
-            (Err(_), Sign::Divisor) if divisor < 0 => size.clone() - size.clone().div_ceil(by) * by,
-            (Err(_), _) => size.clone() % by,
+    fn of_sizes(&self, inputs: [&Tensor; 2]) -> TractResult<Tensor> {
+        each_size(inputs, |size, by| {
+            let by = by.to_i64()?;
+            ensure!(by != 0, "it divides by 0");
+            let remainder = match size.to_i64() {
+                Ok(number) => i64::try_from(self.of(i128::from(number), by.into()))?.to_dim(),
+                Err(_) => self.of_size(size, by).context("it has no expression")?,
+            };
+            Ok(remainder)
         })
+    }
+
+    /// The remainder of a size that is not negative, if there is an exact expression.
+    fn of_size(&self, size: &TDim, by: i64) -> Option<TDim> {
+        let multiple = i64::try_from(by.unsigned_abs()).ok()?;
+        let rounded = match self.sign {
+            // What lacks to the next multiple, negated.
+            Sign::Divisor if by < 0 => sum(size, &(multiple - 1).to_dim())?,
+            _ => size.clone(),
+        };
+        let multiple = multiple.to_dim();
+        let times = quotient(&rounded, &multiple).filter(|_| is_size(size))?;
+        difference(size, &product(&times, &multiple)?)
     }
 }
 
@@ -131,16 +134,13 @@ impl Op for Remainder {
 }
 
 impl EvalOp for Remainder {
-    op_out_of_plan!();
-
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let inputs = match self.datum_type {
-            it if it.is_tdim() => inputs,
-            _ => {
-                let numbers = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
-                numbers.collect::<TractResult<TVec<TValue>>>()?
-            }
-        };
+        if self.datum_type.is_tdim() {
+            let numbers = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
+            let numbers = numbers.collect::<TractResult<TVec<TValue>>>()?;
+            let remainders = self.of_sizes([&numbers[0], &numbers[1]])?;
+            return Ok(tvec![remainders.into_tvalue()]);
+        }
         let inputs = [&*inputs[0], &*inputs[1]];
         macro_rules! integers {
             ($($name:ident $type:ty),*) => {
@@ -156,9 +156,6 @@ impl EvalOp for Remainder {
                     DatumType::F16 => each(inputs, |&a: &f16, &b: &f16| {
                         Ok(f16::from_f64(self.of(f64::from(a), b.into())))
                     }),
-                    DatumType::TDim => each_size(inputs, |size, by| {
-                        self.of_size(size, by.to_i64()?)
-                    }),
                     other => bail!("it is of {other:?}, expected numbers"),
                 }
             };
@@ -167,6 +164,14 @@ impl EvalOp for Remainder {
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64
         )?;
         Ok(tvec!(result.into_tvalue()))
+    }
+
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        if !self.datum_type.is_tdim() {
+            return self.eval(&EvalContext::out_of_plan(), inputs).map(Some);
+        }
+        let expressions = self.of_sizes([&inputs[0], &inputs[1]]);
+        Ok(expressions.ok().map(|it| tvec![it.into_tvalue()]))
     }
 }
 

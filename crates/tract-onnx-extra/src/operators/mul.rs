@@ -1,23 +1,21 @@
-//! Products of integers and of sizes, and powers with exponents of another type.
+//! Products of integers, and powers with exponents of another type.
 //!
-//! tract makes squares of `Mul(i, i)` and `Pow(i, 2)`, which it has for floats alone, and keeps 32
-//! bits of a number that is multiplied with a size. Its powers have the wider type of two; ONNX's have
-//! that of the base. Products of floats stay tract's.
+//! tract makes squares of `Mul(i, i)` and `Pow(i, 2)`, which it has for floats alone. Its powers have the
+//! wider type of two; ONNX's have that of the base. Products of floats stay tract's.
 //!
 //! ```text
-//! Mul(Shape(x)[0], 5000000000): 5000000000·N
+//! Pow(i, 2): Mul(i, i), in integers
 //! ```
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::math::{mul, pow};
 use tract_onnx::tract_hir::internal::*;
 
+use super::arithmetic::{Arithmetic, has_sizes};
 use crate::data_sizes::{Override, parse_overridden};
-use crate::delegate::Facts;
-use crate::dims::{each_size, scalar};
+use crate::dims::scalar;
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -42,24 +40,8 @@ enum ProductOf {
 }
 
 impl Override for ProductOf {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let is_size = |fact: &&InferenceFact| {
-            let datum_type = fact.datum_type.concretize();
-            datum_type.is_some_and(|it| it.is_tdim())
-        };
-        rule_if!(matches!(self, Self::Both) && inputs.iter().any(is_size));
-        let mut found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![])?;
-        let values = [0, 1].map(|input| found.0[input].value.concretize());
-        if let [Some(a), Some(b)] = values {
-            let products = each_size([&a, &b], |a, b| Ok(product(a, b)))?;
-            found.1[0].value = products.into_arc_tensor().into();
-        }
-        Ok(Some(found))
+    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
+        !has_sizes(inputs)
     }
 
     fn wire(
@@ -71,7 +53,7 @@ impl Override for ProductOf {
     ) -> TractResult<Option<TVec<OutletId>>> {
         let [first, second] = [0, 1].map(|input| target.outlet_fact(inputs[input]));
         let (first, second) = (first?, second?);
-        let (first, second) = match self {
+        let operands = match self {
             Self::Base => {
                 let is_two =
                     |value: &Arc<Tensor>| scalar::<f64>(value).is_ok_and(|number| number == 2.0);
@@ -81,26 +63,23 @@ impl Override for ProductOf {
                 if !squares {
                     return power(name, target, [inputs[0], inputs[1]]);
                 }
-                (first.datum_type, first.datum_type)
+                [inputs[0], inputs[0]]
             }
-            Self::Both => (first.datum_type, second.datum_type),
-        };
-        rule_if_some!(datum_type = first.common_super_type(second));
-        rule_if!(datum_type.is_integer() || datum_type.is_tdim());
-        let operands = match self {
-            Self::Base => [inputs[0], inputs[0]],
             Self::Both => [inputs[0], inputs[1]],
         };
+        if let Some(product) = Arithmetic::Mul.wire(name, target, operands)? {
+            return Ok(Some(tvec![product]));
+        }
+        let types = operands.map(|it| target.outlet_fact(it).map(|fact| fact.datum_type));
+        let [first, second] = types;
+        rule_if_some!(datum_type = first?.common_super_type(second?));
+        rule_if!(datum_type.is_integer());
         let mut operands = wire_rank_broadcast(name, target, &operands)?;
         for (index, operand) in operands.iter_mut().enumerate() {
-            if !datum_type.is_tdim() {
-                *operand = wire_cast(target, format!("{name}.in{index}"), *operand, datum_type)?;
-            }
+            *operand = wire_cast(target, format!("{name}.in{index}"), *operand, datum_type)?;
         }
         let name = target.unique_name(name).into_owned();
-        target
-            .wire_node(name, Product { datum_type }, &operands)
-            .map(Some)
+        target.wire_node(name, Product, &operands).map(Some)
     }
 }
 
@@ -124,21 +103,9 @@ fn power(
     Ok(Some(tvec![wire_cast(target, name.to_owned(), made, base)?]))
 }
 
-/// The product of integers, or of sizes, which may be numbers.
+/// The product of integers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Product {
-    datum_type: DatumType,
-}
-
-/// The product of sizes.
-fn product(a: &TDim, b: &TDim) -> TDim {
-    match (a.to_i64(), b.to_i64()) {
-        (Ok(a), Ok(b)) => a.wrapping_mul(b).to_dim(),
-        (Ok(times), Err(_)) => b.clone() * times,
-        (Err(_), Ok(times)) => a.clone() * times,
-        (Err(_), Err(_)) => a.clone() * b,
-    }
-}
+struct Product;
 
 impl Op for Product {
     fn name(&self) -> StaticName {
@@ -152,20 +119,13 @@ impl EvalOp for Product {
     op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        if !self.datum_type.is_tdim() {
-            return mul().eval(ctx, inputs);
-        }
-        let products = each_size([&inputs[0], &inputs[1]], |a, b| {
-            Ok(product(&a.eval(ctx.symbols), &b.eval(ctx.symbols)))
-        })?;
-        Ok(tvec![products.into_tvalue()])
+        mul().eval(ctx, inputs)
     }
 }
 
 impl TypedOp for Product {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec![self.datum_type.fact(shape)])
+        mul().output_facts(inputs)
     }
 
     as_op!();

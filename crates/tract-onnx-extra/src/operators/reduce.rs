@@ -21,7 +21,7 @@ use tract_onnx::tract_hir::ops::nn::Reducer;
 
 use crate::data_sizes::{Override, axis, with_fallback};
 use crate::delegate::Facts;
-use crate::dims::sizes;
+use crate::dims::{is_size, sizes};
 use crate::node::{check_domain, parse_with_tract};
 use crate::wire::wire_cast;
 
@@ -145,7 +145,8 @@ impl Override for Reduction {
         Ok(None)
     }
 
-    /// tract computes with sizes; its numbers have 32 bits. Numbers without axes are computed by it alone.
+    /// tract computes with sizes that are not negative; its numbers have 32 bits. Numbers without axes are
+    /// computed by it alone.
     fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
         let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
         if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
@@ -156,7 +157,8 @@ impl Override for Reduction {
         value.is_some_and(|value| {
             let sizes = value.datum_type().is_tdim().then(|| sizes(&value));
             let sizes = sizes.and_then(Result::ok).unwrap_or_default();
-            sizes.iter().any(|size| size.to_i64().is_err())
+            let are_sizes = sizes.iter().all(is_size);
+            are_sizes && sizes.iter().any(|size| size.to_i64().is_err())
         })
     }
 

@@ -33,6 +33,7 @@ mod ranges;
 mod recognised;
 mod recurrent;
 mod shapes;
+mod size_arithmetic;
 mod slices;
 mod splits;
 mod symbols;
