@@ -95,6 +95,34 @@ def test_errors_name_the_cause(package, tmp_path):
         package.rewrite(onnx.load(MODEL / "model.onnx"))
     with pytest.raises(TypeError, match="the model is of type int, expected a path or bytes$"):
         package.rewrite(5)
+    for model, error in [
+        (MODEL / "missing.onnx", FileNotFoundError),
+        (MODEL, IsADirectoryError if os.name == "posix" else PermissionError),
+    ]:
+        with pytest.raises(error):
+            package.create_session(model)
+    for make in [package.rewrite, package.create_session]:
+        with pytest.raises(TypeError, match="expected a path or bytes, such as model.SerializeToString"):
+            make(onnx.ModelProto())
+    for arguments, words in [
+        ({"runtime": 3}, "runtime is 3, expected a name such as 'openvino', or None"),
+        ({"passes": 3}, "passes has 3, expected a name, or a list of names"),
+        ({"assume": [None]}, "assume has None, expected a name, or a list of names"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            package.rewrite(MODEL / "model.onnx", **arguments)
+    session = lambda **options: package.create_session(MODEL / "model.onnx", **options)
+    with pytest.raises(TypeError, match="threads is 'x', expected an int"):
+        session(threads="x")
+    with pytest.raises(ValueError, match="provider_options has 'lenghts', expected lengths, device, layers"):
+        session(provider_options={"lenghts": "clamp"})
+    with pytest.raises(TypeError, match=r"provider_options\['layers'\] is True, expected a str"):
+        session(provider_options={"layers": True})
+    check(session(rewrite=False))
+    content = (MODEL / "model.onnx").read_bytes()
+    for given in [bytearray(content), memoryview(content)]:
+        check(package.create_session(given))
+        assert package.rewrite(given)[0] == package.rewrite(content)[0]
     with pytest.raises(ValueError, match="rewrite is 'portable', expected None or 'fast'"):
         package.worker.create_session(MODEL / "model.onnx", rewrite="portable")
 

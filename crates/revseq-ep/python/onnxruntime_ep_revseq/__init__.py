@@ -33,13 +33,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ._rewrite import Report, RewriteError, Step, rewrite
-from .worker import AssignmentError, RegistrationError, RewriteWarning, create_session, register
+from .worker import (
+    AssignmentError,
+    ProviderOptions,
+    RegistrationError,
+    RewriteWarning,
+    create_session,
+    register,
+)
 
 if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
     "AssignmentError",
+    "ProviderOptions",
     "RegistrationError",
     "Report",
     "RewriteError",

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Union
+
+    #: A model: its path, or its bytes.
+    Model = Union[str, os.PathLike[str], bytes, bytearray, memoryview]
 
 #: What a caller may vouch for.
 Assumption = Literal["right-padded", "constant-initializers"]
@@ -72,7 +76,7 @@ class Report:
 
 
 def rewrite(
-    model: str | os.PathLike[str] | bytes,
+    model: Model,
     fast: bool = True,
     portable: bool = False,
     assume: Assumption | Sequence[Assumption] = (),
@@ -91,19 +95,52 @@ def rewrite(
     The result refers to the same files of external data as the model, relative to its folder.
 
     Raises ``RewriteError`` if it is no model, or if there is no such pass, runtime or assumption,
-    ``OSError`` if the file cannot be read, and ``MemoryError`` if there is not enough memory.
+    ``TypeError`` if an argument is of another type, ``OSError`` if the file cannot be read, and
+    ``MemoryError`` if there is not enough memory.
     """
     options: dict[str, Any] = {"fast": bool(fast), "portable": bool(portable)}
     if runtime is not None:
+        if not isinstance(runtime, str):
+            raise TypeError(f"runtime is {runtime!r}, expected a name such as 'openvino', or None")
         options["runtime"] = runtime
-    options |= {"passes": _names(passes), "assume": _names(assume)}
+    options["passes"] = _names("passes", passes)
+    options["assume"] = _names("assume", assume)
     with rewriting(model, **options) as result:
         return result.to_bytes(), result.report
 
 
-def _names(names: str | Sequence[str]) -> list[str]:
+def _names(argument: str, names: str | Sequence[str]) -> list[str]:
     """A list of names, of which one may be given by itself."""
-    return [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return [names]
+    try:
+        listed = list(names)
+    except TypeError:
+        listed = [names]
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} has {name!r}, expected a name, or a list of names")
+    return listed
+
+
+def source_of(model: Model) -> str | bytes:
+    """The path of a model whose file can be read, or its bytes."""
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, (bytearray, memoryview)):
+        return bytes(model)
+    if not isinstance(model, (str, os.PathLike)):
+        hint = ", such as model.SerializeToString()" if hasattr(model, "SerializeToString") else ""
+        raise TypeError(
+            f"the model is of type {type(model).__name__}, expected a path or bytes{hint}"
+        )
+    path = os.fspath(model)
+    kind = os.stat(path).st_mode
+    if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
+        # Python's errors say which file, and have classes of their own.
+        with open(path, "rb"):
+            pass
+    return path
 
 
 class _Bytes(ctypes.Structure):
@@ -156,24 +193,15 @@ class Rewriting:
 
 
 @contextlib.contextmanager
-def rewriting(model: str | os.PathLike[str] | bytes, **options: Any) -> Iterator[Rewriting]:
+def rewriting(model: Model, **options: Any) -> Iterator[Rewriting]:
     """Rewrites a model with the options of the library's ``RevSeqRewrite``; frees it at the end."""
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        source, content = "the model", bytes(model)
-    elif isinstance(model, (str, os.PathLike)):
-        source = os.fspath(model)
-        kind = os.stat(source).st_mode
-        if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
-            # Python's errors say which file, and have classes of their own.
-            with open(source, "rb"):
-                pass
-        content = os.fsencode(source)
-        options["is_path"] = True
+    given = source_of(model)
+    if isinstance(given, bytes):
+        source, content = "the model", given
     else:
-        hint = ", such as model.SerializeToString()" if hasattr(model, "SerializeToString") else ""
-        raise TypeError(
-            f"the model is of type {type(model).__name__}, expected a path or bytes{hint}"
-        )
+        source, content = given, os.fsencode(given)
+        options["is_path"] = True
+    del given
     encoded = json.dumps(options).encode()
     library = _library()
     result = library.RevSeqRewrite(content, len(content), encoded, len(encoded))

@@ -29,16 +29,20 @@ import tempfile
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from ._rewrite import rewriting, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Literal
 
     import onnxruntime
 
+    from ._rewrite import Model
+
 __all__ = [
     "AssignmentError",
+    "ProviderOptions",
     "RegistrationError",
     "RewriteWarning",
     "check_assignment",
@@ -67,6 +71,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )
+
+
+class ProviderOptions(TypedDict, total=False):
+    """The provider's options, for ``provider_options``."""
+
+    #: What becomes of lengths out of range.
+    lengths: Literal["reject", "clamp"]
+    #: The device of the reversals: ``cpu``, ``gpu``, ``gpu:INDEX``, ``gpu:NAME`` or ``gpu:software``.
+    device: str
+    #: Whether the provider computes LSTM, GRU and RNN.
+    layers: Literal["on", "off"]
+    #: Whether the provider replaces loops that are layers.
+    loops: Literal["keep", "layers"]
+    #: What the session vouches for, as to its loops.
+    assume: Literal["right-padded"]
 
 
 class RegistrationError(RuntimeError):
@@ -141,13 +160,13 @@ def _registration_error(why: object) -> RegistrationError:
 
 
 def create_session(
-    model: str | os.PathLike[str] | bytes,
+    model: Model,
     *,
     threads: int = 0,
-    rewrite: Literal["fast"] | None = None,
+    rewrite: Literal["fast", False] | None = None,
     layers: bool | None = None,
     loops: bool | None = None,
-    provider_options: Mapping[str, str] | None = None,
+    provider_options: ProviderOptions | Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
     """Makes a session on a model (its path or its bytes) whose nodes are with the provider.
@@ -159,21 +178,27 @@ def create_session(
     RNN; a ``RewriteWarning`` names each loop that is left. With ``layers=True``, the provider
     computes LSTM, GRU and RNN, and ONNX Runtime itself with ``layers=False``; by default the provider
     does with ``rewrite="fast"``. With ``loops=True``, it computes loops that are such layers, though the model
-    stays as it is; the log says which loops are left. ``configure`` may set further session options.
+    stays as it is; the log says which loops are left. ``provider_options`` are those of
+    ``ProviderOptions``: ``lengths``, ``device``, ``layers``, ``loops`` and ``assume``. ``configure`` may set
+    further session options.
 
     A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
     Runtime loads it.
 
     Raises ``RegistrationError``, ``AssignmentError``, ``RewriteError``, ``MemoryError`` or
-    ``OSError``, and ``ModuleNotFoundError`` without ONNX Runtime.
+    ``OSError``, ``TypeError`` and ``ValueError`` for arguments of other types and values, and
+    ``ModuleNotFoundError`` without ONNX Runtime.
     """
-    if rewrite not in (None, "fast"):
+    if rewrite not in (None, False, "fast"):
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
+    if not isinstance(threads, int):
+        raise TypeError(f"threads is {threads!r}, expected an int")
+    model = source_of(model)
     device = register()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    loadable = _rewritten(model, options) if rewrite else contextlib.nullcontext(_given(model))
+    loadable = _rewritten(model, options) if rewrite else contextlib.nullcontext(model)
     with loadable as path_or_bytes:
         options.intra_op_num_threads = threads
         if configure is not None:
@@ -189,13 +214,21 @@ def create_session(
 
 
 def _options(
-    provider_options: Mapping[str, str] | None,
+    provider_options: ProviderOptions | Mapping[str, str] | None,
     layers: bool | None,
     loops: bool | None,
-    rewrite: str | None,
+    rewrite: Literal["fast", False] | None,
 ) -> dict[str, str]:
     """The provider's options, of which ``layers`` and ``loops`` may be arguments of their own."""
-    options = dict(provider_options or {})
+    options: dict[str, str] = {}
+    # Checked here: ONNX Runtime says where in its source they were refused.
+    for key, value in (provider_options or {}).items():
+        if key not in ProviderOptions.__annotations__:
+            known = ", ".join(ProviderOptions.__annotations__)
+            raise ValueError(f"provider_options has {key!r}, expected {known}")
+        if not isinstance(value, str):
+            raise TypeError(f"provider_options[{key!r}] is {value!r}, expected a str")
+        options[key] = value
     if loops is not None:
         options["loops"] = "layers" if loops else "keep"
     if layers is not None:
@@ -205,23 +238,14 @@ def _options(
     return options
 
 
-def _given(model: str | os.PathLike[str] | bytes) -> str | bytes:
-    """A model in one of the types that ONNX Runtime takes."""
-    if isinstance(model, (bytearray, memoryview)):
-        return bytes(model)
-    return model if isinstance(model, bytes) else os.fspath(model)
-
-
 @contextlib.contextmanager
 def _rewritten(
-    model: str | os.PathLike[str] | bytes, options: onnxruntime.SessionOptions
+    model: str | bytes, options: onnxruntime.SessionOptions
 ) -> Iterator[str | bytes]:
     """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end.
 
     Warns of loops that are left.
     """
-    from ._rewrite import rewriting
-
     folder = None
     try:
         with rewriting(model, fast=True, resolve_links=True) as result:
@@ -229,8 +253,8 @@ def _rewritten(
                 if step.operator in _LOOPS:
                     # Above: contextlib's, `create_session`, and its caller.
                     warnings.warn(str(step), RewriteWarning, stacklevel=4)
-            if isinstance(model, (str, os.PathLike)):
-                data = result.data_folder or os.path.dirname(os.path.abspath(os.fspath(model)))
+            if isinstance(model, str):
+                data = result.data_folder or os.path.dirname(os.path.abspath(model))
                 options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, data)
             # External data of a model in a file has to be in the file's folder.
             loadable: str | bytes
