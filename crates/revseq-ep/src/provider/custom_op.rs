@@ -1,8 +1,8 @@
-//! `revseq::ReverseSubsequences` as custom ops: its schema for every session,
-//! and its kernel on the CPU EP for sessions without this EP.
+//! The domain `revseq`: the schemas of its operators for every session.
 //!
-//! ONNX Runtime merges custom ops of one name into one schema, so there is one
-//! for each type of lengths; the data may be of any type.
+//! `ReverseSubsequences` has a kernel on the CPU EP as well, for sessions without this EP. ONNX
+//! Runtime merges custom ops of one name into one schema, so there is one for each type of lengths;
+//! the data may be of any type. Masked layers are for the inner sessions of this EP alone.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -25,6 +25,17 @@ pub(crate) const DOMAIN: &CStr = c"revseq";
 /// The operator's name.
 pub(crate) const OP_TYPE: &CStr = c"ReverseSubsequences";
 
+/// The layers with a mask in the place of their lengths, as the rewriter names them, each with its number
+/// of inputs and of outputs.
+pub(super) const MASKED: [(&CStr, usize, usize); 3] = [
+    (c"MaskedLSTM", 8, 3),
+    (c"MaskedGRU", 6, 2),
+    (c"MaskedRNN", 6, 2),
+];
+/// The place of the mask among the inputs, and the number of inputs that have to be there.
+const MASK: usize = 4;
+const REQUIRED: usize = 3;
+
 /// The types of lengths.
 const LENGTHS: [ONNXTensorElementDataType; 4] = [
     ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
@@ -38,7 +49,7 @@ pub(crate) struct Domain {
     host: Host,
     domain: *mut OrtCustomOpDomain,
     /// The custom ops, out of a box; the domain points to them.
-    ops: *mut [CustomOp; LENGTHS.len()],
+    ops: *mut [CustomOp],
 }
 
 // SAFETY: a domain is not changed once it is made.
@@ -51,13 +62,19 @@ impl Domain {
         // ops that it points to.
         unsafe {
             ort_try!(host, CreateCustomOpDomain(DOMAIN.as_ptr(), &raw mut domain));
-            let ops = Box::new(LENGTHS.map(|lengths| CustomOp::new(host, lengths)));
+            let reversals = LENGTHS
+                .into_iter()
+                .map(|lengths| CustomOp::reversal(host, lengths));
+            let masked = MASKED.into_iter();
+            let masked =
+                masked.map(|(name, inputs, outputs)| CustomOp::masked(host, name, inputs, outputs));
+            let ops: Box<[CustomOp]> = reversals.chain(masked).collect();
             let made = Self {
                 host,
                 domain,
                 ops: Box::into_raw(ops),
             };
-            for index in 0..LENGTHS.len() {
+            for index in 0..made.ops.len() {
                 let op = made.ops.cast::<CustomOp>().add(index);
                 ort_try!(host, CustomOpDomain_Add(domain, op.cast()));
             }
@@ -85,17 +102,60 @@ impl Drop for Domain {
     }
 }
 
-/// A custom op for one type of lengths.
+/// A custom op.
 #[repr(C)]
 struct CustomOp {
     /// The table, first so that a pointer to it is one to the whole.
     table: OrtCustomOp,
     host: Host,
-    lengths: ONNXTensorElementDataType,
+    name: &'static CStr,
+    inputs: Vec<Slot>,
+    outputs: Vec<Slot>,
+}
+
+/// An input or output.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Its type; the host says «any type» by UNDEFINED.
+    element: ONNXTensorElementDataType,
+    is_optional: bool,
 }
 
 impl CustomOp {
-    fn new(host: Host, lengths: ONNXTensorElementDataType) -> Self {
+    /// The operator for lengths of one type.
+    fn reversal(host: Host, lengths: ONNXTensorElementDataType) -> Self {
+        let any = ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+        let [any, lengths] = [any, lengths].map(|element| Slot {
+            element,
+            is_optional: false,
+        });
+        let mut op = Self::new(host, OP_TYPE, vec![any, lengths], vec![any]);
+        op.table.InferOutputShapeFn = Some(infer_output_shape);
+        op.table.GetMayInplace = Some(get_may_inplace);
+        op.table.ReleaseMayInplace = Some(release_may_inplace);
+        op
+    }
+
+    /// A layer with a mask, of so many inputs and outputs.
+    fn masked(host: Host, name: &'static CStr, inputs: usize, outputs: usize) -> Self {
+        let input = |index| Slot {
+            element: match index {
+                MASK => ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
+                _ => ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+            },
+            is_optional: index >= REQUIRED,
+        };
+        let output = Slot {
+            element: ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+            is_optional: true,
+        };
+        let inputs = (0..inputs).map(input).collect();
+        let mut op = Self::new(host, name, inputs, vec![output; outputs]);
+        op.table.CreateKernelV2 = Some(refuse_kernel);
+        op
+    }
+
+    fn new(host: Host, name: &'static CStr, inputs: Vec<Slot>, outputs: Vec<Slot>) -> Self {
         let table = OrtCustomOp {
             version: API_VERSION,
             CreateKernel: None,
@@ -107,8 +167,8 @@ impl CustomOp {
             GetOutputTypeCount: Some(get_output_type_count),
             KernelCompute: None,
             KernelDestroy: Some(kernel_destroy),
-            GetInputCharacteristic: Some(get_characteristic),
-            GetOutputCharacteristic: Some(get_characteristic),
+            GetInputCharacteristic: Some(get_input_characteristic),
+            GetOutputCharacteristic: Some(get_output_characteristic),
             GetInputMemoryType: Some(get_input_memory_type),
             GetVariadicInputMinArity: None,
             GetVariadicInputHomogeneity: None,
@@ -116,18 +176,20 @@ impl CustomOp {
             GetVariadicOutputHomogeneity: None,
             CreateKernelV2: Some(create_kernel),
             KernelComputeV2: Some(kernel_compute),
-            InferOutputShapeFn: Some(infer_output_shape),
+            InferOutputShapeFn: None,
             GetStartVersion: Some(get_version),
             GetEndVersion: Some(get_version),
-            GetMayInplace: Some(get_may_inplace),
-            ReleaseMayInplace: Some(release_may_inplace),
+            GetMayInplace: None,
+            ReleaseMayInplace: None,
             GetAliasMap: None,
             ReleaseAliasMap: None,
         };
         Self {
             table,
             host,
-            lengths,
+            name,
+            inputs,
+            outputs,
         }
     }
 }
@@ -139,8 +201,9 @@ unsafe fn custom_op<'a>(op: *const OrtCustomOp) -> &'a CustomOp {
     unsafe { &*op.cast() }
 }
 
-unsafe extern "system" fn get_name(_: *const OrtCustomOp) -> *const c_char {
-    OP_TYPE.as_ptr()
+unsafe extern "system" fn get_name(op: *const OrtCustomOp) -> *const c_char {
+    // SAFETY: the host calls an op's functions with that op.
+    unsafe { custom_op(op) }.name.as_ptr()
 }
 
 unsafe extern "system" fn get_execution_provider_type(_: *const OrtCustomOp) -> *const c_char {
@@ -152,34 +215,49 @@ unsafe extern "system" fn get_input_type(
     op: *const OrtCustomOp,
     index: usize,
 ) -> ONNXTensorElementDataType {
-    match index {
-        // The host says «any type» thus.
-        0 => ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED,
-        // SAFETY: the host calls an op's functions with that op.
-        _ => unsafe { custom_op(op) }.lengths,
-    }
+    // SAFETY: the host calls an op's functions with that op, and an input that it has.
+    unsafe { custom_op(op) }.inputs[index].element
 }
 
-unsafe extern "system" fn get_input_type_count(_: *const OrtCustomOp) -> usize {
-    2
+unsafe extern "system" fn get_input_type_count(op: *const OrtCustomOp) -> usize {
+    // SAFETY: as in `get_name`.
+    unsafe { custom_op(op) }.inputs.len()
 }
 
 unsafe extern "system" fn get_output_type(
-    _: *const OrtCustomOp,
-    _: usize,
+    op: *const OrtCustomOp,
+    index: usize,
 ) -> ONNXTensorElementDataType {
-    ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED
+    // SAFETY: the host calls an op's functions with that op, and an output that it has.
+    unsafe { custom_op(op) }.outputs[index].element
 }
 
-unsafe extern "system" fn get_output_type_count(_: *const OrtCustomOp) -> usize {
-    1
+unsafe extern "system" fn get_output_type_count(op: *const OrtCustomOp) -> usize {
+    // SAFETY: as in `get_name`.
+    unsafe { custom_op(op) }.outputs.len()
 }
 
-unsafe extern "system" fn get_characteristic(
-    _: *const OrtCustomOp,
-    _: usize,
+unsafe extern "system" fn get_input_characteristic(
+    op: *const OrtCustomOp,
+    index: usize,
 ) -> OrtCustomOpInputOutputCharacteristic {
-    OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED
+    // SAFETY: as in `get_input_type`.
+    characteristic(unsafe { custom_op(op) }.inputs[index])
+}
+
+unsafe extern "system" fn get_output_characteristic(
+    op: *const OrtCustomOp,
+    index: usize,
+) -> OrtCustomOpInputOutputCharacteristic {
+    // SAFETY: as in `get_output_type`.
+    characteristic(unsafe { custom_op(op) }.outputs[index])
+}
+
+fn characteristic(slot: Slot) -> OrtCustomOpInputOutputCharacteristic {
+    match slot.is_optional {
+        true => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_OPTIONAL,
+        false => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED,
+    }
 }
 
 unsafe extern "system" fn get_input_memory_type(_: *const OrtCustomOp, _: usize) -> OrtMemType {
@@ -253,6 +331,18 @@ unsafe extern "system" fn create_kernel(
     unsafe { kernel::make(host, info, out.cast(), Kernel::of_custom_op) }
 }
 
+/// Masked layers have kernels of the EP alone.
+unsafe extern "system" fn refuse_kernel(
+    op: *const OrtCustomOp,
+    _: *const OrtApi,
+    _: *const OrtKernelInfo,
+    _: *mut *mut c_void,
+) -> OrtStatusPtr {
+    // SAFETY: the host calls an op's functions with that op.
+    let host = unsafe { custom_op(op) }.host;
+    fence::status(host, || Err::<(), _>(Error::MaskedLayer))
+}
+
 unsafe extern "system" fn kernel_compute(
     kernel: *mut c_void,
     context: *mut OrtKernelContext,
@@ -275,5 +365,11 @@ mod tests {
         assert_eq!(DOMAIN.to_str(), Ok(revseq_graph::DOMAIN));
         let operator = revseq_graph::Operator::ReverseSubsequences { axis: 0 };
         assert_eq!(OP_TYPE.to_str(), Ok(operator.op_type()));
+        assert_eq!(DOMAIN.to_str(), Ok(revseq_rewrite::masked::DOMAIN));
+        let is_masked = |name: &CStr| {
+            let name = name.to_str().unwrap();
+            name.starts_with(revseq_rewrite::masked::PREFIX)
+        };
+        assert!(MASKED.iter().all(|(name, ..)| is_masked(name)));
     }
 }

@@ -86,6 +86,9 @@ pub(crate) enum Error {
          \"ep.context_enable\", or with the provider option \"loops\" as \"keep\""
     )]
     Context,
+    /// A model has an operator that only replacements of loops have.
+    #[error("masked layers are made by {EP_NAME_STR} and have no meaning in a model")]
+    MaskedLayer,
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(#[from] recurrent_layers::Error),

@@ -39,8 +39,8 @@ pub(super) fn registrations() -> [Registration; 3] {
     ]
 }
 
-/// The schemas of ONNX's recurrent layers (onnx/defs/rnn/defs.cc), and ONNX Runtime's own.
-pub(super) fn layers() -> [Registration; 4] {
+/// The schemas of ONNX's recurrent layers (onnx/defs/rnn/defs.cc), ONNX Runtime's own, and those with masks.
+pub(super) fn layers() -> Vec<Registration> {
     let layer = |op_type| Registration {
         domain: c"",
         op_type,
@@ -48,18 +48,22 @@ pub(super) fn layers() -> [Registration; 4] {
         types: Some((c"T", vec![HALF, FLOAT, DOUBLE])),
         in_place: None,
     };
-    [
-        layer(c"LSTM"),
-        layer(c"GRU"),
-        layer(c"RNN"),
-        Registration {
-            domain: c"com.microsoft",
-            op_type: c"DynamicQuantizeLSTM",
-            since_versions: (1, 1),
-            types: Some((c"T", vec![FLOAT])),
-            in_place: None,
-        },
-    ]
+    let quantized = Registration {
+        domain: c"com.microsoft",
+        op_type: c"DynamicQuantizeLSTM",
+        since_versions: (1, 1),
+        types: Some((c"T", vec![FLOAT])),
+        in_place: None,
+    };
+    let masked = custom_op::MASKED.map(|(op_type, ..)| Registration {
+        domain: custom_op::DOMAIN,
+        op_type,
+        since_versions: (1, 1),
+        types: None,
+        in_place: None,
+    });
+    let plain = [layer(c"LSTM"), layer(c"GRU"), layer(c"RNN"), quantized];
+    plain.into_iter().chain(masked).collect()
 }
 
 /// The types that kernels move, which have ONNX's codes in ONNX Runtime.

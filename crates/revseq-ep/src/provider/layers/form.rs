@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
+use revseq_rewrite::masked;
 
 use crate::plugin::node::{Attribute, Node};
 
@@ -16,7 +17,7 @@ pub(crate) fn is_known(domain: &str, op_type: &str) -> bool {
     match op_type {
         "LSTM" | "GRU" | "RNN" => domain.is_empty() || domain == "ai.onnx",
         QUANTIZED => domain == "com.microsoft",
-        _ => false,
+        _ => domain == masked::DOMAIN && op_type.starts_with(masked::PREFIX),
     }
 }
 
@@ -26,6 +27,17 @@ pub(crate) struct Form {
     /// The layer. Its features follow from W, and its units from R if they are 0.
     pub(crate) layer: Layer,
     pub(crate) layout: Layout,
+    /// What a mask in the place of the lengths does.
+    pub(super) mask: Option<Mask>,
+}
+
+/// A mask of valid steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mask {
+    /// Whether states are sums of products with the mask.
+    pub(super) blends: bool,
+    /// Whether Y repeats the state at other steps.
+    pub(super) repeats: bool,
 }
 
 /// The forms of the layers that were taken.
@@ -89,7 +101,15 @@ impl Form {
             Some(other) => Err(wrong(name, other, "list of floats")),
         };
         let is_quantized = node.op_type == QUANTIZED;
-        let cell = match &*node.op_type {
+        let (op_type, mask) = match node.op_type.strip_prefix(masked::PREFIX) {
+            None => (&*node.op_type, None),
+            Some(op_type) => {
+                let blends = integer("blends")? != 0;
+                let repeats = integer("repeats")? != 0;
+                (op_type, Some(Mask { blends, repeats }))
+            }
+        };
+        let cell = match op_type {
             "LSTM" | QUANTIZED => Cell::Lstm {
                 couples_input_and_forget: integer("input_forget")? != 0,
             },
@@ -137,7 +157,11 @@ impl Form {
             0 => Layout::TimeFirst,
             _ => Layout::BatchFirst,
         };
-        Ok(Self { layer, layout })
+        Ok(Self {
+            layer,
+            layout,
+            mask,
+        })
     }
 }
 

@@ -16,9 +16,9 @@ use super::super::ep::Ep;
 use super::super::error::Error;
 use super::super::kernel::{CORES, named, overlaps};
 use super::super::schemas::{DOUBLE, HALF};
-use super::form::Form;
+use super::form::{Form, Mask};
 use super::operands::{
-    Output, OwnedBytes, Plain, byte_count, bytes, check, elements, three, words,
+    Output, OwnedBytes, Plain, byte_count, bytes, check, elements, three, truths, words,
 };
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
@@ -389,7 +389,11 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let packed = self.packed(&given)?;
         let x = given.input(X)?;
         let sizes = self.sizes(x, &packed)?;
-        let lengths = given.lengths(sizes)?;
+        let (mut lengths, mut mask) = (None, None);
+        match self.form.mask {
+            None => lengths = given.lengths(sizes)?,
+            Some(_) => mask = given.mask(sizes)?,
+        }
         let states = self.state_sizes(sizes, &packed);
         let words = || words(&states);
         for input in [INITIAL_H, INITIAL_C] {
@@ -404,9 +408,14 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             steps: sizes.steps,
             batch: sizes.batch,
             layout: self.form.layout,
-            valid: match &lengths {
-                Some(lengths) => ValidSteps::Lengths(lengths),
-                None => ValidSteps::All,
+            valid: match (&lengths, &mask, self.form.mask) {
+                (_, Some(mask), Some(Mask { blends, repeats })) => ValidSteps::Mask {
+                    mask,
+                    blends,
+                    repeats,
+                },
+                (Some(lengths), ..) => ValidSteps::Lengths(lengths),
+                _ => ValidSteps::All,
             },
             initial_h: h.as_deref(),
             initial_c: c.as_deref(),
@@ -552,6 +561,16 @@ impl<'a> Given<'a> {
             length.ok_or(Error::LayerLengths { steps: sizes.steps })
         });
         lengths.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The mask of valid steps.
+    fn mask(&self, sizes: Sizes) -> Result<Option<Vec<bool>>, Error> {
+        let Some(tensor) = self.tensors[LENGTHS] else {
+            return Ok(None);
+        };
+        let expected = [sizes.steps, sizes.batch];
+        check("mask", tensor, &expected, || words(&expected))?;
+        truths("mask", tensor).map(Some)
     }
 
     /// Whether memory of an output is that of an input.

@@ -117,6 +117,22 @@ pub(super) fn bytes<'a>(input: &'static str, tensor: Tensor<'a>) -> Result<Bytes
     }
 }
 
+/// The truth values of an input.
+pub(super) fn truths(input: &'static str, tensor: Tensor<'_>) -> Result<Vec<bool>, Error> {
+    /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL`.
+    const BOOL: c_int = 9;
+    if tensor.element != BOOL {
+        return Err(Error::LayerType {
+            input,
+            actual: tensor.element,
+            expected: "bool",
+        });
+    }
+    // SAFETY: the tensor has so many bytes, at any address.
+    let bytes: &[u8] = unsafe { aligned(tensor) };
+    Ok(bytes.iter().map(|&byte| byte != 0).collect())
+}
+
 /// A copy of integers.
 #[derive(Debug)]
 pub(super) enum OwnedBytes {

@@ -67,6 +67,7 @@ impl Claims {
         }
         let options = Options {
             fast: true,
+            masked_layers: true,
             assume,
             ..Options::default()
         };
