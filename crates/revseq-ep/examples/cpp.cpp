@@ -2,10 +2,12 @@
 //
 //   g++ -std=c++17 -I<folder of onnxruntime_c_api.h> cpp.cpp <libonnxruntime.so> -o example
 //   ./example librevseq_ep.so models/shapes/rank3_batch0_time2/model.onnx
+//   ./example librevseq_ep.so models/exported/keras_bilstm_masked/model.onnx loops
 //
-// ONNX Runtime refuses this model without the provider. Any other will do whose nodes are all the
-// provider's, and whose inputs are float or int64 tensors of known sizes. The header comes with
-// ONNX Runtime's releases; that of any version from 1.24 on will do.
+// ONNX Runtime refuses the first model without the provider, which has all of its nodes. With "loops", the
+// provider also computes loops that are recurrent layers, and other nodes run on ONNX Runtime's CPU
+// provider. Any model will do whose inputs are float or int64 tensors; sizes that are not known are 4
+// here. The header comes with ONNX Runtime's releases; that of any version from 1.24 on will do.
 
 #include <onnxruntime_c_api.h>
 
@@ -27,7 +29,7 @@ static void check(OrtStatus* status) {
   throw std::runtime_error(message);
 }
 
-static void run(OrtEnv* env, const char* model) {
+static void run(OrtEnv* env, const char* model, bool loops) {
   const OrtEpDevice* const* found = nullptr;
   std::size_t count = 0;
   check(api->GetEpDevices(env, &found, &count));
@@ -39,12 +41,14 @@ static void run(OrtEnv* env, const char* model) {
   }
   OrtSessionOptions* options = nullptr;
   check(api->CreateSessionOptions(&options));
-  const char* keys[] = {"lengths"};
-  const char* values[] = {"reject"};
+  const char* keys[] = {"lengths", "loops"};
+  const char* values[] = {"reject", loops ? "layers" : "keep"};
   check(api->SessionOptionsAppendExecutionProvider_V2(options, env, devices.data(), devices.size(),
-                                                      keys, values, 1));
-  // No node may fall back: making the session fails if one would.
-  check(api->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1"));
+                                                      keys, values, 2));
+  if (!loops) {
+    // No node may fall back: making the session fails if one would.
+    check(api->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1"));
+  }
   OrtSession* session = nullptr;
   check(api->CreateSession(env, model, options, &session));
   api->ReleaseSessionOptions(options);
@@ -63,15 +67,18 @@ static void run(OrtEnv* env, const char* model) {
     OrtTypeInfo* type = nullptr;
     const OrtTensorTypeAndShapeInfo* tensor = nullptr;
     ONNXTensorElementDataType element;
-    std::size_t rank = 0, elements = 0;
+    std::size_t rank = 0, elements = 1;
     check(api->SessionGetInputName(session, index, allocator, &names[index]));
     check(api->SessionGetInputTypeInfo(session, index, &type));
     check(api->CastTypeInfoToTensorInfo(type, &tensor));
     check(api->GetTensorElementType(tensor, &element));
-    check(api->GetTensorShapeElementCount(tensor, &elements));
     check(api->GetDimensionsCount(tensor, &rank));
     std::vector<std::int64_t> shape(rank);
     check(api->GetDimensions(tensor, shape.data(), rank));
+    for (std::int64_t& size : shape) {
+      if (size < 0) size = 4;
+      elements *= static_cast<std::size_t>(size);
+    }
     api->ReleaseTypeInfo(type);
     void* data = nullptr;
     std::size_t bytes = 0;
@@ -114,8 +121,9 @@ static void run(OrtEnv* env, const char* model) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: " << argv[0] << " <librevseq_ep.so> <model.onnx>\n";
+  bool loops = argc == 4 && std::strcmp(argv[3], "loops") == 0;
+  if (argc != 3 && !loops) {
+    std::cerr << "usage: " << argv[0] << " <librevseq_ep.so> <model.onnx> [loops]\n";
     return 2;
   }
   // The plugin needs 1.24, whatever the header has.
@@ -131,7 +139,7 @@ int main(int argc, char** argv) {
     // ONNX Runtime looks for a relative path beside itself.
     check(api->RegisterExecutionProviderLibrary(env, "revseq",
                                                 std::filesystem::absolute(argv[1]).c_str()));
-    run(env, argv[2]);
+    run(env, argv[2], loops);
     // Sessions first, the library last.
     check(api->UnregisterExecutionProviderLibrary(env, "revseq"));
     api->ReleaseEnv(env);

@@ -94,3 +94,10 @@ def test_cpp(tmp_path):
         "-o", example)  # fmt: skip
     printed = run(example, harness.library(), harness.MODELS / MODEL / "model.onnx")
     assert [float(number) for number in printed.split()] == right()
+    model = harness.MODELS / "exported/keras_bilstm_masked/model.onnx"
+    printed = run(example, harness.library(), model, "loops")
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    x = np.arange(4 * 4 * 8, dtype=np.float32).reshape(4, 4, 8)
+    found = np.array([float(number) for number in printed.split()])
+    np.testing.assert_allclose(found, session.run(None, {given.name: x})[0].ravel(), rtol=1e-3)
