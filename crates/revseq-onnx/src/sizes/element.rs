@@ -3,7 +3,7 @@
 use super::reshape::reshape_axis;
 use super::{
     Size, Steps, arithmetic, axis_within, follow, rank_within, shape_range, squeezed_within,
-    unsqueezed_within,
+    transposed_within, unsqueezed_within,
 };
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
@@ -85,12 +85,12 @@ fn place_in_input<'a>(
             (place.len() == rank).then(|| kept.map(|axis| place[axis]).collect())
         }
         "Transpose" => {
-            let perm = node.ints("perm").value()?;
+            let rank = rank_within(scope, node.output.first()?, steps)?;
             let mut before = vec![0; place.len()];
-            for (&axis, &place) in std::iter::zip(perm, place) {
-                *before.get_mut(usize::try_from(axis).ok()?)? = place;
+            for (axis, &place) in place.iter().enumerate() {
+                *before.get_mut(transposed_within(scope, node, axis, steps)?)? = place;
             }
-            (perm.len() == place.len()).then_some(before)
+            (rank == place.len()).then_some(before)
         }
         "Reshape" => {
             let sizes =

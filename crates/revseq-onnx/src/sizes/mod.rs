@@ -283,6 +283,28 @@ pub fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, us
     follow(|steps| unsqueezed_within(scope, node, steps))
 }
 
+/// The axis of a Transpose's input that becomes this one; without an order, the axes are reversed.
+#[must_use]
+pub fn transposed(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<usize> {
+    follow(|steps| transposed_within(scope, node, axis, steps))
+}
+
+fn transposed_within(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<usize> {
+    match node.ints("perm") {
+        Attribute::Value(perm) => usize::try_from(*perm.get(axis)?).ok(),
+        Attribute::Absent => {
+            let rank = rank_within(scope, node.input(0)?, steps)?;
+            rank.checked_sub(axis + 1)
+        }
+        Attribute::Reference => None,
+    }
+}
+
 fn unsqueezed_within(
     scope: &Scope<'_>,
     node: &NodeProto,

@@ -5,7 +5,8 @@ use super::reshape::reshape_axis;
 use super::window::{WINDOWED, window_axis};
 use super::{
     Size, Steps, axis_before, axis_within, branches, broadcast_axis, expand_axis, kept_axis, loops,
-    matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within, unsqueezed_within,
+    matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within, transposed_within,
+    unsqueezed_within,
 };
 use crate::constant;
 use crate::model::NodeProto;
@@ -75,10 +76,7 @@ fn first_output_axis<'a>(
     let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
     match node.op() {
         "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
-        "Transpose" => {
-            let from = *node.ints("perm").value()?.get(axis)?;
-            of_input(usize::try_from(from).ok()?)
-        }
+        "Transpose" => of_input(transposed_within(scope, node, axis, steps)?),
         "Unsqueeze" => {
             let (added, _) = unsqueezed_within(scope, node, steps)?;
             if added.contains(&axis) {

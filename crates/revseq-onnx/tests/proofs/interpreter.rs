@@ -218,7 +218,8 @@ fn computed(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
             ))
         }
         "Transpose" => {
-            let perm = node.ints("perm").value().expect("an order");
+            let reversed: Vec<i64> = (0..rank as i64).rev().collect();
+            let perm = node.ints("perm").or(&reversed).expect("an order");
             if perm.len() != rank {
                 return None;
             }

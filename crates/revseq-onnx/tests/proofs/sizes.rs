@@ -195,7 +195,11 @@ impl Made {
             10 => {
                 let mut perm: Vec<i64> = (0..rank as i64).collect();
                 perm.rotate_left(self.choose(rank));
-                self.node("Transpose", &[x_name], vec![ints("perm", &perm)]);
+                let given = match self.choose(3) {
+                    0 => vec![],
+                    _ => vec![ints("perm", &perm)],
+                };
+                self.node("Transpose", &[x_name], given);
             }
             11 => {
                 let sizes = self.any_value();

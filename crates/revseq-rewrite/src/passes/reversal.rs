@@ -72,10 +72,7 @@ impl<'a> Reversal<'a> {
         }
         match node.op() {
             op if ELEMENTWISE.contains(&op) => Some(self.clone()),
-            "Transpose" => {
-                let perm = node.ints("perm").value()?;
-                self.with_axes(|axis| usize::try_from(*perm.get(axis)?).ok())
-            }
+            "Transpose" => self.with_axes(|axis| sizes::transposed(scope, node, axis)),
             "Squeeze" => {
                 let rank = sizes::rank(scope, node.input(0)?)?;
                 let removed = sizes::squeezed(scope, node)?;

@@ -461,27 +461,46 @@ fn each_operator_is_taken_and_left_alone() {
     }
 }
 
+/// Sizes are read through several operators.
+#[test]
+fn each_operator_is_taken_behind_others() {
+    for (first, last) in STEPS.iter().flat_map(|a| STEPS.map(|b| (*a, b))) {
+        let case = Case {
+            steps: fitting(vec![Step::Transposed, first, last]),
+            axis: 0,
+            are_sizes_known: false,
+            depends: None,
+        };
+        let taken = outcome(&case);
+        assert!(
+            matches!(taken, Some(Outcome::Rewritten(_))),
+            "{case:?}: {taken:?}"
+        );
+    }
+}
+
 fn cases() -> impl Strategy<Value = Case> {
     let steps = proptest::collection::vec(proptest::sample::select(&STEPS[..]), 1..5);
     let given = (steps, 0..2_usize, any::<bool>());
-    given.prop_map(|(steps, axis, are_sizes_known)| {
-        // A split needs two columns at least.
-        let mut width = WIDTH;
-        let mut kept = Vec::new();
-        for step in steps {
-            if step == Step::Split && width < 2 {
-                continue;
-            }
-            width = Body::default().add(step, ("v", width)).1;
-            kept.push(step);
-        }
-        Case {
-            steps: kept,
-            axis,
-            are_sizes_known,
-            depends: None,
-        }
+    given.prop_map(|(steps, axis, are_sizes_known)| Case {
+        steps: fitting(steps),
+        axis,
+        are_sizes_known,
+        depends: None,
     })
+}
+
+/// The steps without splits of less than two columns.
+fn fitting(mut steps: Vec<Step>) -> Vec<Step> {
+    let mut width = WIDTH;
+    steps.retain(|&step| {
+        let fits = step != Step::Split || width >= 2;
+        if fits {
+            width = Body::default().add(step, ("v", width)).1;
+        }
+        fits
+    });
+    steps
 }
 
 /// Random models, each in its bytes.

@@ -309,10 +309,7 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
             let step = constant::int(scope, node.input(2)?)?;
             (step > 0).then_some(Course::Rising)
         }
-        "Transpose" => {
-            let from = *node.ints("perm").value()?.get(axis)?;
-            along(usize::try_from(from).ok()?)
-        }
+        "Transpose" => along(sizes::transposed(scope, node, axis)?),
         "Unsqueeze" => {
             let (added, _) = sizes::unsqueezed(scope, node)?;
             along(sizes::axis_before(&added, axis))
