@@ -422,16 +422,19 @@ pub(crate) fn step_by_step(
     Ok(move |inputs| model.run(inputs))
 }
 
-/// Runs a model, optimised and not. The outputs are the same except for the order of sums in matrix
-/// products, and for Sigmoid and Tanh of fused steps.
+/// Runs a model as it is, optimised by this crate, as its users have it, and by tract. The outputs are the
+/// same except for the order of sums in matrix products, and for Sigmoid and Tanh of fused steps.
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let outputs = run_once(graph.clone(), inputs)?;
     // One run must not affect the next.
-    let optimized = parse(graph)?.into_optimized()?.into_runnable()?;
-    let mut state = optimized.spawn()?;
-    for _ in 0..2 {
-        let again = state.run(values(inputs))?;
-        assert_close(&again, &outputs);
+    let typed = tract_onnx_extra::into_typed(parse(graph.clone())?)?;
+    let own = tract_onnx_extra::into_optimized(typed)?;
+    for optimized in [own, parse(graph)?.into_optimized()?] {
+        let mut state = optimized.into_runnable()?.spawn()?;
+        for _ in 0..2 {
+            let again = state.run(values(inputs))?;
+            assert_close(&again, &outputs);
+        }
     }
     Ok(outputs)
 }
