@@ -89,4 +89,5 @@ pub use check::check;
 pub use codec::{decode, decode_tensor, encode};
 pub use error::Error;
 pub use model::external_files;
+pub use pointer::check_fetched;
 pub use proto::ModelProto;

@@ -9,7 +9,10 @@ pub(crate) const POINTER: &[u8] = b"version https://git-lfs";
 pub(crate) const MAXIMUM_POINTER: u64 = 1023;
 
 /// Checks that a file is more than a pointer to itself.
-pub(crate) fn check_fetched(bytes: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// It is one.
+pub fn check_fetched(bytes: &[u8]) -> Result<()> {
     ensure!(
         !bytes.starts_with(POINTER),
         "it is a Git LFS pointer: `git lfs pull` gets the file"

@@ -135,12 +135,8 @@ impl Run {
         for engine in &engines {
             outputs = engine.load(&model)?.ready()?.run(&given)?;
         }
-        let moves = is_exact(&model)?;
-        Ok(Snapshot {
-            outputs: std::iter::zip(model.output_names(), &outputs)
-                .map(|(name, output)| Output::new(name, output, moves, self))
-                .collect(),
-        })
+        let outputs = std::iter::zip(model.output_names(), &outputs);
+        Ok(Snapshot::new(outputs, is_exact(&model)?, self))
     }
 }
 
@@ -150,6 +146,27 @@ impl Run {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     outputs: Vec<Output>,
+}
+
+impl Snapshot {
+    fn new<'a>(
+        outputs: impl Iterator<Item = (String, &'a Tensor)>,
+        is_exact: bool,
+        run: &Run,
+    ) -> Self {
+        let outputs = outputs.map(|(name, output)| Output::new(name, output, is_exact, run));
+        Self {
+            outputs: outputs.collect(),
+        }
+    }
+
+    /// That of outputs that are known, with as many digits and values as by default.
+    pub(crate) fn of<'a>(
+        outputs: impl Iterator<Item = (String, &'a Tensor)>,
+        is_exact: bool,
+    ) -> Self {
+        Self::new(outputs, is_exact, &Run::new(""))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

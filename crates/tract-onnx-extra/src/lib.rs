@@ -64,7 +64,7 @@
 //! In both cases, the small operators of a step are fused into one. It applies the same functions
 //! in the same order, on memory that is kept from step to step; only products of small matrices are
 //! summed in a different order than tract's, Sigmoid and Tanh are those of layers, whose gates close,
-//! and NaN stays NaN, of which some of tract's own operators make a number. A Scan whose step is one
+//! and NaN stays NaN, which some of tract's own operators turn into a number. A Scan whose step is one
 //! such operator runs without a plan. [`executions`] says how each loop of a model runs, and why.
 //!
 //! # Symbolic sizes

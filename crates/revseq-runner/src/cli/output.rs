@@ -16,7 +16,7 @@ pub(crate) enum Format {
 /// Destination of a report.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Write the report to a file instead of standard output
+    /// Write the report to a file instead of standard output, which - is
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

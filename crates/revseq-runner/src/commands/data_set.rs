@@ -4,20 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value as Json, json};
 
 use super::inputs::{self, read_data_set};
+use super::tolerance::is_exact;
 use crate::backend::Engine;
 use crate::file::{self, NewFolder};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model};
+use crate::snapshot::Snapshot;
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors, pb};
 
 /// The file of a data set with the backend that recorded it and the tolerances of outputs.
 const RECORD: &str = "snapshot.json";
+
+/// The file of a data set that shows its outputs to those who review a change of it.
+const SHOWN: &str = "snapshot.txt";
+
+/// The way to get one of these two files again.
+const ANEW: &str = "`revseq verify --update` writes it anew";
 
 /// The inputs of a data set, checked against the model's declarations, and the sizes that they
 /// bind.
@@ -99,13 +107,33 @@ pub(super) struct Record {
     pub(super) tolerances: BTreeMap<String, Tolerance>,
     /// The outputs in order, by name, and from what each was computed; `None` in older records.
     outputs: Option<Vec<(String, u32)>>,
+    /// Whether a text shows the outputs, which older records lack.
+    is_shown: bool,
 }
 
 impl Record {
+    /// The tolerances for a data set that is recorded anew.
+    ///
+    /// # Errors
+    /// Its record is there and cannot be read.
+    pub(super) fn kept_tolerances(set: &DataSet) -> Result<BTreeMap<String, Tolerance>> {
+        match set.path.join(RECORD).exists() {
+            true => Ok(Self::read(set)?.tolerances),
+            false => Ok(BTreeMap::new()),
+        }
+    }
+
     /// Reads the record of a data set; empty if this program did not record it.
+    ///
+    /// # Errors
+    /// It cannot be read, or is missing in a folder of snapshots.
     pub(super) fn read(set: &DataSet) -> Result<Self> {
         let path = set.path.join(RECORD);
         if !path.exists() {
+            ensure!(
+                !is_snapshot(set),
+                "{RECORD} is missing, which has the tolerances and what the outputs were computed from; {ANEW}"
+            );
             return Ok(Self::default());
         }
         let read = || -> Result<Self> {
@@ -114,9 +142,32 @@ impl Record {
                 recorded_on: json["recorded_on"].as_str().map(str::to_owned),
                 tolerances: tolerances(&json)?,
                 outputs: recorded_outputs(&json)?,
+                is_shown: json["shown"] == SHOWN,
             })
         };
         read().with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Describes what is wrong with the text that shows the recorded outputs; `None` if nothing is, or an
+    /// older record has none.
+    pub(super) fn shown(&self, set: &DataSet, recorded: &Tensors) -> Result<Option<String>> {
+        let Some(outputs) = self.outputs.as_ref().filter(|_| self.is_shown) else {
+            return Ok(None);
+        };
+        if !set.path.join(SHOWN).exists() {
+            return Ok(Some(format!("{SHOWN} is missing; {ANEW}")));
+        }
+        let found = read::file(&set.path.join(SHOWN));
+        let found = found.with_context(|| format!("cannot read {SHOWN}"))?;
+        // Git may have changed the ends of lines.
+        let found = String::from_utf8_lossy(&found).replace("\r\n", "\n");
+        // The model may compute now what it moved before.
+        let is_shown = [false, true].into_iter().any(|is_exact| {
+            let names = outputs.iter().map(|(name, _)| name);
+            let outputs = names.filter_map(|name| Some((name.clone(), recorded.get(name)?)));
+            Snapshot::of(outputs, is_exact).to_string() == found
+        });
+        Ok((!is_shown).then(|| format!("{SHOWN} does not show the recorded outputs; {ANEW}")))
     }
 
     /// Describes the outputs that have changed places since under the same names: in the model's
@@ -162,6 +213,12 @@ impl Record {
         }
         moved
     }
+}
+
+/// Whether `revseq snapshot` recorded a data set, so that it has a record.
+fn is_snapshot(set: &DataSet) -> bool {
+    let folder = set.path.parent().and_then(Path::extension);
+    folder.is_some_and(|ending| ending == "snapshots")
 }
 
 /// The outputs of a record.
@@ -265,14 +322,22 @@ impl Recording<'_> {
                 "revseq": env!("CARGO_PKG_VERSION"),
                 "recorded_on": self.engine.to_string(),
                 "outputs": outputs_record(self.model, self.origins),
+                "shown": SHOWN,
                 "tolerances": tolerances,
             });
+            fs::write(folder.path().join(SHOWN), shown(self.model, self.outputs)?)?;
             let text = serde_json::to_string_pretty(&record)? + "\n";
             fs::write(folder.path().join(RECORD), text)?;
             folder.complete()
         };
         write().with_context(|| format!("cannot write {}", set.display()))
     }
+}
+
+/// The text that shows a model's outputs.
+fn shown(model: &Model, outputs: &[Tensor]) -> Result<String> {
+    let outputs = std::iter::zip(model.output_names(), outputs);
+    Ok(Snapshot::of(outputs, is_exact(model)?).to_string())
 }
 
 /// The files of a data set's outputs by their names.
@@ -296,10 +361,12 @@ pub(super) fn update(set: &DataSet, model: &Model, outputs: &[Tensor]) -> Result
     if !path.exists() {
         return Ok(());
     }
+    file::write(&set.path.join(SHOWN), shown(model, outputs)?.as_bytes())?;
     let mut record: serde_json::Map<String, Json> = serde_json::from_slice(&read::file(&path)?)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let outputs = outputs_record(model, &model.origins());
     record.insert("outputs".to_owned(), outputs);
+    record.insert("shown".to_owned(), SHOWN.into());
     file::write(
         &path,
         (serde_json::to_string_pretty(&record)? + "\n").as_bytes(),

@@ -33,8 +33,9 @@ impl Destination {
     /// # Errors
     /// The file exists and is not to be overwritten, or no file can be made there.
     pub(super) fn open(arguments: &ReportArguments) -> Result<Self> {
-        let Some(path) = &arguments.output else {
-            return Ok(Self::StandardOutput);
+        let path = match &arguments.output {
+            Some(path) if path.as_os_str() != "-" => path,
+            _ => return Ok(Self::StandardOutput),
         };
         file::refuse_existing("--output", path, arguments.overwrite.overwrite)?;
         Ok(Self::File {

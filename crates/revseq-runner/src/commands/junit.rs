@@ -7,26 +7,17 @@ use maud::{PreEscaped, html};
 use super::results::{Results, Verdict};
 use crate::escape::printable;
 
-/// One suite with a case for each test; a model without one counts as skipped.
+/// One suite with a case for each test. Models without one are properties, and count nowhere, as in JSON.
 pub(super) fn render(results: &Results) -> String {
-    let skipped = Verdict::Skipped("it has no snapshot".to_owned());
-    let without = results.without_snapshot.iter();
-    let without = without.map(|path| (path.display().to_string(), Duration::ZERO, &skipped));
-    let tested = results.tested.iter();
-    let cases: Vec<_> = tested
-        .map(|it| (it.path.clone(), it.time, &it.verdict))
-        .chain(without)
-        .collect();
+    let cases = &results.tested;
     let count = |is_counted: fn(&Verdict) -> bool| {
-        cases
-            .iter()
-            .filter(|(.., verdict)| is_counted(verdict))
-            .count()
+        let counted = cases.iter().filter(|it| is_counted(&it.verdict));
+        counted.count()
     };
     let failures = count(|verdict| matches!(verdict, Verdict::Failed(_)));
     let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
-    let time = seconds(cases.iter().map(|&(_, time, _)| time).sum());
+    let time = seconds(cases.iter().map(|it| it.time).sum());
     let xml = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
         testsuites tests=(cases.len()) failures=(failures) skipped=(skipped) errors="0" time=(time) {
@@ -34,10 +25,18 @@ pub(super) fn render(results: &Results) -> String {
             testsuite name="revseq verify" tests=(cases.len()) failures=(failures)
                 skipped=(skipped) errors="0" time=(time)
             {
-                @for (path, time, verdict) in &cases {
+                @if !results.without_snapshot.is_empty() {
                     "\n"
-                    testcase classname="revseq" name=(printable(path)) time=(seconds(*time)) {
-                        @match verdict {
+                    properties {
+                        @for path in &results.without_snapshot {
+                            property name="without_snapshot" value=(printable(&path.display().to_string())) {}
+                        }
+                    }
+                }
+                @for case in cases {
+                    "\n"
+                    testcase classname="revseq" name=(printable(&case.path)) time=(seconds(case.time)) {
+                        @match &case.verdict {
                             Verdict::Ok | Verdict::Updated(_) => {},
                             Verdict::Failed(why) => failure message=(printable(why)) {},
                             Verdict::Skipped(why) => skipped message=(printable(why)) {},

@@ -91,8 +91,8 @@ fn say_nan<'a>(
     if let Some((name, _)) = values.find(|(_, value)| value.has_nan()) {
         IS_SAID.store(true, Ordering::Relaxed);
         note(format!(
-            "{}: {what} {name:?} holds NaN, of which some operators make a number on tract, such as \
-             Relu, Max and Sigmoid",
+            "{}: {what} {name:?} holds NaN, which Tanh, Sigmoid and other operators may turn into \
+             an ordinary number on tract",
             model.path.display()
         ));
     }

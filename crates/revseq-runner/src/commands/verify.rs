@@ -291,26 +291,29 @@ impl RunSet<'_> {
     fn compare(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
         let inputs = data_set::inputs(self.model, self.set)?;
         let expected = data_set::outputs(self.model, self.set)?;
+        let record = data_set::Record::read(self.set)?;
         let got = session.run(&inputs)?;
         self.say_nan(&inputs, &expected, &got);
-        self.differences(&expected, &got)
+        self.differences(&record, &expected, &got)
     }
 
     /// The same, and accepts the outputs. A data set that is not for such a model is recorded anew.
     fn update(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
         let Self { model, set, .. } = self;
         let read = || {
-            Ok((
+            let (inputs, expected) = (
                 data_set::inputs(model, set)?,
                 data_set::outputs(model, set)?,
-            ))
+            );
+            let record = data_set::Record::read(set)?;
+            Ok((inputs, expected, record))
         };
         let read: Result<_> = read();
         match read {
-            Ok((inputs, expected)) => {
+            Ok((inputs, expected, record)) => {
                 let got = session.run(&inputs)?;
                 self.say_nan(&inputs, &expected, &got);
-                let differences = self.differences(&expected, &got)?;
+                let differences = self.differences(&record, &expected, &got)?;
                 if !differences.is_empty() {
                     data_set::update(set, model, &got)?;
                 }
@@ -326,7 +329,7 @@ impl RunSet<'_> {
                     outputs: &outputs,
                     origins: &model.origins(),
                     engine: self.engine,
-                    tolerances: &data_set::Record::read(set)?.tolerances,
+                    tolerances: &data_set::Record::kept_tolerances(set)?,
                 };
                 recording.write(&set.path)?;
                 Ok(vec![format!("recorded anew: {}", chain(&why))])
@@ -342,15 +345,20 @@ impl RunSet<'_> {
         say_nan(engine, model, "output", std::iter::zip(&names, got));
     }
 
-    fn differences(&self, expected: &Tensors, got: &[Tensor]) -> Result<Vec<String>> {
-        let recorded = data_set::Record::read(self.set)?;
+    fn differences(
+        &self,
+        recorded: &data_set::Record,
+        expected: &Tensors,
+        got: &[Tensor],
+    ) -> Result<Vec<String>> {
         let outputs = std::iter::zip(self.model.output_names(), got);
         let differ = outputs.filter_map(|(name, got)| {
             let tolerance = self.tolerances.of(&name, &recorded.tolerances);
             let difference = compare(&expected[&name], got, tolerance).err()?;
             Some(format!("output {name}{difference}"))
         });
-        Ok(differ.chain(recorded.moved(self.model)).collect())
+        let differ = differ.chain(recorded.moved(self.model));
+        Ok(differ.chain(recorded.shown(self.set, expected)?).collect())
     }
 }
 

@@ -9,9 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 /// The prefix of data sets' names.
 const DATA_SET: &str = "test_data_set_";
 
-/// Reads a regular file of bounded length.
+/// Reads a regular file of bounded length, which is no pointer to one.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
-    Ok(revseq_onnx::file::read(path)?)
+    let bytes = revseq_onnx::file::read(path)?;
+    revseq_onnx::check_fetched(&bytes)?;
+    Ok(bytes)
 }
 
 /// The path that means standard input.

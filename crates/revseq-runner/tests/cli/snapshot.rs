@@ -53,7 +53,7 @@ fn snapshots_are_recorded_verified_and_updated() {
                 .contains("; test_data_set_1: output y[0, 0, 0]: expected 0.0, got -0.0"),
         "{run:?}"
     );
-    let junit = revseq(&["verify", all, "--format", "junit"]);
+    let junit = revseq(&["verify", all, "--format", "junit", "-o", "-"]);
     assert_eq!(junit.code, Some(1), "{junit:?}");
     assert!(
         junit
@@ -79,6 +79,15 @@ fn snapshots_are_recorded_verified_and_updated() {
     assert_eq!(left, [""; 0]);
 }
 
+/// Makes a data set one of an older version, without a text that shows its outputs.
+fn forget_text(folder: &Folder, set: &str) {
+    let record = format!("{set}/snapshot.json");
+    let text = std::fs::read(folder.path(&record)).unwrap();
+    let mut json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    json.as_object_mut().unwrap().remove("shown").unwrap();
+    folder.write(&record, json.to_string().as_bytes());
+}
+
 #[test]
 fn tolerances_are_recorded_by_output() {
     let folder = Folder::new();
@@ -97,6 +106,7 @@ fn tolerances_are_recorded_by_output() {
         tensor.raw_data[..4].copy_from_slice(&by.to_le_bytes());
         std::fs::write(&file, tensor.encode_to_vec()).unwrap();
     };
+    forget_text(&folder, set);
     change(0.25);
     succeeds(&["verify", &path]);
     // Tolerances on the command line override the recorded ones.
@@ -369,8 +379,80 @@ fn outputs_that_change_places_are_a_difference() {
         folder.write(record, json.to_string().as_bytes());
         succeeds(&["verify", path]);
         std::fs::remove_file(folder.path(record)).unwrap();
+        let run = revseq(&["verify", path]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.stdout.contains("snapshot.json is missing"), "{run:?}");
+        succeeds(&["verify", path, "--update"]);
         succeeds(&["verify", path]);
     }
+}
+
+/// What a diff shows of data that it does not.
+#[test]
+fn a_text_shows_the_outputs_of_a_snapshot() {
+    let folder = Folder::new();
+    let path = encoder(&folder);
+    succeeds(&["snapshot", &path, "--fill", "iota"]);
+    let shown = "encoder.snapshots/test_data_set_0/snapshot.txt";
+    let text = || std::fs::read_to_string(folder.path(shown)).unwrap();
+    let before = text();
+    assert!(
+        before.starts_with("y: float[4,5,3] crc32 ")
+            && before.ends_with(
+                "  0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, and 48 more\n"
+            ),
+        "{before}"
+    );
+    let mut changed = reverse_graph();
+    changed.node.push(node("Neg", &["before"], &["y"]));
+    changed.node[0].output = vec!["before".to_owned()];
+    folder.write("encoder.onnx", &model(changed).encode_to_vec());
+    assert_eq!(revseq(&["verify", &path]).code, Some(1));
+    assert_eq!(text(), before);
+    succeeds(&["verify", &path, "--update"]);
+    let after = text();
+    assert_ne!(after, before);
+    assert!(after.contains("-1"), "{after}");
+    // As Git writes it on Windows.
+    folder.write(shown, after.replace('\n', "\r\n").as_bytes());
+    succeeds(&["verify", &path]);
+    for wrong in [Some(before), None] {
+        match wrong {
+            Some(wrong) => drop(folder.write(shown, wrong.as_bytes())),
+            None => std::fs::remove_file(folder.path(shown)).unwrap(),
+        }
+        let run = revseq(&["verify", &path]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.stdout.contains("snapshot.txt"), "{run:?}");
+        succeeds(&["verify", &path, "--update"]);
+        assert_eq!(text(), after);
+    }
+}
+
+#[test]
+fn data_that_git_keeps_elsewhere_is_called_so() {
+    let folder = Folder::new();
+    let path = encoder(&folder);
+    succeeds(&["snapshot", &path]);
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n";
+    for file in ["snapshot.json", "snapshot.txt", "input_0.pb", "output_0.pb"] {
+        let file = format!("encoder.snapshots/test_data_set_0/{file}");
+        let before = std::fs::read(folder.path(&file)).unwrap();
+        folder.write(&file, pointer);
+        let run = revseq(&["verify", &path]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(
+            run.stdout.contains("`git lfs pull` gets the file"),
+            "{run:?}"
+        );
+        folder.write(&file, &before);
+    }
+    let array = folder.write("x.npy", pointer);
+    let input = format!("x={}", array.display());
+    refuses(
+        &["run", &path, "--input", &input],
+        "`git lfs pull` gets the file",
+    );
 }
 
 /// Other nodes that compute the same, and other computations, are told by values alone.
@@ -420,8 +502,8 @@ fn the_command_warns_of_nan_on_tract() {
     let x = format!("x={}", folder.path("x.pb").display());
     let warning = |what: &str| {
         format!(
-            "{path}: {what} holds NaN, of which some operators make a number on tract, such as Relu, \
-             Max and Sigmoid\n"
+            "{path}: {what} holds NaN, which Tanh, Sigmoid and other operators may turn into an \
+             ordinary number on tract\n"
         )
     };
     let said = |arguments: &[&str]| revseq(arguments).stderr;
@@ -442,6 +524,7 @@ fn the_command_warns_of_nan_on_tract() {
         "{said_of_output}"
     );
     let set = "m.snapshots/test_data_set_0";
+    forget_text(&folder, set);
     folder.write(&format!("{set}/input_0.pb"), &floats("x", [1.0; 3]));
     folder.write(&format!("{set}/output_0.pb"), &floats("y", [f32::NAN; 3]));
     assert_eq!(said(&["verify", path]), warning("expected output \"y\""));
