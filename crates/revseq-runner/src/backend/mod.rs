@@ -354,13 +354,13 @@ impl Executable<'_> {
         }
     }
 
-    /// Measures the time that each node takes in some runs.
+    /// Measures the time that each node takes in some runs, which `step` ends with a break.
     pub(crate) fn profile(
         &mut self,
         inputs: &Tensors,
         runs: usize,
         with_trace: bool,
-        step: impl FnMut(),
+        step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Profile> {
         match self {
             Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),

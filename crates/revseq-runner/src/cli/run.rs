@@ -51,7 +51,8 @@ pub(crate) struct RunArguments {
         default_value_t = 0
     )]
     pub(crate) warmup: u32,
-    /// Print how the time of a run is spread over the operators, from as many runs as are timed
+    /// Print how the time of a run is spread over the operators, from as many runs as are timed, or as many as
+    /// take one to three seconds
     ///
     /// Operators have the names that the backend uses after it has optimised the model. On tract a
     /// Scan includes all that is in it.

@@ -247,3 +247,36 @@ fn a_truncated_provider_is_refused() {
         "as an execution provider: it is truncated: it has ",
     );
 }
+
+/// ONNX Runtime's profiler makes each step of a loop many times as long.
+#[test]
+fn a_profile_takes_seconds_however_many_runs_are_timed() {
+    let Some(library) = onnxruntime("a_profile_takes_seconds_however_many_runs_are_timed") else {
+        return;
+    };
+    let model = model("exported/keras_bilstm_masked");
+    let arguments = [
+        "run",
+        &model,
+        "-b",
+        "ort-plain",
+        "--ort-lib",
+        &library,
+        "--repeat",
+        "400",
+        "--profile",
+        "--format",
+        "json",
+    ];
+    let run = revseq(&arguments);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(json["timing"]["runs"], 400);
+    let runs = json["profile"]["runs"].as_u64().unwrap();
+    assert!((1..400).contains(&runs), "{runs}");
+    let text = revseq(&arguments[..9]);
+    assert_eq!(text.code, Some(0), "{text:?}");
+    assert!(
+        text.stderr.contains("\nthe profiler makes a run "),
+        "{text:?}"
+    );
+}

@@ -286,7 +286,7 @@ fn a_profile_has_the_times_of_operators() {
     let run = revseq(&arguments);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(
-        run.stderr.starts_with("profiled runs: median ")
+        run.stderr.starts_with("1 profiled run: median ")
             && run.stderr.contains("\noperator ")
             && run.stderr.contains("\nReverseSequence "),
         "{run:?}"

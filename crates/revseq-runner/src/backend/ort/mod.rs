@@ -389,7 +389,7 @@ impl Ort {
         inputs: &Tensors,
         runs: usize,
         with_trace: bool,
-        mut step: impl FnMut(),
+        mut step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Profile> {
         let values = values(inputs)?;
         // ONNX Runtime adds the time to the name.
@@ -400,7 +400,9 @@ impl Ort {
             session.run(borrowed(&values))?;
             for _ in 0..runs {
                 session.run(borrowed(&values))?;
-                step();
+                if step().is_break() {
+                    break;
+                }
             }
             Ok(session.end_profiling()?)
         })?;

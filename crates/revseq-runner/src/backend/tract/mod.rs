@@ -222,7 +222,7 @@ impl Executable {
         inputs: &BTreeMap<String, Tensor>,
         runs: usize,
         with_trace: bool,
-        mut step: impl FnMut(),
+        mut step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Profile> {
         let values = self.values(inputs)?;
         // The observer outlives this call as far as the compiler knows.
@@ -258,7 +258,9 @@ impl Executable {
                 }
             }))?;
             all.push(begin.elapsed());
-            step();
+            if step().is_break() {
+                break;
+            }
         }
         let (times, trace) = std::mem::take(&mut *lock(&gathered));
         Ok(times.of(all, trace.map(Trace::into_json)))

@@ -197,6 +197,11 @@ struct Results {
     is_interrupted: bool,
 }
 
+/// The times after which no more runs are profiled: ONNX Runtime's profiler makes those of loops many times
+/// as long, and keeps a million events.
+const LEAST_PROFILED: Duration = Duration::from_secs(1);
+const MOST_PROFILED: Duration = Duration::from_secs(3);
+
 /// Runs the model as often as asked.
 fn execute(
     arguments: &RunArguments,
@@ -237,18 +242,23 @@ fn execute(
             }
         })?;
     }
+    let mut profile = None;
+    if arguments.profile && !watch.is_interrupted() {
+        progress.message("profiling");
+        let most = times.iter().sum::<Duration>();
+        let most = most.clamp(LEAST_PROFILED, MOST_PROFILED);
+        let (runs, with_trace) = (times.len().max(1), arguments.trace.is_some());
+        let start = Instant::now();
+        profile = Some(prepared.profile(tensors, runs, with_trace, || {
+            progress.step();
+            match watch.is_interrupted() || start.elapsed() >= most {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?);
+    }
     let is_interrupted = watch.is_interrupted();
     drop(watch);
-    let mut profile = None;
-    if arguments.profile && !is_interrupted {
-        progress.message("profiling");
-        profile = Some(prepared.profile(
-            tensors,
-            times.len().max(1),
-            arguments.trace.is_some(),
-            || progress.step(),
-        )?);
-    }
     Ok(Results {
         outputs,
         times,

@@ -18,6 +18,9 @@ use crate::note::note;
 use crate::tensor::print;
 use crate::units::time;
 
+/// How many times as long as others profiled runs are if that is said.
+const NOTED_SLOWER: f64 = 1.5;
+
 /// Number of nodes that a profile names in text.
 const NODES_TOLD: usize = 5;
 
@@ -83,7 +86,7 @@ fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
     operators
 }
 
-fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
+fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> Result<()> {
     let bold = Style::new().bold();
     let operators = by_operator(&profile.nodes);
     let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
@@ -95,10 +98,23 @@ fn print_profile(out: &mut dyn Write, profile: &Profile) -> Result<()> {
     let width = width.unwrap_or(0).max("operator".len());
     writeln!(
         out,
-        "profiled runs: median {}, of which operators take {}",
+        "{} profiled {}: median {}, of which operators take {}",
+        profile.runs.len(),
+        if profile.runs.len() == 1 {
+            "run"
+        } else {
+            "runs"
+        },
         time(median(&profile.runs)),
         time(total)
     )?;
+    let slower = median(&profile.runs).as_secs_f64() / median(timed).as_secs_f64();
+    if slower.is_finite() && slower >= NOTED_SLOWER {
+        writeln!(
+            out,
+            "the profiler makes a run {slower:.1} times as long, so small operators have too large a share"
+        )?;
+    }
     writeln!(
         out,
         "{bold}{:width$}  nodes  time of a run  share{bold:#}",
@@ -219,7 +235,7 @@ pub(super) fn say(results: &Results) -> Result<()> {
         }
     }
     if let Some(profile) = profile {
-        print_profile(&mut anstream::stderr().lock(), profile)?;
+        print_profile(&mut anstream::stderr().lock(), profile, times)?;
     }
     Ok(())
 }
