@@ -16,12 +16,11 @@ mod bounds;
 mod compress;
 mod concat;
 mod custom;
-mod deferred;
 pub(crate) mod definers;
 mod next;
 mod node_context;
+mod of_sizes;
 mod one_hot;
-mod pad;
 mod part;
 mod size_symbols;
 mod slice;
@@ -29,7 +28,6 @@ mod squeeze;
 mod unique;
 mod wide_sizes;
 mod with_fallback;
-mod zero_sizes;
 
 pub(crate) use agreed::{Agreed, agree_on_sums, agreed};
 pub(crate) use custom::{CustomNode, CustomOp};
@@ -41,9 +39,7 @@ pub(crate) use with_fallback::{Override, parse_overridden, with_fallback};
 
 /// Registers them in a tract ONNX loader.
 pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in deferred::OPERATORS {
-        onnx.op_register.insert(operator, deferred::parse);
-    }
+    of_sizes::register(onnx);
     onnx.op_register.insert("Compress", compress::parse);
     onnx.op_register.insert("Concat", concat::parse);
     onnx.op_register.insert("OneHot", one_hot::parse);

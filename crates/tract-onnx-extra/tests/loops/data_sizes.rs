@@ -274,6 +274,32 @@ fn negative_pads_remove_elements() {
     );
 }
 
+/// One plan pads by the numbers of each run, and refuses those that repeat more than there is.
+#[test]
+fn pads_from_data_repeat_elements() {
+    let found = |mode: &str, pads: [i64; 2]| {
+        let nodes = format!("y = Pad<mode=\"{mode}\">(x, n)");
+        let model = graph("x:f32[N] n:i64[2]", "y", &nodes);
+        run_each(model, &[vec![counted(&[3]), tensor1(&pads)]])
+    };
+    for (mode, pads, expected) in [
+        ("edge", [2, 1], &[1_f32, 1., 1., 2., 3., 3.][..]),
+        ("edge", [-1, 2], &[2., 3., 3., 3.]),
+        ("reflect", [2, 2], &[3., 2., 1., 2., 3., 2., 1.]),
+        ("reflect", [1, -2], &[2., 1.]),
+        ("constant", [-2, 1], &[3., 0.]),
+        ("constant", [-2, -1], &[]),
+    ] {
+        let found = found(mode, pads).unwrap_or_else(|it| panic!("{mode} {pads:?}: {it:?}"));
+        assert_eq!(found[0][0], tensor1(expected), "{mode} {pads:?}");
+    }
+    let error = format!("{:?}", found("reflect", [3, 0]).unwrap_err());
+    assert!(
+        error.contains("pads 3 and 0 along axis 0 repeat more than its 3 elements"),
+        "{error}"
+    );
+}
+
 #[test]
 fn the_value_of_a_pad_may_be_a_list_of_one_element() {
     let model = |value: &str| {

@@ -10,8 +10,8 @@
 use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_hir::internal::*;
 
-use super::bounds::least;
-use super::size_symbols::{rewire, substituted};
+use crate::data_sizes::bounds::least;
+use crate::data_sizes::size_symbols::{rewire, substituted};
 use crate::delegate::Hook;
 use crate::dims;
 use crate::other_sizes::OtherSizes;

@@ -1,0 +1,378 @@
+//! Operators whose sizes are an input, and may come from data.
+//!
+//! Their shape is known up to symbols, from the graph (`node_context.rs`) and from the data's shape. At run
+//! time it follows from the numbers, is checked against the limits, and the output is computed. Each
+//! operator's file says how, and what its sizes are before. Where all sizes are known, the node is
+//! tract's, mended by `wide_sizes.rs`, `zero_sizes.rs` and [`pad::Cropping`].
+//!
+//! ```text
+//! Expand(x: [1, 4], [n, 1]), n from data: [size, 4]
+//! ```
+
+mod constant_of_shape;
+mod expand;
+mod pad;
+mod reshape;
+mod tile;
+mod zero_sizes;
+
+use std::fmt;
+
+use tract_onnx::model::{ParsingContext, optional_inputs};
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::dyn_clone::clone_box;
+use tract_onnx::tract_hir::internal::*;
+
+use super::node_context::{NodeContext, Number};
+use super::size_symbols::{SizeSymbols, in_numbers, inferred, rewire, substituted, symbols_of};
+use super::wide_sizes::WideSizes;
+use super::with_fallback::{Override, with_fallback};
+use crate::delegate::{Delegate, Facts};
+use crate::dims;
+use crate::limits::{Limits, of_nodes_read};
+use crate::node::{check_domain, parse_with_tract};
+
+/// An operator and the values that it captures.
+type Parsed = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
+
+/// The operators that tract reads only if it knows their output sizes.
+pub(super) fn register(onnx: &mut tract_onnx::Onnx) {
+    onnx.op_register
+        .insert("ConstantOfShape", constant_of_shape::parse);
+    onnx.op_register.insert("Expand", expand::parse);
+    onnx.op_register.insert("Pad", pad::parse);
+    onnx.op_register.insert("Reshape", reshape::parse);
+    onnx.op_register.insert("Tile", tile::parse);
+}
+
+/// The numbers of an input.
+type Numbers<'a> = dyn Fn(usize) -> TractResult<Vec<i64>> + 'a;
+
+/// What is known of sizes before the operator runs.
+struct Known<'a> {
+    /// The sizes of the data.
+    data: &'a [TDim],
+    /// The output's number of axes.
+    rank: usize,
+    /// The elements of the input with the sizes, as far as they are numbers.
+    numbers: &'a [Option<i64>],
+    /// The same with symbols, if the input is known.
+    sizes: Option<&'a [TDim]>,
+}
+
+impl Known<'_> {
+    fn number(&self, at: usize) -> Option<i64> {
+        self.numbers.get(at).copied().flatten()
+    }
+}
+
+/// What an operator makes of the numbers in its sizes.
+trait OfSizes: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Whether an input comes before the sizes.
+    const HAS_DATA: bool = true;
+    /// Whether the output has the elements of the data, so that it is within the limits.
+    const KEEPS_ELEMENTS: bool = false;
+
+    /// The output's rank, for data of a rank and `count` sizes.
+    fn rank(&self, data: usize, count: usize) -> usize;
+
+    /// The output's size along an axis, if the graph determines it.
+    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim>;
+
+    /// Whether tract does not take known sizes, since some are symbols; `None` if too little is known.
+    fn is_ours(&self, _inputs: &[InferenceFact], _sizes: &[TDim]) -> Option<bool> {
+        Some(false)
+    }
+
+    /// The output's shape.
+    fn shape(&self, data: &[usize], numbers: &Numbers<'_>) -> TractResult<TVec<usize>>;
+
+    /// Computes an output that has elements.
+    fn output(&self, inputs: TVec<TValue>, shape: &[usize]) -> TractResult<Tensor>;
+}
+
+/// Parses a node like tract, with sizes of 64 bits.
+fn parse_with_data(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((Delegate::boxed(upstream, WideSizes { sizes: 1 }), captured))
+}
+
+/// Makes an operator that is tract's if the sizes are known, and runs as `op` otherwise.
+fn of_sizes<T: OfSizes>(
+    ctx: &ParsingContext<'_>,
+    node: &NodeProto,
+    upstream: Box<dyn InferenceOp>,
+    op: T,
+) -> TractResult<Box<dyn InferenceOp>> {
+    let first = usize::from(T::HAS_DATA);
+    let sizes = node.input.get(first).filter(|name| !name.is_empty());
+    // Early versions of Pad and Reshape have them as an attribute.
+    let Some(sizes) = sizes else {
+        return Ok(upstream);
+    };
+    let numbers = NodeContext::new(ctx).numbers(sizes, None)?;
+    let numbers = numbers.unwrap_or_default().into_iter().map(|it| match it {
+        Number::Known(number) => Some(number),
+        _ => None,
+    });
+    let op = Sized {
+        op,
+        deciding: optional_inputs(node)
+            .take(node.input.len())
+            .skip(first)
+            .flatten()
+            .collect(),
+        numbers: numbers.collect(),
+        sizes: SizeSymbols::new(ctx),
+        limits: of_nodes_read(),
+    };
+    Ok(with_fallback(upstream, op))
+}
+
+/// The elements of a list, which has no symbols.
+fn numbers(value: &Tensor) -> TractResult<Vec<i64>> {
+    let value = value.cast_to::<i64>()?;
+    Ok(value.try_as_plain_ram()?.as_slice::<i64>()?.to_vec())
+}
+
+/// A size from data.
+fn size(number: i64) -> TractResult<usize> {
+    let size = usize::try_from(number).ok();
+    size.with_context(|| format!("it has a size of {number}, expected one from 0"))
+}
+
+/// The operator before it is known whether its sizes come from data.
+#[derive(Clone, Debug)]
+struct Sized<T> {
+    op: T,
+    /// The inputs that tract has to know; the first one holds the sizes.
+    deciding: TVec<usize>,
+    /// The elements of that first input that the graph determines, if it determines their number.
+    numbers: Vec<Option<i64>>,
+    sizes: SizeSymbols,
+    limits: Limits,
+}
+
+impl<T: OfSizes> Sized<T> {
+    /// The output's shape, which is within the limits.
+    fn shape(
+        &self,
+        datum_type: DatumType,
+        data: &[usize],
+        numbers: &Numbers<'_>,
+    ) -> TractResult<TVec<usize>> {
+        let shape = self.op.shape(data, numbers)?;
+        if !T::KEEPS_ELEMENTS {
+            self.limits.allow(datum_type, &shape)?;
+        }
+        Ok(shape)
+    }
+
+    /// The facts that tract finds. It refuses expressions of a Reshape that may well be equal.
+    fn found(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        let found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
+        let output = InferenceFact {
+            datum_type: inputs[0].datum_type,
+            ..InferenceFact::default()
+        };
+        let unknown: TVec<InferenceFact> = inputs.iter().map(|fact| (*fact).clone()).collect();
+        let unknown = (unknown, tvec![output], tvec![]);
+        match found {
+            Err(_) if T::KEEPS_ELEMENTS && self.fact(&unknown.0, &unknown.1[0]).is_some() => {
+                Ok(unknown)
+            }
+            found => found,
+        }
+    }
+
+    /// The output's type and sizes, if sizes from data keep tract from knowing them.
+    fn fact(
+        &self,
+        inputs: &[InferenceFact],
+        output: &InferenceFact,
+    ) -> Option<(DatumType, TVec<TDim>)> {
+        let mut deciding = self.deciding.iter().map(|input| &inputs[*input]);
+        let value = inputs[self.deciding[0]].value.concretize();
+        let value = value.map(|value| dims::sizes(&value)).transpose().ok()?;
+        let is_ours = match &value {
+            Some(sizes) => self.op.is_ours(inputs, sizes)?,
+            None => false,
+        };
+        if deciding.all(|fact| fact.value.is_concrete()) && !is_ours {
+            return None;
+        }
+        let numbers: Vec<Option<i64>> = match &value {
+            Some(value) => value.iter().map(|it| it.to_i64().ok()).collect(),
+            None => self.numbers.clone(),
+        };
+        let data = match T::HAS_DATA {
+            true => inputs[0].shape.concretize()?,
+            false => tvec![],
+        };
+        let counts = inputs[self.deciding[0]].shape.concretize()?;
+        let count = counts.iter().product::<TDim>().to_usize().ok()?;
+        let datum_type = output.datum_type.concretize()?;
+        let inferred: Vec<Option<TDim>> = output.shape.dims().map(|it| it.concretize()).collect();
+        let known = Known {
+            data: &data,
+            rank: self.op.rank(data.len(), count),
+            numbers: &numbers,
+            sizes: value.as_deref(),
+        };
+        let sizes = (0..known.rank).map(|axis| {
+            let inferred = inferred.get(axis).cloned().flatten();
+            let size = inferred.or_else(|| self.op.size(axis, &known));
+            size.unwrap_or_else(|| self.sizes.of(axis))
+        });
+        Some((datum_type, sizes.collect()))
+    }
+}
+
+impl<T: OfSizes> Override for Sized<T> {
+    fn infer(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<Option<Facts>> {
+        let found = self.found(upstream, inputs, outputs)?;
+        let fact = self.fact(&found.0, &found.1[0]);
+        Ok(fact.map(|(datum_type, shape)| {
+            inferred(&found.0.iter().collect(), outputs, datum_type, shape)
+        }))
+    }
+
+    fn check(
+        &self,
+        upstream: &mut dyn InferenceOp,
+        inputs: &TVec<&InferenceFact>,
+        outputs: &TVec<&InferenceFact>,
+    ) -> TractResult<()> {
+        let found = self.found(upstream, inputs, outputs)?;
+        let fact = self.fact(&found.0, &found.1[0]);
+        let data = match T::HAS_DATA {
+            true => inputs[0].shape.as_concrete_finite()?,
+            false => Some(tvec![]),
+        };
+        if let (None, Some(datum_type), Some(data)) =
+            (&fact, found.1[0].datum_type.concretize(), data)
+            && !T::KEEPS_ELEMENTS
+        {
+            let numbers = |input: usize| -> TractResult<Vec<i64>> {
+                let value = inputs[input].value.concretize();
+                numbers(&*value.context("an input is unknown")?)
+            };
+            // Those with symbols are none.
+            if numbers(self.deciding[0]).is_ok() {
+                self.shape(datum_type, &data, &numbers)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wire(
+        &self,
+        upstream: &dyn InferenceOp,
+        name: &str,
+        target: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        let facts: Vec<InferenceFact> = inputs
+            .iter()
+            .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
+            .collect::<TractResult<_>>()?;
+        let output = InferenceFact::default();
+        let known = facts.iter().collect();
+        let inferred = self.found(&mut *clone_box(upstream), &known, &tvec![&output])?;
+        let Some((datum_type, shape)) = self.fact(&facts, &inferred.1[0]) else {
+            return Ok(None);
+        };
+        let op = SizedOp {
+            name: upstream.name(),
+            op: self.clone(),
+            fact: datum_type.fact(shape),
+        };
+        let name = target.unique_name(name).into_owned();
+        target.wire_node(name, op, inputs).map(Some)
+    }
+}
+
+/// An operator whose sizes are known once it runs.
+#[derive(Clone, Debug)]
+struct SizedOp<T> {
+    name: StaticName,
+    op: Sized<T>,
+    /// The output; sizes from data are symbols of their own.
+    fact: TypedFact,
+}
+
+never_equal!(SizedOp<T>, T);
+
+impl<T: OfSizes> Op for SizedOp<T> {
+    fn name(&self) -> StaticName {
+        self.name.clone()
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        self.fact.shape.iter().any(|size| self.op.sizes.has(size))
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl<T: OfSizes> EvalOp for SizedOp<T> {
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
+        let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        let datum_type = self.fact.datum_type;
+        let data = if T::HAS_DATA { inputs[0].shape() } else { &[] };
+        let shape = self
+            .op
+            .shape(datum_type, data, &|input| numbers(&inputs[input]))?;
+        let output = match shape.contains(&0) {
+            true => Tensor::zero_dt(datum_type, &shape)?,
+            false => self.op.op.output(inputs, &shape)?,
+        };
+        let output = match output.datum_type() == datum_type {
+            true => output,
+            false => output.cast_to_dt(datum_type)?.into_owned(),
+        };
+        Ok(tvec![output.into_tvalue()])
+    }
+}
+
+impl<T: OfSizes> TypedOp for SizedOp<T> {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![self.fact.clone()])
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let shape = substituted(self.fact.shape.iter(), subs)?;
+        let op = Self {
+            fact: self.fact.datum_type.fact(shape),
+            ..self.clone()
+        };
+        rewire(op, node, target, mapping)
+    }
+
+    as_op!();
+}

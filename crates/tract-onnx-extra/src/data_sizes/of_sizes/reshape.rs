@@ -1,0 +1,94 @@
+//! `Reshape` to sizes from data.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
+use tract_onnx::tract_hir::internal::*;
+
+use super::zero_sizes::ZeroSizes;
+use super::{Known, Numbers, OfSizes, Parsed, of_sizes, parse_with_data};
+use crate::data_sizes::bounds::least;
+use crate::delegate::Delegate;
+
+#[derive(Clone, Debug)]
+struct Reshape {
+    /// Whether a 0 is a size, and not that of the same axis before.
+    allows_zero: bool,
+}
+
+pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let (mut upstream, captured) = parse_with_data(ctx, node)?;
+    let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
+    if !allows_zero {
+        upstream = Delegate::boxed(upstream, ZeroSizes);
+    }
+    let op = of_sizes(ctx, node, upstream, Reshape { allows_zero })?;
+    Ok((op, captured))
+}
+
+impl OfSizes for Reshape {
+    const KEEPS_ELEMENTS: bool = true;
+
+    fn rank(&self, _data: usize, count: usize) -> usize {
+        count
+    }
+
+    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+        let size = match known.number(axis) {
+            Some(0) if !self.allows_zero => known.data.get(axis).cloned(),
+            number => number.filter(|it| *it >= 0).map(|it| it.to_dim()),
+        };
+        size.or_else(|| {
+            let to = &known.sizes?[axis];
+            least(to).is_some_and(|it| it >= 0).then(|| to.clone())
+        })
+    }
+
+    /// tract divides by sizes and compares expressions.
+    fn is_ours(&self, inputs: &[InferenceFact], sizes: &[TDim]) -> Option<bool> {
+        let data = inputs[0].shape.concretize()?;
+        let is_known = data.iter().chain(sizes).all(|size| size.to_i64().is_ok());
+        let fits = || to_axis_ops_with_onnx_rules(&data, sizes, self.allows_zero).is_ok();
+        Some(data.contains(&0.to_dim()) || !is_known && !fits())
+    }
+
+    fn shape(&self, data: &[usize], numbers: &Numbers<'_>) -> TractResult<TVec<usize>> {
+        let sizes = numbers(1)?;
+        let is_open = |size: i64| size == -1;
+        let mut shape: TVec<usize> = tvec![];
+        for (axis, size) in sizes.iter().enumerate() {
+            shape.push(match size {
+                0 if !self.allows_zero => *data.get(axis).with_context(|| {
+                    format!(
+                        "it takes over axis {axis} of an input of rank {}",
+                        data.len()
+                    )
+                })?,
+                -1 => 1,
+                _ => usize::try_from(*size).ok().with_context(|| {
+                    format!("it has a size of {size}, expected -1 or one from 0")
+                })?,
+            });
+        }
+        let volume = |shape: &[usize]| {
+            let mut sizes = shape.iter().copied();
+            sizes.try_fold(1_usize, usize::checked_mul)
+        };
+        let (before, others) = (volume(data), volume(&shape));
+        if let Some(axis) = sizes.iter().position(|size| is_open(*size)) {
+            let rest = before.zip(others.filter(|others| *others > 0));
+            shape[axis] = rest.map_or(0, |(before, others)| before / others);
+        }
+        let is_one = sizes.iter().filter(|size| is_open(**size)).count() <= 1;
+        ensure!(
+            is_one && volume(&shape) == before,
+            "it reshapes {data:?} to {sizes:?}, which has another number of elements"
+        );
+        Ok(shape)
+    }
+
+    fn output(&self, inputs: TVec<TValue>, shape: &[usize]) -> TractResult<Tensor> {
+        let data = inputs.into_iter().next().context("it has data")?;
+        data.into_tensor().into_shape(shape)
+    }
+}

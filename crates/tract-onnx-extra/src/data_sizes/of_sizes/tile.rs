@@ -1,0 +1,52 @@
+//! `Tile` by numbers from data.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::{Known, Numbers, OfSizes, Parsed, of_sizes, parse_with_data, size};
+
+#[derive(Clone, Debug)]
+struct Tile;
+
+pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let (upstream, captured) = parse_with_data(ctx, node)?;
+    Ok((of_sizes(ctx, node, upstream, Tile)?, captured))
+}
+
+impl OfSizes for Tile {
+    fn rank(&self, data: usize, _count: usize) -> usize {
+        data
+    }
+
+    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+        Some(known.data[axis].clone() * known.number(axis)?)
+    }
+
+    fn shape(&self, data: &[usize], numbers: &Numbers<'_>) -> TractResult<TVec<usize>> {
+        let repeats = numbers(1)?;
+        ensure!(
+            repeats.len() == data.len(),
+            "it has {} repeats for {} axes",
+            repeats.len(),
+            data.len()
+        );
+        let sizes = std::iter::zip(data, repeats);
+        sizes
+            .map(|(along, times)| Ok(along.saturating_mul(size(times)?)))
+            .collect()
+    }
+
+    fn output(&self, inputs: TVec<TValue>, shape: &[usize]) -> TractResult<Tensor> {
+        let mut inputs = inputs.into_iter();
+        let mut tiled = inputs.next().context("it has data")?.into_tensor();
+        for (axis, size) in shape.iter().enumerate() {
+            let along = tiled.shape()[axis];
+            if along == *size {
+                continue;
+            }
+            tiled = Tensor::stack_tensors(axis, &vec![&tiled; size / along])?;
+        }
+        Ok(tiled)
+    }
+}
