@@ -76,6 +76,19 @@ def test_exported_models_give_what_was_recorded(name, level):
             close(made.run(None, feeds), expected)
 
 
+@pytest.mark.parametrize("steps, batch", [(1, 1), (200, 1), (31, 8), (5, 3)])
+def test_masks_of_any_size(steps, batch):
+    """A step that is all zeros is masked: some at the end, some in between, and whole sequences."""
+    model = EXPORTED / "keras_bilstm_masked/model.onnx"
+    made, plain = replacing(model), harness.cpu_session(model)
+    rng = np.random.default_rng(steps)
+    for often in (0.0, 0.3, 1.0):
+        x = rng.normal(size=(batch, steps, 8)).astype(np.float32)
+        x[rng.random((batch, steps)) < often] = 0
+        x[0, steps // 2 :] = 0
+        close(made.run(None, {"x": x}), plain.run(None, {"x": x}))
+
+
 def test_loops_stay_unless_they_are_asked_for():
     model = EXPORTED / "keras_gru_bidirectional/model.onnx"
     assert loops(harness.session(model)) == (0, 2)

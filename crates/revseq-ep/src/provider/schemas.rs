@@ -13,6 +13,8 @@ use crate::plugin::registry::Registration;
 pub(super) const HALF: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 as c_int;
 pub(super) const FLOAT: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT as c_int;
 pub(super) const DOUBLE: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE as c_int;
+/// The type of masks.
+pub(super) const BOOL: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL as c_int;
 
 /// The data and the output, which may be one buffer.
 const IN_PLACE: Option<(c_int, c_int)> = Some((0, 0));

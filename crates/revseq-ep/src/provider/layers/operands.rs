@@ -9,7 +9,7 @@ use half::f16;
 use recurrent_layers::Bytes;
 
 use super::super::error::{Error, list};
-use super::super::schemas::{DOUBLE, FLOAT, HALF};
+use super::super::schemas::{BOOL, DOUBLE, FLOAT, HALF};
 use crate::plugin::tensor::Tensor;
 
 /// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
@@ -119,8 +119,6 @@ pub(super) fn bytes<'a>(input: &'static str, tensor: Tensor<'a>) -> Result<Bytes
 
 /// The truth values of an input.
 pub(super) fn truths(input: &'static str, tensor: Tensor<'_>) -> Result<Vec<bool>, Error> {
-    /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL`.
-    const BOOL: c_int = 9;
     if tensor.element != BOOL {
         return Err(Error::LayerType {
             input,
@@ -164,7 +162,7 @@ fn count(tensor: Tensor<'_>) -> usize {
 /// The number of bytes of a tensor of one of these types.
 pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
     let size = match tensor.element {
-        u8::CODE | i8::CODE => 1,
+        u8::CODE | i8::CODE | BOOL => 1,
         HALF => size_of::<f16>(),
         DOUBLE => size_of::<f64>(),
         _ => size_of::<f32>(),
