@@ -1,15 +1,18 @@
 """Runs a model over a table of sequences with Spark, RevSeqExecutionProvider in every worker.
 
-    pip install pyspark==4.3.0 pandas pyarrow onnxruntime numpy onnxruntime_ep_revseq-*.whl
+    pip install pyspark==4.3.0 "pandas<3" pyarrow onnxruntime numpy onnxruntime_ep_revseq-*.whl
     python spark_batch.py model.onnx INPUT OUTPUT    # or by spark-submit, on a cluster
 
 INPUT is Parquet with the columns `id` and `x`, a list of numbers. The model takes a batch [N, T]
 of float32 and its lengths [N], and gives a batch [N, T], of which each row is cut to its length.
-OUTPUT/rows has `id` and `y`, OUTPUT/rejected `id` and `reason` of the rows that were set aside.
+OUTPUT/rows has `id` and `y`, OUTPUT/rejected `id` and `reason` of the rows that were set aside. There is
+no OUTPUT/rows until all of it is written.
 """
 
 import argparse
+import os
 import pathlib
+import shutil
 
 import numpy as np
 from pyspark.ml.functions import predict_batch_udf
@@ -40,7 +43,9 @@ def predictor(model: bytes, threads: int):
 
 
 def infer(table: DataFrame, model: bytes, output: pathlib.Path, batch: int = 64) -> None:
-    """Writes OUTPUT; its `rows` last."""
+    """Writes OUTPUT; its `rows` last, and as a whole."""
+    written, partial = output / "rows", output / "rows.partial"
+    shutil.rmtree(written, ignore_errors=True)
     threads = int(table.sparkSession.conf.get("spark.task.cpus", "1"))
     predict = predict_batch_udf(
         predictor(model, threads),
@@ -61,7 +66,8 @@ def infer(table: DataFrame, model: bytes, output: pathlib.Path, batch: int = 64)
     # Of like length together: then little is padding.
     rows = marked.where(F.col("reason").isNull()).sortWithinPartitions(F.size("x"))
     rows = rows.select("id", predict("x", F.size("x")).alias("of")).select("id", "of.y")
-    rows.write.mode("overwrite").parquet(str(output / "rows"))
+    rows.write.mode("overwrite").parquet(str(partial))
+    partial.rename(written)
 
 
 def main() -> None:
@@ -71,7 +77,11 @@ def main() -> None:
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--batch", type=int, default=64, help="rows in a run of the model")
     given = parser.parse_args()
-    spark = SparkSession.builder.appName("revseq").getOrCreate()
+    builder = SparkSession.builder.appName("revseq")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # Not by spark-submit, which names a master. Spark's default repeats no task of a lost worker.
+        builder = builder.master("local[*,4]")
+    spark = builder.getOrCreate()
     infer(spark.read.parquet(given.input), given.model.read_bytes(), given.output, given.batch)
 
 
