@@ -45,6 +45,7 @@ impl Model {
                 unnamed,
             };
             self.fix_sizes(&unnamed)?;
+            self.has_given_sizes = true;
         }
         Ok(symbols)
     }

@@ -33,6 +33,8 @@ pub(crate) struct Model {
     pub(crate) bytes: Vec<u8>,
     /// The decoded model. Once its data is loaded, all tensors store theirs as `raw_data`.
     pub(crate) proto: Arc<ModelProto>,
+    /// Whether sizes that have no names were written into it, as the user gave them.
+    pub(crate) has_given_sizes: bool,
     /// The model with its large constants, if `proto` has lost them to it.
     whole: RefCell<Option<ModelProto>>,
 }
@@ -66,6 +68,7 @@ impl Model {
             path,
             bytes,
             proto: Arc::new(proto),
+            has_given_sizes: false,
             whole: RefCell::default(),
         })
     }
@@ -99,6 +102,7 @@ impl Model {
             path: self.path.clone(),
             bytes: Vec::new(),
             proto: Arc::clone(&self.proto),
+            has_given_sizes: self.has_given_sizes,
             whole: RefCell::default(),
         }
     }

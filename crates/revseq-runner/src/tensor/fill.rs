@@ -18,7 +18,7 @@ pub(crate) enum Fill {
     Random(u64),
     /// The same of integers from `low` up to, but not, `high`.
     Ints { low: i64, high: i64, seed: u64 },
-    /// The same of floats from `low` to `high`; other types are filled as with `Random`.
+    /// The same of floats from `low` to `high`; truth values and strings are filled as with `Random`.
     Floats { low: f64, high: f64, seed: u64 },
     /// Zeros, false or empty strings.
     Zeros,
@@ -108,6 +108,13 @@ pub(crate) fn fill(
             high - 1
         );
     }
+    if let Fill::Floats { low, high, .. } = fill {
+        ensure!(
+            !is_integer(element_type),
+            "{element_type} holds no floats from {low} to {high}: fill it by its name, such as with \
+             --fill NAME=random or --fill NAME=ints:0..10"
+        );
+    }
     let mut random = SplitMix64(match fill {
         Fill::Random(seed) | Fill::Ints { seed, .. } | Fill::Floats { seed, .. } => {
             seed ^ number.wrapping_mul(0xd134_2543_de82_ef95)
@@ -195,6 +202,14 @@ fn push_random(
             _ => push(data, data_type, (random.next() % period) as f64, 0.0),
         }
     }
+}
+
+fn is_integer(element_type: ElementType) -> bool {
+    use DataType::{Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
+    matches!(
+        element_type,
+        ElementType::Fixed(Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
+    )
 }
 
 /// The least and the greatest integer of those that a type holds without a gap, and that a
@@ -372,11 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_within_their_range_and_integers_unchanged() {
-        let make = |text: &str, data_type| {
+    fn floats_are_within_their_range_and_no_integers() {
+        let filled = |text: &str, data_type| {
             let how = text.parse().unwrap();
-            fill(how, ElementType::Fixed(data_type), &[1000], 3, Some(5)).unwrap()
+            fill(how, ElementType::Fixed(data_type), &[1000], 3, Some(5))
         };
+        let make = |text: &str, data_type| filled(text, data_type).unwrap();
         for data_type in [DataType::Float16, DataType::Float32, DataType::Complex128] {
             let tensor = make("floats:-2.5..4:7", data_type);
             let values = (0..1000).filter_map(|at| tensor.value(at).components());
@@ -386,10 +402,9 @@ mod tests {
             assert!((-2.5..-2.3).contains(&least), "{data_type}: {least}");
             assert!((3.8..=4.0).contains(&greatest), "{data_type}: {greatest}");
         }
-        assert_eq!(
-            make("floats:0..1:7", DataType::Int64),
-            make("random:7", DataType::Int64)
-        );
+        let error = filled("floats:0..1:7", DataType::Int64).unwrap_err();
+        let expected = "int64 holds no floats from 0 to 1: fill it by its name, such as ";
+        assert!(error.to_string().starts_with(expected), "{error}");
         for wrong in [
             "floats",
             "floats:1..1",

@@ -6,8 +6,9 @@
 use std::process::Command;
 
 use serde_json::Value as Json;
+use tract_onnx::pb::GraphProto;
 
-use crate::common::{Folder, Run, models, refuses, revseq};
+use crate::common::{FLOAT, Folder, Run, models, node, refuses, revseq, tensor, value};
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
@@ -279,4 +280,42 @@ fn a_profile_takes_seconds_however_many_runs_are_timed() {
         text.stderr.contains("\nthe profiler makes a run "),
         "{text:?}"
     );
+}
+
+/// It may take the model as it is.
+#[test]
+fn a_refusal_of_given_sizes_says_that_they_are_given() {
+    let Some(library) = onnxruntime("a_refusal_of_given_sizes_says_that_they_are_given") else {
+        return;
+    };
+    let folder = Folder::new();
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("MatMul", &["x", "w"], &["y"])],
+        initializer: vec![tensor("w", FLOAT, &[3, 2], &[0; 24])],
+        input: vec![value("x", FLOAT, &["", ""])],
+        output: vec![value("y", FLOAT, &["", ""])],
+        ..GraphProto::default()
+    };
+    let path = folder.model(graph);
+    let path = path.to_str().unwrap();
+    let run = |size: &str| {
+        let sizes = ["-d", "x.0=2", "-d", size];
+        let arguments = [
+            "run",
+            path,
+            "--fill",
+            "iota",
+            "-b",
+            "ort-plain",
+            "--ort-lib",
+            &library,
+        ];
+        revseq(&[&arguments[..], &sizes].concat())
+    };
+    assert_eq!(run("x.1=3").code, Some(0));
+    let wrong = run("x.1=5");
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    let words = "refuses the model with the sizes of --dim, which are written into it: ";
+    assert!(wrong.stderr.contains(words), "{wrong:?}");
 }

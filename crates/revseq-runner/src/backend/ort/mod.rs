@@ -347,6 +347,9 @@ impl Ort {
                         Some(reason) => {
                             Ok(Preparation::Refused(format!("{runtime} refuses {reason}")))
                         }
+                        None if model.has_given_sizes => Err(error.context(format!(
+                            "{runtime} refuses the model with the sizes of --dim, which are written into it"
+                        ))),
                         None => Err(error.context(format!("{runtime} refuses the model"))),
                     };
                 }
