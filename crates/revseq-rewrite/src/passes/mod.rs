@@ -13,6 +13,7 @@ mod map;
 mod portable;
 mod recurrent_loop;
 mod reversal;
+mod scattered_rows;
 mod sequence_lens;
 mod steps;
 pub(crate) mod tract;
@@ -27,14 +28,16 @@ use crate::runtimes::Runtime;
 
 /// All passes, in the order in which they run.
 ///
-/// Flips come first, since others know a whole axis when they see one. A layer is no map, but its
+/// Flips come first, since others know a whole axis when they see one. Rows that steps write are outputs of
+/// layers and maps. A layer is no map, but its
 /// input may be one, so loops become layers first; a Scan that is neither becomes a Loop afterwards.
 /// `direction` leaves a reversal behind, which `cancel` removes. `bidirectional` joins layers whose
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
 /// `sequence-lens` may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 13] = [
+const ALL: [&Pass; 14] = [
     &full_flip::PASS,
     &transpose::PASS,
+    &scattered_rows::PASS,
     &recurrent_loop::PASS,
     &map::PASS,
     &tract::SCAN_LOOP,

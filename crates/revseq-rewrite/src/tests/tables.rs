@@ -4,6 +4,7 @@ mod map;
 mod masks;
 mod recurrent_loop;
 mod runtimes;
+mod scattered_rows;
 mod unrolled;
 
 use std::path::Path;
@@ -230,7 +231,8 @@ fn left_over(model: &ModelProto) -> String {
 
 /// The initializers of all graphs.
 fn initializers() -> Vec<TensorProto> {
-    let ints: [(&str, &[i64]); 14] = [
+    let ints: [(&str, &[i64]); 15] = [
+        ("upright_one", &[1, 1]),
         ("nothing", &[]),
         ("leading", &[0, 1]),
         ("rows", &[-1, 3]),

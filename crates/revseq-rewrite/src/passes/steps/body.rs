@@ -334,6 +334,16 @@ impl<'a> Body<'a> {
                     ..count
                 })
             }
+            // Of one element there is one shape of each rank.
+            "Reshape" => {
+                let count = self.counter_within(node.input(0)?, steps)?;
+                let sizes = constant::ints(self.inner, node.input(1)?)?;
+                let are_one = sizes.iter().all(|size| matches!(size, 1 | -1));
+                are_one.then_some(Count {
+                    rank: sizes.len(),
+                    ..count
+                })
+            }
             "Unsqueeze" => {
                 let count = self.counter_within(node.input(0)?, steps)?;
                 let added = constant::axes(self.inner, node)?;

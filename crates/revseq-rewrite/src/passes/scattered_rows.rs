@@ -1,0 +1,156 @@
+//! A Loop's state of which each step writes its own row, to a scan output.
+//!
+//! JAX and scripted PyTorch write an output so. If the loop runs once for each row, all rows are written,
+//! and none of the first value stays. Nothing but the steps' writes may read the state.
+//!
+//! ```text
+//! Loop(y = zeros: [steps, 8]) { y = ScatterND(y, [[step]], [v]) }   →   Loop() { v }
+//! ```
+
+use crate::emit::Emit;
+use crate::model::{self, NodeProto};
+use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::passes::steps::body::{Body, Count, State, through_identity};
+use crate::passes::steps::{self, trips};
+use crate::report::Exactness;
+use crate::scope::{Names, Scope};
+use crate::sizes::{self, Size};
+
+pub(super) const PASS: Pass = Pass {
+    info: PassInfo {
+        name: "scattered-rows",
+        exactness: Exactness::Exact,
+        about: "A Loop's state of which each step writes its own row, to a scan output",
+        portable: false,
+        fast: true,
+    },
+    find,
+};
+
+/// The inputs and outputs of a Loop's body before its states.
+const INPUTS: usize = 2;
+const OUTPUTS: usize = 1;
+
+fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
+    let node = &scope.nodes[index];
+    if !node.is("Loop") {
+        return Verdict::Other;
+    }
+    let Some(Ok(graph)) = steps::graph_of(scope, node) else {
+        return Verdict::Other;
+    };
+    let inner = Scope::graph(&graph, Some(scope), scope.opset);
+    let Ok(mut body) = Body::of(scope, node, &inner) else {
+        return Verdict::Other;
+    };
+    let write = |state: &State<'_>| row_of(&inner, state).is_some();
+    if !body.states.iter().any(write) {
+        return Verdict::Other;
+    }
+    // The pass of recurrent layers reports what keeps a loop from having a known number of steps.
+    match trips::count(&body, node) {
+        Ok(steps) => body.steps = steps,
+        Err(_) => return Verdict::Other,
+    }
+    let mut left = Verdict::Other;
+    for state in &body.states {
+        let Some(write) = row_of(&inner, state) else {
+            continue;
+        };
+        match check(&body, state, write) {
+            Ok(()) => return replaced(&body, node, state, write, names),
+            Err(why) => left = Verdict::Left(why),
+        }
+    }
+    left
+}
+
+/// The node that writes into a state, which nothing else reads.
+fn row_of<'a>(inner: &'a Scope<'a>, state: &State<'a>) -> Option<&'a NodeProto> {
+    let updated = through_identity(inner, state.updated);
+    let write = inner.first_output_of(updated, "ScatterND")?;
+    let replaces = matches!(write.text("reduction").or("none"), Some("none"));
+    // The write itself, or one Identity behind it.
+    let identity = inner.first_output_of(state.updated, "Identity");
+    let is_last = state.updated == updated || identity?.input(0)? == updated;
+    let names = [state.carried, updated, state.updated];
+    let is_alone = is_last && names.iter().all(|name| inner.uses(name) == 1);
+    (replaces && is_alone && write.input(0)? == state.carried).then_some(write)
+}
+
+/// Checks that the steps write all rows, each its own.
+fn check(body: &Body<'_>, state: &State<'_>, write: &NodeProto) -> Result<(), String> {
+    let named = || write.outputs().next().unwrap_or_default().to_owned();
+    let count = write.input(1).and_then(|indices| body.counter(indices));
+    if count != Some(Count { ahead: 0, rank: 2 }) {
+        return Err(format!(
+            "its body has ScatterND ({}), which does not provably write the row of its step alone",
+            named()
+        ));
+    }
+    let rows = sizes::axis(body.outer, state.initial, 0);
+    if rows != Some(body.steps) {
+        return Err(format!(
+            "its body has ScatterND ({}), which does not provably write all rows of {}",
+            named(),
+            state.initial
+        ));
+    }
+    Ok(())
+}
+
+/// The Loop with a scan output.
+fn replaced(
+    body: &Body<'_>,
+    node: &NodeProto,
+    state: &State<'_>,
+    write: &NodeProto,
+    names: &mut Names,
+) -> Verdict {
+    let scope = body.outer;
+    let mut carried = body.inner.inputs.iter().skip(INPUTS);
+    let place = carried.position(|it| *it == state.carried);
+    let (Some(place), Some(row), Some(graph)) = (place, write.input(2), node.graph("body")) else {
+        return Verdict::Other;
+    };
+    let mut emit = Emit::new(state.initial, scope.opset, names);
+    let mut taken = node.clone();
+    // All states and scan outputs have their places.
+    taken
+        .output
+        .resize(graph.output.len() - OUTPUTS, String::new());
+    for output in &mut taken.output {
+        if output.is_empty() {
+            *output = emit.name("unread");
+        }
+    }
+    taken.input.remove(INPUTS + place);
+    taken.output.remove(place);
+    let all = emit.name("rows");
+    taken.output.push(all.clone());
+    let step = emit.name("row");
+    let nodes = emit.within(|emit| emit.squeeze_into(&step, row, &[0]));
+    for body in taken.graphs_mut() {
+        let written: Vec<String> = write.outputs().map(str::to_owned).collect();
+        body.input.remove(INPUTS + place);
+        let updated = body.output.remove(OUTPUTS + place);
+        let updated = updated.name.unwrap_or_default();
+        body.node.retain(|node| {
+            let is_write = node.outputs().any(|it| written.iter().any(|own| own == it));
+            !is_write && !node.outputs().any(|it| it == updated)
+        });
+        body.node.extend(nodes.iter().cloned());
+        body.output.push(model::untyped(&step));
+    }
+    emit.copy(taken);
+    if state.last.is_empty() {
+        // Nothing reads it.
+    } else if matches!(body.steps, Size::Known(_)) {
+        emit.same(state.last, &all);
+    } else {
+        // Of no step, a scan output does not have the sizes of a row everywhere.
+        let sizes = emit.plain("Shape", &[state.initial]);
+        emit.write(&[state.last], "Reshape", &[&all, &sizes], Vec::new());
+    }
+    emit.finish("the same with rows as a scan output".to_owned())
+}
