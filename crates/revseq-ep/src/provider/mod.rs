@@ -1,4 +1,9 @@
 //! This plugin: its execution provider, its custom op, and the kernel of both.
+//!
+//! Runs are on the session's threads, in place where input and output are one buffer. `layers` has the
+//! kernel of LSTM, GRU and RNN: forms are read while nodes are chosen, weights packed when ONNX Runtime
+//! offers them. `loops` reads the graph as a message; `revseq-rewrite` says which nodes it replaces and by
+//! what, and an inner session runs that for the fused node.
 
 use std::ffi::CStr;
 

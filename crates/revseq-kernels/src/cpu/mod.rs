@@ -1,6 +1,19 @@
 //! The operator on the CPU: out of place and in place, serial and on any thread pool.
 //!
-//! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order.
+//! A run is chosen (`choose`), walked (`walk`) and written (`write`), in this order. `choose` returns one
+//! `KernelChoice`: kernel, tier (near, far, streamed), instructions. `walk` numbers rows or tiles as items,
+//! of which threads take ranges, and cuts these into *bands*: columns with a length each, and time steps.
+//! One loop writes, from a *source* that returns the vector for each place, through the caches or past
+//! them; in place, pairs are swapped through registers (`swap`).
+//!
+//! | kernel | moves | example |
+//! |---|---|---|
+//! | `rows` | rows as they are | `[time, batch, 256]` float |
+//! | `lines` | neighbouring rows along time: elements by vectors, pixels by shuffles | `[batch, 256]` float, RGB |
+//! | `columns` | narrow rows with their own lengths: tiles are transposed, reversed as lines, transposed back | `[time, batch]` |
+//! | `small` | small plans and everything else | 4x4, padded layouts |
+//!
+//! Kernels use the trait `Vector` (`simd`); `run_at` compiles a `SimdTask` for each instruction set.
 
 mod choice;
 mod choose;

@@ -1,4 +1,7 @@
 //! A model, opened once and run by the names of its inputs and outputs.
+//!
+//! A session plans for symbolic sizes or those of the data (`plan.rs`), takes values that tract has to know
+//! from the inputs (`constant_inputs.rs`), and words errors in ONNX's terms (`words.rs`).
 
 pub(crate) mod constant_inputs;
 mod outputs;

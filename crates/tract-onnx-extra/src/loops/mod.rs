@@ -1,4 +1,16 @@
 //! ONNX's Loop, Scan and If.
+//!
+//! `parse.rs` reads a Loop, `infer.rs` types its body, until the sizes of states that change are symbols
+//! (`states.rs`). `spec.rs` then describes it, with its body for the actual inputs. Its end follows from
+//! its steps (`induction.rs`) or is an axis (`trips.rs`, through casts of sizes). With one, a loop that
+//! reads by step becomes a Scan when it is decluttered (`scan/`, which otherwise says why not); others
+//! run step by step (`op.rs`, `run.rs`). `budget.rs` gives nested loops shared limits.
+//!
+//! `onnx_scan.rs` reads Scans, whose axes may be empty. `alias.rs` holds the operators that reach into a
+//! Scan's body, and outputs that would fold away; `nested.rs` has each Scan begin with its initial
+//! states, and keeps in its body what is made for one step.
+//!
+//! `if_.rs` reads If, `branches.rs` runs it. `report.rs` tells how each loop runs.
 
 pub(crate) mod alias;
 pub(crate) mod branches;
