@@ -182,12 +182,10 @@ def called() -> list[str]:
     sources = harness.ROOT / "crates/revseq-ep/src"
     calls = (
         r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(",
-        r"values!\(\s*self,\s*\w+,\s*(\w+),\s*\w+\s*\)",
-        r"values!\(\s*self,\s*\w+,\s*\w+,\s*(\w+)\s*\)",
         r"find!\((\w+)\(",
         r"string!\(self, (\w+)",
-        r"list!\([\w.]+, [\w.]+, (\w+), \w+\)",
-        r"list!\([\w.]+, [\w.]+, \w+, (\w+)\)",
+        r"list!\(\s*[\w.]+,\s*[\w.]+,\s*(\w+),\s*\w+\s*\)",
+        r"list!\(\s*[\w.]+,\s*[\w.]+,\s*\w+,\s*(\w+)\s*\)",
     )
     return [
         name

@@ -232,11 +232,11 @@ fn greatest_divisor(a: i64, b: i64) -> i64 {
 /// Whether two lists of factors are the same in any order.
 fn are_same(factors: &[TDim], others: &[TDim]) -> bool {
     let mut rest: Vec<&TDim> = others.iter().collect();
-    let mut take = |factor: &TDim| {
+    let take = |factor: &TDim| {
         let at = rest.iter().position(|other| *other == factor);
         at.map(|at| rest.swap_remove(at)).is_some()
     };
-    factors.len() == others.len() && factors.iter().all(|factor| take(factor))
+    factors.len() == others.len() && factors.iter().all(take)
 }
 
 #[cfg(test)]

@@ -82,21 +82,6 @@ pub(crate) struct GraphNode<'a> {
     life: PhantomData<&'a OrtGraph>,
 }
 
-/// The values that a function of the host lists.
-macro_rules! values {
-    ($self:ident, $of:ident, $number:ident, $get:ident) => {{
-        // SAFETY: the graph is alive, and so are its nodes and values.
-        let values: Vec<*const OrtValueInfo> =
-            unsafe { list!($self.host, $self.$of, $number, $get) };
-        let value = |value| Value {
-            host: $self.host,
-            value,
-            life: PhantomData,
-        };
-        Ok(values.into_iter().map(value).collect())
-    }};
-}
-
 impl<'a> Graph<'a> {
     /// # Safety
     /// `graph` is one of this host, alive for `'a`.
@@ -122,15 +107,28 @@ impl<'a> Graph<'a> {
 
     /// The inputs, initializers among them that a caller may replace.
     pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(self, graph, Graph_GetNumInputs, Graph_GetInputs)
+        // SAFETY: the graph is alive.
+        let values = unsafe { list!(self.host, self.graph, Graph_GetNumInputs, Graph_GetInputs) };
+        Ok(Value::all(self.host, values))
     }
 
     pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(self, graph, Graph_GetNumOutputs, Graph_GetOutputs)
+        // SAFETY: the graph is alive.
+        let values = unsafe { list!(self.host, self.graph, Graph_GetNumOutputs, Graph_GetOutputs) };
+        Ok(Value::all(self.host, values))
     }
 
     pub(crate) fn initializers(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(self, graph, Graph_GetNumInitializers, Graph_GetInitializers)
+        // SAFETY: the graph is alive.
+        let values = unsafe {
+            list!(
+                self.host,
+                self.graph,
+                Graph_GetNumInitializers,
+                Graph_GetInitializers
+            )
+        };
+        Ok(Value::all(self.host, values))
     }
 
     /// The version of the model's format.
@@ -165,6 +163,12 @@ impl<'a> Graph<'a> {
 }
 
 impl<'a> Value<'a> {
+    fn all(host: Host, values: Vec<*const OrtValueInfo>) -> Vec<Self> {
+        let values = values.into_iter();
+        let life = PhantomData;
+        values.map(|value| Self { host, value, life }).collect()
+    }
+
     /// The name; empty if the value is left out.
     pub(crate) fn name(self) -> Result<String, Error> {
         if self.value.is_null() {
@@ -294,21 +298,29 @@ impl<'a> GraphNode<'a> {
     }
 
     pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(self, node, Node_GetNumInputs, Node_GetInputs)
+        // SAFETY: the node is alive.
+        let values = unsafe { list!(self.host, self.node, Node_GetNumInputs, Node_GetInputs) };
+        Ok(Value::all(self.host, values))
     }
 
     pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(self, node, Node_GetNumOutputs, Node_GetOutputs)
+        // SAFETY: the node is alive.
+        let values = unsafe { list!(self.host, self.node, Node_GetNumOutputs, Node_GetOutputs) };
+        Ok(Value::all(self.host, values))
     }
 
     /// The values of the graphs around that the node's own graphs read.
     pub(crate) fn captured(self) -> Result<Vec<Value<'a>>, Error> {
-        values!(
-            self,
-            node,
-            Node_GetNumImplicitInputs,
-            Node_GetImplicitInputs
-        )
+        // SAFETY: the node is alive.
+        let values = unsafe {
+            list!(
+                self.host,
+                self.node,
+                Node_GetNumImplicitInputs,
+                Node_GetImplicitInputs
+            )
+        };
+        Ok(Value::all(self.host, values))
     }
 
     /// The node's own graphs, each with the name of its attribute.
