@@ -149,6 +149,42 @@ def binary(operator: str, sizes: list, operand: list) -> onnx.ModelProto:
     return model([node], sizes, {"C": random(*operand)})
 
 
+def along(operator: str, sizes: list, **attributes) -> onnx.ModelProto:
+    """Return a model of one operator that computes along axes."""
+    return model([helper.make_node(operator, ["X"], ["Y"], **attributes)], sizes, {})
+
+
+def normalisation(sizes: list) -> onnx.ModelProto:
+    """Return a model of a LayerNormalization in parts, as exporters write it before opset 17."""
+    nodes = [
+        helper.make_node("ReduceMean", ["X"], ["mean"], axes=[-1]),
+        helper.make_node("Sub", ["X", "mean"], ["centered"]),
+        helper.make_node("Pow", ["centered", "two"], ["squares"]),
+        helper.make_node("ReduceMean", ["squares"], ["variance"], axes=[-1]),
+        helper.make_node("Add", ["variance", "epsilon"], ["shifted"]),
+        helper.make_node("Sqrt", ["shifted"], ["deviation"]),
+        helper.make_node("Div", ["centered", "deviation"], ["normal"]),
+        helper.make_node("Mul", ["normal", "scale"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "bias"], ["Y"]),
+    ]
+    constants = {"two": np.float32(2), "epsilon": np.float32(1e-5)}
+    constants |= {"scale": random(sizes[-1]), "bias": random(sizes[-1])}
+    return model(nodes, sizes, {name: np.asarray(value) for name, value in constants.items()})
+
+
+def gelu(sizes: list) -> onnx.ModelProto:
+    """Return a model of a Gelu in parts."""
+    nodes = [
+        helper.make_node("Div", ["X", "root"], ["scaled"]),
+        helper.make_node("Erf", ["scaled"], ["error"]),
+        helper.make_node("Add", ["error", "one"], ["shifted"]),
+        helper.make_node("Mul", ["X", "shifted"], ["doubled"]),
+        helper.make_node("Mul", ["doubled", "half"], ["Y"]),
+    ]
+    constants = {"root": 2**0.5, "one": 1.0, "half": 0.5}
+    return model(nodes, sizes, {name: np.array(it, np.float32) for name, it in constants.items()})
+
+
 def model(nodes: list, sizes: list, weights: dict) -> onnx.ModelProto:
     """Return a model from X, of these sizes, to Y."""
     graph = helper.make_graph(
@@ -193,6 +229,34 @@ BROADCASTS = [
     ("of each step", [32, 100, 64], [32, 100, 1]),
 ]
 
+# Operators along axes: the sizes, and the attributes.
+ALONG = [
+    *(
+        (f"{operator} {name}", operator, sizes, {"axes": axes})
+        for operator in ("ReduceMax", "ReduceMean", "ReduceSum")
+        for name, sizes, axes in (
+            ("of rows", [8, 100, 256], [2]),
+            ("of steps", [8, 100, 256], [1]),
+            ("of images", [4, 64, 32, 32], [2, 3]),
+        )
+    ),
+    ("GlobalMaxPool", "GlobalMaxPool", [4, 64, 32, 32], {}),
+    ("ArgMax of rows", "ArgMax", [8, 100, 97], {"axis": -1}),
+    *(
+        (f"{operator} {name}", operator, sizes, {"axis": axis})
+        for operator in ("Softmax", "LogSoftmax")
+        for name, sizes, axis in (
+            ("of 97", [8, 100, 97], -1),
+            ("of 10", [800, 10], -1),
+            ("of 100", [8, 4, 100, 100], -1),
+            ("of 128", [1, 12, 128, 128], -1),
+            ("of steps", [8, 100, 97], 1),
+        )
+    ),
+    ("LogSoftmax of 1000", "LogSoftmax", [2000, 1000], {"axis": -1}),
+    ("Exp", "Exp", [8, 100, 256], {}),
+]
+
 # The rows: a name, how its model is built, the sizes for that, and attributes if it takes any.
 ROWS = [
     *(
@@ -226,6 +290,9 @@ ROWS = [
         for operator in ("Mul", "Div", "Less")
         for name, sizes, operand in BROADCASTS
     ),
+    *((name, along, (operator, sizes), attributes) for name, operator, sizes, attributes in ALONG),
+    *((f"LayerNormalization in parts, {rows} rows", normalisation, ([8, rows, 256],)) for rows in (16, 128)),
+    ("Gelu in parts", gelu, ([8, 100, 256],)),
 ]
 
 

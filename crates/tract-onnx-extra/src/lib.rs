@@ -158,6 +158,7 @@ mod profile;
 mod recurrent;
 mod register;
 mod repairs;
+mod rows;
 mod sliding;
 mod typed;
 mod wire;

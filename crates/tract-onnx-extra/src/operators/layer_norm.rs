@@ -17,6 +17,7 @@ use super::empty::OrNothing;
 use crate::data_sizes::{Override, agreed, axis, with_fallback};
 use crate::delegate::{Delegate, Hook};
 use crate::node::{check_domain, parse_with_tract};
+use crate::rows::join_row;
 use crate::wire::{to_typed_without_facts, with_inputs};
 
 /// Parses a LayerNormalization.
@@ -238,23 +239,6 @@ struct Rows<'a> {
     epsilon: f32,
 }
 
-/// The sums that are kept side by side: two vectors of AVX-512.
-const LANES: usize = 32;
-
-/// Sums what becomes of each element.
-#[inline(always)]
-fn sum(row: &[f32], term: impl Fn(f32) -> f32) -> f32 {
-    let (blocks, rest) = row.as_chunks::<LANES>();
-    let mut lanes = [0.0; LANES];
-    for block in blocks {
-        for (lane, element) in std::iter::zip(&mut lanes, block) {
-            *lane += term(*element);
-        }
-    }
-    let rest: f32 = rest.iter().map(|element| term(*element)).sum();
-    lanes.iter().sum::<f32>() + rest
-}
-
 impl SimdOp for Rows<'_> {
     type Output = ();
 
@@ -263,8 +247,9 @@ impl SimdOp for Rows<'_> {
     fn eval<I: Isa>(self, _isa: I) {
         for row in self.rows.chunks_exact_mut(self.row) {
             let count = self.row as f32;
-            let mean = sum(row, |it| it) / count;
-            let variance = sum(row, |it| (it - mean) * (it - mean)) / count;
+            let add = |a, b| a + b;
+            let mean = join_row(row, 0.0, |it| it, add) / count;
+            let variance = join_row(row, 0.0, |it| (it - mean) * (it - mean), add) / count;
             let factor = (variance + self.epsilon).sqrt().recip();
             let scaled = std::iter::zip(&mut *row, self.scale);
             match self.bias {

@@ -1,9 +1,9 @@
-//! Reductions of nothing, of infinity, and of integers.
+//! Reductions.
 //!
 //! tract's sum of no elements panics, its maximum of none, or of -∞ alone, is a finite number, and its
-//! sums of integers have 32 bits. Other reductions of at least one float stay tract's own. Where an axis may be
-//! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if
-//! that is right.
+//! sums of integers have 32 bits. Other reductions of at least one float are tract's own until a model is
+//! optimised, so that its passes know them, and are computed by vectors (`rows.rs`). Where an axis may be
+//! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if that is right.
 //!
 //! ```text
 //! ReduceSum(x: [N, 4], axes [0])  →  Reduced; with N = 3, tract's sum; with N = 0, zeros
@@ -15,6 +15,7 @@ use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer as Core};
+use tract_onnx::tract_hir::internal::tract_itertools::Itertools;
 use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
@@ -23,6 +24,7 @@ use crate::data_sizes::{Override, axis, with_fallback};
 use crate::delegate::Facts;
 use crate::dims::{is_size, sizes};
 use crate::node::{check_domain, parse_with_tract};
+use crate::rows::{Fold, Layout, Real};
 use crate::wire::wire_cast;
 
 /// The reductions of ONNX.
@@ -202,8 +204,8 @@ impl Override for Reduction {
     }
 }
 
-/// Makes the reductions that tract wired for its own operators, such as normalisations, as right as
-/// those of ONNX.
+/// Computes the reductions that tract has in a model by vectors, and those of nothing and of infinity as
+/// ONNX Runtime.
 pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
     for id in 0..model.nodes().len() {
         let node = model.node(id);
@@ -219,21 +221,13 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
             Core::Sum => Reducer::Sum,
             Core::MeanOfSquares | Core::All | Core::Any => continue,
         };
-        if !is_tracts(reducer, model.outlet_fact(node.inputs[0])?, &op.axes) {
-            let axes = op.axes.clone();
+        let fact = model.outlet_fact(node.inputs[0])?;
+        if fact.datum_type.is_float() || !is_tracts(reducer, fact, &op.axes) {
+            let axes = op.axes.iter().copied().sorted().collect();
             model.node_mut(id).op = Box::new(Reduced { reducer, axes });
         }
     }
     Ok(())
-}
-
-/// The greatest number of a type of floats.
-fn greatest(datum_type: DatumType) -> f64 {
-    match datum_type {
-        DatumType::F16 => f16::MAX.to_f64(),
-        DatumType::F32 => f32::MAX.into(),
-        _ => f64::MAX,
-    }
 }
 
 /// Whether tract reduces a value correctly: it has floats, at least one of them is reduced for each
@@ -351,105 +345,95 @@ impl Reduced {
             .broadcast_scalar_to_shape(shape)
     }
 
-    /// Reduces at least one float, like tract.
-    fn floats(&self, ctx: &EvalContext<'_>, input: TValue) -> TractResult<Tensor> {
-        let core = |reducer: Core, input: &Tensor| reducer.reduce(&self.axes, input);
+    /// Reduces at least one float.
+    fn floats<T: Real>(&self, ctx: &EvalContext<'_>, input: &Tensor) -> TractResult<Tensor> {
+        let reduce = |fold: Fold, input: &Tensor| fold.reduce::<T>(input, &self.axes);
         let each = |op: ElementWiseOp, input: Tensor| -> TractResult<Tensor> {
             let outputs = op.eval(ctx, tvec![input.into_tvalue()])?;
             Ok(args_1!(outputs).into_tensor())
         };
-        let datum_type = input.datum_type();
-        let count: usize = self.axes.iter().map(|axis| input.shape()[*axis]).product();
-        let owned = |input: TValue| input.into_tensor();
+        let binary = |op: TypedBinOp, a: &Tensor, b: &Tensor| -> TractResult<Tensor> {
+            let operands = tvec![a.clone().into_tvalue(), b.clone().into_tvalue()];
+            let outputs = op.eval(ctx, operands)?;
+            Ok(args_1!(outputs).into_tensor())
+        };
         match self.reducer {
-            Reducer::ArgMax(true) => self.last_position(&input, |a, b| a >= b),
-            Reducer::ArgMin(true) => self.last_position(&input, |a, b| a <= b),
-            Reducer::ArgMax(false) => core(Core::ArgMax(false), &input),
-            Reducer::ArgMin(false) => core(Core::ArgMin(false), &input),
-            Reducer::Max => self.with_infinity(&input, core(Core::Max, &input)?),
-            Reducer::Min => self.with_infinity(&input, core(Core::Min, &input)?),
-            Reducer::Prod => core(Core::Prod, &input),
-            Reducer::Sum => core(Core::Sum, &input),
-            Reducer::L1 => core(Core::Sum, &each(math::abs(), owned(input))?),
-            Reducer::SumSquare => core(Core::Sum, &each(math::square(), owned(input))?),
-            Reducer::L2 => {
-                let sum = core(Core::Sum, &each(math::square(), owned(input))?)?;
-                each(math::sqrt(), sum)
+            Reducer::ArgMax(takes_last) => {
+                self.position::<T>(input, &reduce(Fold::Max, input)?, takes_last)
             }
-            Reducer::LogSum => each(math::ln(), core(Core::Sum, &input)?),
+            Reducer::ArgMin(takes_last) => {
+                self.position::<T>(input, &reduce(Fold::Min, input)?, takes_last)
+            }
+            Reducer::Max => reduce(Fold::Max, input),
+            Reducer::Min => reduce(Fold::Min, input),
+            Reducer::Prod => reduce(Fold::Product, input),
+            Reducer::Sum => reduce(Fold::Sum, input),
+            Reducer::L1 => reduce(Fold::Magnitudes, input),
+            Reducer::SumSquare => reduce(Fold::Squares, input),
+            Reducer::L2 => each(math::sqrt(), reduce(Fold::Squares, input)?),
+            Reducer::LogSum => each(math::ln(), reduce(Fold::Sum, input)?),
             Reducer::LogSumExp => {
-                // Powers of differences from the greatest, which is finite, do not overflow.
-                let most = tensor0(greatest(datum_type))
-                    .cast_to_dt(datum_type)?
-                    .into_owned();
-                let most = most.broadcast_into_rank(input.rank())?;
-                let binary = |op: TypedBinOp, a: TValue, b: TValue| op.eval(ctx, tvec![a, b]);
-                let shift = core(Core::Max, &input)?.into_tvalue();
-                let shift = args_1!(binary(math::min(), shift, most.into_tvalue())?);
-                let shifted = args_1!(binary(math::sub(), input, shift.clone())?);
-                let sum = core(Core::Sum, &each(math::exp(), owned(shifted))?)?;
-                let log = each(math::ln(), sum)?.into_tvalue();
-                Ok(args_1!(binary(math::add(), log, shift)?).into_tensor())
+                // Powers of differences from the greatest do not overflow. It is taken as finite.
+                let most = match T::datum_type() {
+                    DatumType::F64 => f64::MAX,
+                    _ => f32::MAX.into(),
+                };
+                let limit = |most: f64| {
+                    let limit = tensor0(most).cast_to::<T>()?.into_owned();
+                    limit.broadcast_into_rank(input.rank())
+                };
+                let shift = binary(math::min(), &reduce(Fold::Max, input)?, &limit(most)?)?;
+                let shift = binary(math::max(), &shift, &limit(-most)?)?;
+                let powers = each(math::exp(), binary(math::sub(), input, &shift)?)?;
+                let log = each(math::ln(), reduce(Fold::Sum, &powers)?)?;
+                binary(math::add(), &log, &shift)
             }
             Reducer::Mean => {
-                let sum = core(Core::Sum, &input)?;
-                let count = tensor0(i64::try_from(count)?)
-                    .cast_to_dt(datum_type)?
-                    .into_owned();
-                let count = count.broadcast_into_rank(sum.rank())?;
-                let operands = tvec![sum.into_tvalue(), count.into_tvalue()];
-                let outputs = math::div().eval(ctx, operands)?;
-                Ok(args_1!(outputs).into_tensor())
+                let count: usize = self.axes.iter().map(|axis| input.shape()[*axis]).product();
+                let count = tensor0(i64::try_from(count)?).cast_to::<T>()?.into_owned();
+                let sum = reduce(Fold::Sum, input)?;
+                binary(math::div(), &sum, &count.broadcast_into_rank(sum.rank())?)
             }
         }
     }
 
-    /// Makes infinity of the number that tract's maximum or minimum starts with, where no element is
-    /// that number.
-    fn with_infinity(&self, input: &Tensor, reduced: Tensor) -> TractResult<Tensor> {
-        let datum_type = reduced.datum_type();
-        let greatest = greatest(datum_type);
-        let (start, infinity) = match self.reducer {
-            Reducer::Max => (-greatest, f64::NEG_INFINITY),
-            _ => (greatest, f64::INFINITY),
-        };
-        let mut numbers = reduced.cast_to::<f64>()?.into_owned();
-        let mut plain = numbers.try_as_plain_ram_mut()?;
-        let mut view = plain.to_array_view_mut::<f64>()?;
-        if view.iter().all(|number| *number != start) {
-            return Ok(reduced);
-        }
-        let input = input.cast_to::<f64>()?;
-        let input = input.to_plain_array_view::<f64>()?;
-        for (coords, number) in view.indexed_iter_mut() {
-            let mut part = self.part(&input, coords.slice());
-            if *number == start && part.all(|element| *element == infinity) {
-                *number = infinity;
-            }
-        }
-        Ok(numbers.cast_to_dt(datum_type)?.into_owned())
-    }
-
-    /// The last position of an element that is as good as any before. tract's starts with a finite number.
-    fn last_position(
+    /// The positions of elements that are the best ones, or of NaN.
+    fn position<T: Real>(
         &self,
         input: &Tensor,
-        is_as_good: fn(f64, f64) -> bool,
+        best: &Tensor,
+        takes_last: bool,
     ) -> TractResult<Tensor> {
-        let shape = self.shape(input.shape(), &1);
-        let input = input.cast_to::<f64>()?;
-        let input = input.to_plain_array_view::<f64>()?;
-        let positions = tract_ndarray::ArrayD::from_shape_fn(&*shape, |coords| {
-            let part = self.part(&input, coords.slice()).copied();
-            let best = part
-                .zip(0_i64..)
-                .reduce(|best, other| match is_as_good(other.0, best.0) {
-                    true => other,
-                    false => best,
-                });
-            best.map_or(0, |(_, position)| position)
-        });
-        Ok(positions.into_tensor())
+        let layouts = Layout::each(input.shape(), &self.axes);
+        let layout = layouts.first().context("it has an axis")?;
+        let mut found = Tensor::zero::<i64>(best.shape())?;
+        let mut plain = found.try_as_plain_ram_mut()?;
+        let (best, input) = (best.try_as_plain_ram()?, input.try_as_plain_ram()?);
+        let best = best.as_slice::<T>()?.chunks(layout.inner);
+        let parts = input.as_slice::<T>()?.chunks(layout.along * layout.inner);
+        let positions = plain.as_slice_mut::<i64>()?.chunks_mut(layout.inner);
+        for (part, (best, positions)) in std::iter::zip(parts, std::iter::zip(best, positions)) {
+            let rows = part.chunks(layout.inner).enumerate();
+            let mut look = |(at, row): (usize, &[T])| {
+                for (position, (it, best)) in
+                    std::iter::zip(&mut *positions, std::iter::zip(row, best))
+                {
+                    let is_nan = it.partial_cmp(it).is_none();
+                    *position = if it == best || is_nan {
+                        at as i64
+                    } else {
+                        *position
+                    };
+                }
+            };
+            // The one that is found last stays.
+            match takes_last {
+                true => rows.for_each(look),
+                false => rows.rev().for_each(&mut look),
+            }
+        }
+        drop(plain);
+        Ok(found)
     }
 
     /// The elements that an output's one is reduced from.
@@ -515,7 +499,16 @@ impl EvalOp for Reduced {
                     $(DatumType::$name => self.integers::<$type>(&input, &shape, |number| {
                         number.clamp(<$type>::MIN.into(), <$type>::MAX.into()) as $type
                     }),)*
-                    _ if datum_type.is_float() => self.floats(ctx, input),
+                    DatumType::F32 => self.floats::<f32>(ctx, &input),
+                    DatumType::F64 => self.floats::<f64>(ctx, &input),
+                    // Sums on the way may be greater than half floats.
+                    DatumType::F16 => {
+                        let reduced = self.floats::<f32>(ctx, &*input.cast_to::<f32>()?)?;
+                        match self.is_position() {
+                            true => Ok(reduced),
+                            false => Ok(reduced.cast_to::<f16>()?.into_owned()),
+                        }
+                    }
                     other => bail!("it is of {other:?}, expected numbers"),
                 }
             };

@@ -1,7 +1,7 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`, `slices.rs`),
-//! four come before them (`casts.rs`, `convolutions/`, `scans.rs`, `softmax.rs`), one behind them (`by_rows.rs`), and a session of
+//! three come before them (`casts.rs`, `convolutions/`, `scans.rs`), two behind them (`by_rows.rs`, `softmax.rs`), and a session of
 //! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and reductions, shapes and indices are checked afterwards.
 
@@ -46,6 +46,7 @@ mod softmax;
 ///   ([`OtherSizes`](crate::OtherSizes)); tract would read beyond its end.
 /// - A size that comes from data is known wherever it is needed, even if nothing reads the value
 ///   whose size it is. Outputs that are sizes are int64; tract's are symbolic.
+/// - Reductions and Softmax are computed by vectors, along any axes.
 /// - A reduction of nothing has ONNX Runtime's result; tract panics.
 ///
 /// # Errors
@@ -61,8 +62,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
     let mut codegen = mended(Optimizer::codegen(), &model);
-    let before: [Replace; 4] = [
-        |_, model, node| softmax::along_last_axis(model, node),
+    let before: [Replace; 3] = [
         |_, model, node| convolutions::chosen(model, node),
         |_, model, node| casts::by_vectors(model, node),
         |_, model, node| scans::planned(model, node),
@@ -70,9 +70,14 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     for replace in before {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
-    // It takes what tract has no kernel for.
-    let behind = EachNode::new(|_, model, node| by_rows::by_rows(model, node));
-    codegen.passes.push(Box::new(behind));
+    // They take what tract has no kernel for.
+    let behind: [Replace; 2] = [
+        |_, model, node| by_rows::by_rows(model, node),
+        |_, model, node| softmax::by_vectors(model, node),
+    ];
+    for replace in behind {
+        codegen.passes.push(Box::new(EachNode::new(replace)));
+    }
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
