@@ -437,6 +437,7 @@ fn random_graphs_give_the_same_once_rewritten() {
             "--pass map",
             "--pass recurrent-loop",
             "--pass scan-loop",
+            "--pass scattered-rows",
             "--pass unrolled",
         ];
         let is_made = !without.contains(&flags.as_str());
