@@ -1,7 +1,11 @@
 //! The variants of the shader.
 
 /// The shader's source: units of 16 bytes, each tensor in a separate buffer.
-const SOURCE: &str = include_str!("shader.wgsl");
+const SOURCE: &str = concat!(
+    include_str!("shader.wgsl"),
+    "\n",
+    include_str!("swaps.wgsl")
+);
 
 /// The invocations of a workgroup, as the shader has them.
 pub(super) const WORKGROUP_SIZE: u32 = 64;
