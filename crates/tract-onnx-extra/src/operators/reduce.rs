@@ -432,7 +432,6 @@ impl Reduced {
                 false => rows.rev().for_each(&mut look),
             }
         }
-        drop(plain);
         Ok(found)
     }
 
