@@ -822,7 +822,11 @@ fn cancel() {
             leaves("", &[first, "between = Softmax<axis=1>(middle)", behind]),
             leaves("", &[first, "between = CumSum(middle, one)", behind]),
             leaves("", &[first, "between = Add(middle, x)", behind]),
-            leaves("", &[first, "between = Transpose(middle)", behind]),
+            // All axes are reversed, and so the second reversal is along another one.
+            leaves(
+                "the reversal before it is another one",
+                &[first, "between = Transpose(middle)", behind],
+            ),
             // The operator between has another reader, or is an output; computing it twice is no
             // gain.
             leaves(
