@@ -193,8 +193,8 @@ def create_session(
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
     if not isinstance(threads, int):
         raise TypeError(f"threads is {threads!r}, expected an int")
-    model = source_of(model)
     device = register()
+    model = source_of(model)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
