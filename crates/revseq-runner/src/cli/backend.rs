@@ -252,7 +252,16 @@ fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
             "on" | "off" => return Ok(()),
             _ => format!("it is {value:?}, expected on or off"),
         },
-        _ => "the provider has no such option; it has lengths, device and layers".to_owned(),
+        "loops" => match value {
+            "keep" | "layers" => return Ok(()),
+            _ => format!("it is {value:?}, expected keep or layers"),
+        },
+        "assume" => match value {
+            "right-padded" => return Ok(()),
+            _ => format!("it is {value:?}, expected right-padded"),
+        },
+        _ => "the provider has no such option; it has lengths, device, layers, loops and assume"
+            .to_owned(),
     };
     anyhow::bail!("--provider-option {key}: {why}")
 }
