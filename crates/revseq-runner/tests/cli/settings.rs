@@ -46,8 +46,8 @@ fn wrong_settings_are_refused_before_anything_runs() {
     for (option, why) in [
         (
             "foo=1",
-            "--provider-option foo: the provider has no such option; it has lengths, device and \
-             layers",
+            "--provider-option foo: the provider has no such option; it has lengths, device, \
+             layers, loops and assume",
         ),
         (
             "lengths=x",
