@@ -1,15 +1,18 @@
-//! Which provider has each node of a session.
+//! Which provider has each node of a session, from ONNX Runtime's own record. The crate `ort` has no safe
+//! form of that part of the C API.
 
 use std::ffi::{CStr, c_char};
-use std::ptr;
+use std::{ptr, slice};
 
 use ort::session::Session;
+use ort::sys::{OrtEpAssignedNode, OrtEpAssignedSubgraph};
 use ort::{AsPointer, ortsys};
 
 use crate::{Error, NAME};
 
-/// The entry of a session's configuration for which ONNX Runtime keeps this record.
-pub(crate) const RECORD: &str = "session.record_ep_graph_assignment_info";
+/// The entry of a session's configuration for which ONNX Runtime keeps the record of [`assigned`]; `1` for
+/// yes.
+pub const RECORD: &str = "session.record_ep_graph_assignment_info";
 
 /// The provider's operators, of which none may be with another one: elsewhere they have another meaning, or
 /// none.
@@ -29,36 +32,29 @@ pub struct Assigned {
 }
 
 /// Lists which provider has each node of a session that a [`Provider`](crate::Provider) made, or whose
-/// configuration has the entry `session.record_ep_graph_assignment_info`.
+/// configuration has the entry [`RECORD`]: nodes of the model's graphs and of functions that were inlined,
+/// except those that were folded.
 ///
 /// # Errors
 /// If ONNX Runtime has no such record of the session.
 pub fn assigned(session: &Session) -> Result<Vec<Assigned>, Error> {
     let mut all = Vec::new();
-    let (mut parts, mut count) = (ptr::null(), 0);
-    ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut parts, &mut count)?];
-    for index in 0..count {
-        let (mut provider, mut nodes, mut node_count) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: the session has so many parts, and outlives this function.
-        let part = unsafe { *parts.add(index) };
-        ortsys![unsafe EpAssignedSubgraph_GetEpName(part, &mut provider)?];
-        ortsys![unsafe EpAssignedSubgraph_GetNodes(part, &mut nodes, &mut node_count)?];
-        for index in 0..node_count {
-            let (mut domain, mut operator, mut name) = (ptr::null(), ptr::null(), ptr::null());
-            // SAFETY: the part has so many nodes.
-            let node = unsafe { *nodes.add(index) };
-            ortsys![unsafe EpAssignedNode_GetDomain(node, &mut domain)?];
-            ortsys![unsafe EpAssignedNode_GetOperatorType(node, &mut operator)?];
-            ortsys![unsafe EpAssignedNode_GetName(node, &mut name)?];
-            // SAFETY: all are strings of the session's.
-            let [provider, domain, operator, node] =
-                [provider, domain, operator, name].map(|it| unsafe { text(it) });
-            all.push(Assigned {
-                provider,
-                domain,
-                operator,
-                node,
-            });
+    // SAFETY: the session is valid and owns the objects of the record's handles.
+    unsafe {
+        for &part in parts(session)? {
+            let provider = provider(part)?;
+            for &node in nodes(part)? {
+                let (mut domain, mut operator, mut name) = (ptr::null(), ptr::null(), ptr::null());
+                ortsys![unsafe EpAssignedNode_GetDomain(node, &mut domain)?];
+                ortsys![unsafe EpAssignedNode_GetOperatorType(node, &mut operator)?];
+                ortsys![unsafe EpAssignedNode_GetName(node, &mut name)?];
+                all.push(Assigned {
+                    provider: provider.clone(),
+                    domain: text(domain),
+                    operator: text(operator),
+                    node: text(name),
+                });
+            }
         }
     }
     Ok(all)
@@ -82,11 +78,47 @@ pub fn check(session: &Session) -> Result<usize, Error> {
     }
 }
 
+fn parts(session: &Session) -> ort::Result<&[*const OrtEpAssignedSubgraph]> {
+    let (mut first, mut count) = (ptr::null(), 0);
+    ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut first, &mut count)?];
+    // SAFETY: the session has `count` of them, for as long as it lives.
+    Ok(unsafe { array(first, count) })
+}
+
 /// # Safety
-/// `from` is a string that ends with a zero.
+/// The part's session outlives the result.
+unsafe fn nodes<'a>(
+    part: *const OrtEpAssignedSubgraph,
+) -> ort::Result<&'a [*const OrtEpAssignedNode]> {
+    let (mut first, mut count) = (ptr::null(), 0);
+    ortsys![unsafe EpAssignedSubgraph_GetNodes(part, &mut first, &mut count)?];
+    // SAFETY: the part has `count` of them, for as long as its session lives.
+    Ok(unsafe { array(first, count) })
+}
+
+/// # Safety
+/// The part's session lives.
+unsafe fn provider(part: *const OrtEpAssignedSubgraph) -> ort::Result<String> {
+    let mut provider = ptr::null();
+    ortsys![unsafe EpAssignedSubgraph_GetEpName(part, &mut provider)?];
+    // SAFETY: it is a string of the session's.
+    Ok(unsafe { text(provider) })
+}
+
+/// # Safety
+/// There are `count` elements, valid for `'a`; `first` may be null if there are none.
+unsafe fn array<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    match count {
+        0 => &[],
+        // SAFETY: the caller's array.
+        _ => unsafe { slice::from_raw_parts(first, count) },
+    }
+}
+
+/// # Safety
+/// A string that ends with a zero.
 unsafe fn text(from: *const c_char) -> String {
     // SAFETY: the caller's string.
-    unsafe { CStr::from_ptr(from) }
-        .to_string_lossy()
-        .into_owned()
+    let text = unsafe { CStr::from_ptr(from) };
+    text.to_string_lossy().into_owned()
 }

@@ -39,7 +39,7 @@ use ort::environment::Environment;
 use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
-pub use assignment::{Assigned, assigned, check};
+pub use assignment::{Assigned, RECORD, assigned, check};
 pub use error::Error;
 pub use options::{Lengths, Loops, Options};
 
@@ -152,7 +152,7 @@ impl Provider {
         let mut builder = Session::builder(&self.environment)?
             .with_devices(devices.take(1), Some(&options.entries()))
             .map_err(ort::Error::from)?
-            .with_config_entry(assignment::RECORD, "1")
+            .with_config_entry(RECORD, "1")
             .map_err(ort::Error::from)?;
         if let Some(threads) = options.threads {
             builder = builder

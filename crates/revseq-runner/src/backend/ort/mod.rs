@@ -1,6 +1,5 @@
 //! Models on ONNX Runtime, with the execution provider of this project.
 
-mod assignment;
 mod convert;
 #[cfg(unix)]
 mod crash;
@@ -354,7 +353,7 @@ impl Ort {
                     };
                 }
             };
-            let assigned = fenced(|| Ok(assignment::assigned(&session)?))?;
+            let assigned = fenced(|| Ok(revseq_ort::assigned(&session)?))?;
             let placements = placement::of(assigned, &log.take());
             let is_complete = !self.with_ep
                 || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
@@ -431,7 +430,7 @@ impl Ort {
                     builder = builder
                         .with_logger(log.logger())?
                         .with_log_level(LogLevel::Verbose)?
-                        .with_config_entry(assignment::RECORD, "1")?;
+                        .with_config_entry(revseq_ort::RECORD, "1")?;
                 }
                 Observer::Profile(path) => builder = builder.with_profiling(path)?,
             }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use ort::logging::{LogLevel, LoggerFunction};
 use revseq_graph::Operator;
+use revseq_ort::Assigned;
 
 use super::EP;
-use super::assignment::Assigned;
 use crate::escape::printable;
 
 /// The source of the provider's lines.
@@ -78,13 +78,13 @@ pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
     };
     assigned
         .into_iter()
-        .filter(|node| Operator::is_known(&node.domain, &node.op_type))
+        .filter(|node| Operator::is_known(&node.domain, &node.operator))
         .map(|node| Placement {
             reason: (node.provider != EP)
-                .then(|| reason(&node.op_type, &node.name))
+                .then(|| reason(&node.operator, &node.node))
                 .flatten(),
-            op_type: node.op_type,
-            name: node.name,
+            op_type: node.operator,
+            name: node.node,
             provider: node.provider,
         })
         .collect()
@@ -122,8 +122,8 @@ mod tests {
     fn assigned(op_type: &str, name: &str, provider: &str) -> Assigned {
         Assigned {
             domain: String::new(),
-            op_type: op_type.to_owned(),
-            name: name.to_owned(),
+            operator: op_type.to_owned(),
+            node: name.to_owned(),
             provider: provider.to_owned(),
         }
     }
