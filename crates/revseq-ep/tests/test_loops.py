@@ -109,15 +109,12 @@ class Rnn:
             "w": rng.normal(size=(features, units)).astype(np.float32) * 0.5,
             "r": rng.normal(size=(units, units)).astype(np.float32) * 0.5,
             "begin": np.zeros((1, units), np.float32),
-            "many": np.int64(2**40),
-            "true": np.bool_(True),
             "axis": np.array([1], np.int64),
             "one": np.array([2], np.int64),
             "width": np.array([units], np.int64),
         } | (weights or {})
         body = helper.make_graph(
             [
-                helper.make_node("Identity", ["c"], ["c2"]),
                 helper.make_node("MatMul", ["now", "w"], ["a"]),
                 helper.make_node("MatMul", ["h", "r"], ["b"]),
                 helper.make_node("Add", ["a", "b"], ["ab"]),
@@ -128,7 +125,6 @@ class Rnn:
             [float_value("h", ["n", units]), float_value("now", ["n", features])],
             [float_value("h2", ["n", units]), float_value("y2", ["n", units])],
         )
-        del body.node[0]
         self.nodes = [
             helper.make_node("Shape", ["x"], ["shape"]),
             helper.make_node("Slice", ["shape", "axis", "one"], ["batch"]),

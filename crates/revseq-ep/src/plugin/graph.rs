@@ -364,7 +364,8 @@ impl<'a> GraphNode<'a> {
         })
     }
 
-    fn attributes(self) -> Result<Vec<(String, Attribute)>, Error> {
+    /// The attributes, each with its name.
+    pub(crate) fn attributes(self) -> Result<Vec<(String, Attribute)>, Error> {
         let (host, node) = (self.host, self.node);
         // SAFETY: the node lives as long as the graph.
         let attributes: Vec<*const OrtOpAttr> =

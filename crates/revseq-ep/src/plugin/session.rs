@@ -21,11 +21,25 @@ const HANDED_ON: [&str; 5] = [
     "session.use_env_allocators",
 ];
 
+/// Keys and values as the host reads them.
+type Entries = Vec<(CString, CString)>;
+
+fn entries(pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, String)>) -> Entries {
+    let pairs = pairs.into_iter();
+    let pairs = pairs.map(|(key, value)| (c_string(key), c_string(value)));
+    pairs.collect()
+}
+
+fn c_string(text: impl Into<Vec<u8>>) -> CString {
+    // The host's own strings end at a 0.
+    CString::new(text).unwrap_or_default()
+}
+
 /// What of a session's options sessions in it have, too.
 #[derive(Debug)]
 pub(crate) struct Around {
     host: Host,
-    entries: Vec<(CString, CString)>,
+    entries: Entries,
     /// An `OrtLoggingLevel`.
     severity: c_int,
     /// Whether the session writes a model of compiled nodes.
@@ -41,7 +55,7 @@ impl Around {
         log: Log,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's.
-        let entries = unsafe { options::entries(host, options) }?;
+        let all = unsafe { options::entries(host, options) }?;
         // Each session warns that some of its nodes are on the CPU, as the one around has.
         let severity = match log.severity() {
             Some(severity) if severity < OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING as c_int => {
@@ -50,16 +64,13 @@ impl Around {
             _ => OrtLoggingLevel::ORT_LOGGING_LEVEL_ERROR as c_int,
         };
         let context = ("ep.context_enable", "1");
-        let mut all = entries.iter().map(|(key, value)| (&**key, &**value));
-        let writes_context = all.any(|entry| entry == context);
-        let entries = entries.into_iter();
-        let entries = entries.filter(|(key, _)| HANDED_ON.contains(&&**key));
-        let c_string = |text: String| CString::new(text).unwrap_or_default();
+        let mut pairs = all.iter().map(|(key, value)| (&**key, &**value));
+        let writes_context = pairs.any(|pair| pair == context);
+        let handed_on = all.into_iter();
+        let handed_on = handed_on.filter(|(key, _)| HANDED_ON.contains(&&**key));
         Ok(Self {
             host,
-            entries: entries
-                .map(|(key, value)| (c_string(key), c_string(value)))
-                .collect(),
+            entries: entries(handed_on),
             severity,
             writes_context,
         })
@@ -135,7 +146,7 @@ impl Environment {
         &self,
         options: &SessionOptions,
         name: &CStr,
-        entries: &[(CString, CString)],
+        entries: &Entries,
     ) -> Result<(), Error> {
         let (host, mut devices, mut count) = (self.host, ptr::null(), 0);
         let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr()).collect();
@@ -179,8 +190,8 @@ pub(crate) struct Model<'a> {
     /// The encoded model.
     pub(crate) bytes: &'a [u8],
     /// The names of its inputs and of its outputs.
-    pub(crate) inputs: Vec<CString>,
-    pub(crate) outputs: Vec<CString>,
+    pub(crate) inputs: &'a [String],
+    pub(crate) outputs: &'a [String],
 }
 
 /// A session of a model.
@@ -200,13 +211,14 @@ impl Session {
     /// Makes a session in another, with an EP with these options.
     pub(crate) fn new(
         around: &Around,
-        provider: (&CStr, &[(CString, CString)]),
+        provider: &CStr,
+        options_of_provider: Vec<(&'static str, String)>,
         model: Model<'_>,
     ) -> Result<Self, Error> {
         let host = around.host;
         let options = SessionOptions::new(around)?;
         let environment = Environment::get(host)?;
-        environment.add_provider(&options, provider.0, provider.1)?;
+        environment.add_provider(&options, provider, &entries(options_of_provider))?;
         let mut session = ptr::null_mut();
         // SAFETY: the arguments are alive, and the bytes as many as is said.
         unsafe {
@@ -225,11 +237,12 @@ impl Session {
             function: "CreateSessionFromArray",
             problem: "there is no session",
         })?;
+        let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
             host,
             session,
-            inputs: model.inputs,
-            outputs: model.outputs,
+            inputs: names(model.inputs),
+            outputs: names(model.outputs),
         })
     }
 

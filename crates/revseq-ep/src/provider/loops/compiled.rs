@@ -1,7 +1,6 @@
 //! A fused node, and the inner session that runs it.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 
 use revseq_rewrite::revseq_onnx::encode;
 use revseq_rewrite::revseq_onnx::proto::{ModelProto, TensorProto};
@@ -9,8 +8,7 @@ use revseq_rewrite::revseq_onnx::proto::{ModelProto, TensorProto};
 use super::super::EP_NAME;
 use super::super::error::Error;
 use super::super::options::Options;
-use super::Claims;
-use super::message::is_loop;
+use super::{Claims, message};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
 use crate::plugin::graph::{Graph, GraphNode, Value};
@@ -49,20 +47,14 @@ impl Compiled {
         let inputs = places(&region.inputs, fused.inputs()?)?;
         let outputs = places(&region.outputs, fused.outputs()?)?;
         let model = fill(region.replacement, graph, &nodes)?;
-        let entries: Vec<(CString, CString)> = options
-            .of_inner_session()
-            .into_iter()
-            .map(|(key, value)| (c_string(key), c_string(&value)))
-            .collect();
-        let names = |names: &[String]| names.iter().map(|name| c_string(name)).collect();
         let model = Model {
             bytes: &encode(&model).map_err(|error| Error::Replacement {
                 problem: error.to_string(),
             })?,
-            inputs: names(&region.inputs),
-            outputs: names(&region.outputs),
+            inputs: &region.inputs,
+            outputs: &region.outputs,
         };
-        let session = Session::new(around, (EP_NAME, &entries), model);
+        let session = Session::new(around, EP_NAME, options.of_inner_session(), model);
         let session = session.map_err(|error| Error::from(error).of_node(label.clone()))?;
         Ok(Self {
             label,
@@ -86,22 +78,16 @@ impl Fused for Compiled {
 fn label(nodes: &[GraphNode<'_>]) -> Result<String, Error> {
     for node in nodes {
         let operator = node.operator()?;
-        if is_loop(&operator) {
+        if message::is_loop(&operator) {
             return Ok(format!("{} node {:?}", operator.1, node.name()?));
         }
     }
     Ok(String::from("fused nodes"))
 }
 
-fn c_string(text: &str) -> CString {
-    // The host's own names end at a 0.
-    CString::new(text).unwrap_or_default()
-}
-
 /// The places of values among those of a node.
 fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error> {
-    let known = values.into_iter().map(Value::name);
-    let known = known.collect::<Result<Vec<String>, _>>()?;
+    let known = message::names(values)?;
     let place = |name: &String| {
         let place = known.iter().position(|it| it == name);
         place.ok_or(HostError::HostArgument {
@@ -118,21 +104,21 @@ fn fill(
     graph: Graph<'_>,
     nodes: &[GraphNode<'_>],
 ) -> Result<ModelProto, Error> {
-    let mut constants = graph.initializers()?;
-    for node in nodes {
-        constants.extend(node.inputs()?);
-        constants.extend(node.captured()?);
-    }
     let tensors = replacement.graph.as_option_mut().into_iter();
     let tensors = tensors.flat_map(|graph| &mut graph.initializer);
     let mut missing: HashMap<String, &mut TensorProto> = tensors
         .filter(|tensor| tensor.is_external())
         .map(|tensor| (tensor.name.clone().unwrap_or_default(), tensor))
         .collect();
+    if missing.is_empty() {
+        return Ok(replacement);
+    }
+    let mut constants = graph.initializers()?;
+    for node in nodes {
+        constants.extend(node.inputs()?);
+        constants.extend(node.captured()?);
+    }
     for constant in constants {
-        if missing.is_empty() {
-            break;
-        }
         if let Some(tensor) = missing.remove(&constant.name()?)
             && let Some(found) = constant.constant_tensor()?
         {

@@ -67,16 +67,13 @@ fn wanted(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
             read.push(name);
         }
         if is_constant {
-            for output in node.outputs()? {
-                computed.insert(output.name()?);
-            }
+            computed.extend(names(node.outputs()?)?);
         }
-        if is_loop(&node.operator()?) {
-            for value in node.captured()? {
-                read.push(value.name()?);
-            }
-            wanted.extend(read);
-        } else if is_constant {
+        let is_loop = is_loop(&node.operator()?);
+        if is_loop {
+            read.extend(names(node.captured()?)?);
+        }
+        if is_loop || is_constant {
             wanted.extend(read);
         }
     }
@@ -142,18 +139,19 @@ fn add_outer(
 }
 
 fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodeProto, Error> {
-    let is_of_loop = is_loop(&node.operator()?);
-    let read = node.read()?;
+    let operator = node.operator()?;
+    let is_of_loop = is_loop(&operator);
+    let (domain, op_type) = operator;
     let mut message = NodeProto {
-        name: Some(read.name),
-        op_type: Some(read.op_type),
-        domain: Some(read.domain),
-        input: read.inputs.into_iter().map(|(name, _)| name).collect(),
-        output: read.outputs,
+        name: Some(node.name()?),
+        op_type: Some(op_type),
+        domain: Some(domain),
+        input: names(node.inputs()?)?,
+        output: names(node.outputs()?)?,
         ..NodeProto::default()
     };
     let graphs = node.graphs()?;
-    for (name, value) in read.attributes {
+    for (name, value) in node.attributes()? {
         if graphs.iter().any(|(graph, _)| *graph == name) {
             continue;
         }
@@ -173,6 +171,11 @@ fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodePr
         });
     }
     Ok(message)
+}
+
+/// The names of values; one that is left out has an empty one.
+pub(super) fn names(values: Vec<Value<'_>>) -> Result<Vec<String>, Error> {
+    values.into_iter().map(Value::name).collect()
 }
 
 /// An attribute; `None` if its value was not read.

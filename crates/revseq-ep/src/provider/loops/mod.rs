@@ -158,9 +158,7 @@ fn has_loop(nodes: &[GraphNode<'_>]) -> Result<bool, Error> {
 fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
     let mut outputs = HashSet::new();
     for node in nodes {
-        for output in node.outputs()? {
-            outputs.insert(output.name()?);
-        }
+        outputs.extend(message::names(node.outputs()?)?);
     }
     outputs.remove("");
     Ok(outputs)
