@@ -1,10 +1,10 @@
 //! The regions of a graph that a rewrite replaces, for hosts that hand out nodes instead of models.
 //!
-//! The model is rewritten as ever, and what changed is found by comparing the nodes. Nodes that are
-//! new and read one another are one replacement, but for constants and sizes: each replacement has its own.
-//! The nodes that made the same values before are its
-//! region, with those that nothing else needs. A replacement may read only what its region reads, so a
-//! region grows by the nodes between; if others read what these make, the replacement makes it too.
+//! The model is rewritten as ever, and what changed is found by comparing the nodes. Nodes that are new and
+//! read one another are one replacement, but for constants and sizes: each replacement has its own. The
+//! nodes that made the same values before are its region, with those that nothing else needs. A replacement
+//! may read only what its region reads, so a region grows by the nodes between; if others read what these
+//! make, the replacement makes it too.
 //!
 //! ```text
 //! x → Transpose → t → Loop → y             x → LSTM → y
@@ -27,7 +27,8 @@ pub struct Region {
     pub inputs: Vec<String>,
     /// The values that the nodes make and others read.
     pub outputs: Vec<String>,
-    /// A model with these inputs and outputs, typed as far as the model says. Initializers that it takes over are those of the graph.
+    /// A model with these inputs and outputs, typed as far as the whole model says. Initializers that it
+    /// takes over are those of the graph.
     pub replacement: ModelProto,
 }
 
@@ -392,15 +393,11 @@ impl<'a> Change<'a> {
     fn add_what_only_it_needs(&self, grown: &mut Grown<'a>, taken: &HashSet<usize>) {
         for node in (0..self.is_gone.len()).rev() {
             let outputs = || self.before.nodes[node].outputs();
-            let is_needed = |value| {
-                let mut readers = self.before.readers(value).iter();
-                self.outputs.contains(value) || readers.any(|it| !grown.nodes.contains(it))
-            };
             let is_read = |value| !self.before.readers(value).is_empty();
             if self.is_gone[node]
                 && !taken.contains(&node)
                 && outputs().any(is_read)
-                && !outputs().any(is_needed)
+                && !outputs().any(|value| self.is_read_beside(&grown.nodes, value))
             {
                 grown.nodes.insert(node);
             }
@@ -495,11 +492,14 @@ impl<'a> Change<'a> {
     /// The values that the nodes of a region make and others read.
     fn outputs(&self, nodes: &BTreeSet<usize>) -> Vec<&'a str> {
         let made = nodes.iter().flat_map(|&it| self.before.nodes[it].outputs());
-        let is_read = |value: &&str| {
-            let mut readers = self.before.readers(value).iter();
-            self.outputs.contains(value) || readers.any(|it| !nodes.contains(it))
-        };
-        made.filter(is_read).collect()
+        made.filter(|value| self.is_read_beside(nodes, value))
+            .collect()
+    }
+
+    /// Whether the graph outputs a value, or a node beside these reads it.
+    fn is_read_beside(&self, nodes: &BTreeSet<usize>, value: &str) -> bool {
+        let mut readers = self.before.readers(value).iter();
+        self.outputs.contains(value) || readers.any(|it| !nodes.contains(it))
     }
 
     /// Sets the inputs of a replacement, and returns those that its region does not read.
