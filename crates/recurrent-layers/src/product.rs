@@ -167,6 +167,14 @@ pub(crate) struct Rows<'a, T> {
     pub(crate) stride: usize,
 }
 
+impl<T: Element> Rows<'_, T> {
+    /// Whether the numbers of these columns, the first ones, are all 0.
+    pub(crate) fn are_zero(&self, columns: usize) -> bool {
+        let mut rows = self.elements.chunks(self.stride).take(self.count);
+        rows.all(|row| row[..columns].iter().all(|it| *it == T::zero()))
+    }
+}
+
 /// Sums that products are added to: those of a row of the other matrix are, for each gate, `width` units.
 pub(crate) struct Sums<'a, T> {
     pub(crate) elements: &'a mut [T],

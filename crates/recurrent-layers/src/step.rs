@@ -117,8 +117,6 @@ pub(crate) struct Units<T> {
     products: Vec<T>,
     pub(crate) h: Vec<T>,
     c: Vec<T>,
-    /// Whether the state h is 0 before the first step.
-    begins_with_zero: bool,
     /// The operand of products, if it is quantised: [batch, all units].
     quantized: Vec<T>,
     /// The inputs of some steps, if those of other sequences lie between them.
@@ -139,7 +137,6 @@ impl<T> Default for Units<T> {
             products: vec![],
             h: vec![],
             c: vec![],
-            begins_with_zero: true,
             quantized: vec![],
             inputs: vec![],
         }
@@ -237,8 +234,9 @@ impl<T: Element> PackedLayer<T> {
             Some(late) if is_late => (late, 0),
             _ => (&direction.recurrent, self.cell.first_recurrent_slot()),
         };
-        let is_zero = count == 0 && units.begins_with_zero && panels.is_finite();
-        if !is_zero {
+        // Few first steps have another state than 0, which they need not multiply.
+        let adds_zero = count == 0 && panels.is_finite() && shared.are_zero(self.units);
+        if !adds_zero {
             let sums = Sums {
                 elements: &mut *products,
                 first: slot * units.width,
@@ -525,7 +523,6 @@ impl<T: Element> Units<T> {
 
     /// Sets the given states, which have a row of all units for each sequence.
     pub(crate) fn start(&mut self, initial: [Option<Rows<'_, T>>; 2]) {
-        self.begins_with_zero = initial[0].is_none();
         for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
             let Some(initial) = initial else { continue };
             for (item, to) in state.chunks_exact_mut(self.width).enumerate() {

@@ -466,3 +466,31 @@ fn runs_end_between_steps_on_all_threads() {
         assert_eq!(y, all, "a run that ended leaves something behind");
     }
 }
+
+/// The product of a state of 0 is left out only if nothing makes it NaN.
+#[test]
+fn a_reset_that_is_no_number_reaches_all_units() {
+    let cell = Cell::Gru {
+        resets_after_product: false,
+    };
+    let layer = Layer::new(cell, 1, 2, &[false]);
+    // The reset gate of the second unit.
+    let w = [0.0, 0.0, 0.0, f32::NAN, 0.0, 0.0];
+    let weights = Weights {
+        w: &w,
+        r: &[1.0; 12],
+        b: None,
+        p: None,
+    };
+    let packed = layer.pack(&weights).unwrap();
+    let mut last = [0.0; 2];
+    let outputs = Outputs {
+        last_h: Some(&mut last),
+        ..Outputs::default()
+    };
+    let inputs = Inputs::new(&[1.0], 1, 1);
+    packed
+        .run(&inputs, outputs, &mut Memory::default(), &Serial)
+        .unwrap();
+    assert!(last.iter().all(|it| it.is_nan()), "{last:?}");
+}
