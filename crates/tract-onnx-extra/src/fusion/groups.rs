@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use recurrent_layers::Activation as OfLayer;
+use recurrent_layers::{Activation as OfLayer, PackedMatrix};
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -21,7 +21,7 @@ use tract_onnx::tract_core::tract_linalg::routines::Func;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Fused;
-use super::program::{Function, Instruction, Operand, Output, Program, Unary, pack};
+use super::program::{Function, Instruction, Operand, Output, Program, Unary};
 use super::view::{Base, View};
 use crate::binary::Binary;
 use crate::other_sizes::OtherSizes;
@@ -32,9 +32,9 @@ use crate::repairs::kernel::Kernel;
 /// is small.
 const MAXIMUM_ELEMENTS: u64 = 1 << 14;
 
-/// The most multiplications of a product without tract's packed kernels, not counting symbolic
-/// sizes.
-const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 15;
+/// The most multiplications of a product, not counting symbolic sizes: with more, tract's threads
+/// share it.
+const MAXIMUM_MULTIPLICATIONS: u64 = 1 << 20;
 
 /// The effect of a fusable operator.
 enum FusableOp {
@@ -481,14 +481,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Packs a constant matrix for products.
-    fn packed(&mut self, view: &View, columns: usize) -> TractResult<Operand> {
-        let elements = self
-            .constant_elements(view)
-            .context("the matrix is a constant")?;
-        Ok(self.keep(pack(&elements, columns)))
-    }
-
     fn node(&mut self, id: usize, fusable_op: FusableOp) -> TractResult<()> {
         let node = self.group.model.node(id);
         if node.outputs[0].fact.konst.is_some() {
@@ -524,8 +516,11 @@ impl Writer<'_> {
                 let (a, b) = (a?, b?);
                 let inner = b.sizes()[..product.inner].iter().product();
                 let columns = b.len().checked_div(inner).context("an empty matrix")?;
-                let operands = tvec![self.flat(a)?, self.packed(&b, columns)?];
-                whole(self.compute(Function::Product { inner, columns }, operands, len))
+                let matrix = self.constant_elements(&b);
+                let matrix = matrix.context("the matrix is a constant")?;
+                let matrix = PackedMatrix::pack(&matrix, [inner, columns])?;
+                let operands = tvec![self.flat(a)?];
+                whole(self.compute(Function::Product(matrix), operands, len))
             }
             FusableOp::Slice(axis, range) => views[0].clone().slice(axis, range)?,
             FusableOp::Move(from, to) => {

@@ -5,6 +5,7 @@
 //! at the same time. `groups.rs` has checked that operands lie within what they read; a bool is 0
 //! or 1.
 
+use recurrent_layers::PackedMatrix;
 use tract_onnx::tract_hir::internal::*;
 
 use super::view::{Base, View};
@@ -36,11 +37,8 @@ pub(super) enum Function {
     Binary(Binary),
     /// The second operand where the first is true, the third elsewhere.
     Select,
-    /// The product of matrices; the second is [packed](pack).
-    Product {
-        inner: usize,
-        columns: usize,
-    },
+    /// The product with a matrix.
+    Product(PackedMatrix<f32>),
 }
 
 /// Contiguous elements.
@@ -222,9 +220,7 @@ impl Program {
                         *to = if *condition == 0.0 { *b } else { *a };
                     }
                 }
-                Function::Product { inner, columns } => {
-                    product(to, operand(0), operand(1), *inner, *columns);
-                }
+                Function::Product(matrix) => matrix.multiply(operand(0), to)?,
             }
             registers[register] = taken;
         }
@@ -335,44 +331,4 @@ impl Pairs for Zipped<'_> {
             *to = function(*a, *b);
         }
     }
-}
-
-/// A product of matrices, the second one [packed](pack). For a few thousand multiplications, which
-/// take less time than tract needs to pack its operands.
-fn product(to: &mut [f32], a: &[f32], packed: &[f32], inner: usize, columns: usize) {
-    for (row, a) in a.chunks_exact(inner).enumerate() {
-        for (index, panel) in packed.chunks_exact(inner * PANEL).enumerate() {
-            let mut sums = [0.0; PANEL];
-            for (a, row) in std::iter::zip(a, panel.as_chunks::<PANEL>().0) {
-                for (sum, b) in std::iter::zip(&mut sums, row) {
-                    *sum += a * b;
-                }
-            }
-            let at = row * columns + index * PANEL;
-            // The excess is overwritten by the next row: writing whole vectors is much faster than
-            // parts.
-            if let Some(to) = to.get_mut(at..at + PANEL) {
-                to.copy_from_slice(&sums);
-            } else {
-                let to = &mut to[at..];
-                to.copy_from_slice(&sums[..to.len()]);
-            }
-        }
-    }
-}
-
-/// The columns of a panel: two vectors of SSE2 or NEON.
-const PANEL: usize = 8;
-
-/// Packs a matrix into panels of columns; the last one is padded with zeros.
-pub(super) fn pack(matrix: &[f32], columns: usize) -> Vec<f32> {
-    let mut packed = vec![];
-    for start in (0..columns).step_by(PANEL) {
-        for row in matrix.chunks_exact(columns) {
-            let panel = &row[start..columns.min(start + PANEL)];
-            packed.extend_from_slice(panel);
-            packed.extend(std::iter::repeat_n(0.0, PANEL - panel.len()));
-        }
-    }
-    packed
 }

@@ -32,16 +32,11 @@ struct FusedScan {
     facts: TVec<TypedFact>,
 }
 
-/// Fuses the first Scan of a model that can be fused.
-pub(crate) fn fuse(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
-    for node in model.nodes() {
-        if let Some(scan) = node.op_as::<OptScan>()
-            && let Some(op) = FusedScan::of(scan, &model.node_output_facts(node.id)?)?
-        {
-            return TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);
-        }
-    }
-    Ok(None)
+/// The operator that computes what the Scan does, whose outputs have these facts; `None` if its step
+/// is not one fused operator.
+pub(crate) fn fuse(scan: &OptScan, facts: &[&TypedFact]) -> TractResult<Option<Box<dyn TypedOp>>> {
+    let fused = FusedScan::of(scan, facts)?;
+    Ok(fused.map(|it| Box::new(it) as Box<dyn TypedOp>))
 }
 
 impl FusedScan {

@@ -6,8 +6,8 @@
 //! reads by step becomes a Scan when it is decluttered (`scan/`, which otherwise says why not); others
 //! run step by step (`op.rs`, `run.rs`). `budget.rs` gives nested loops shared limits.
 //!
-//! `onnx_scan.rs` reads Scans, whose axes may be empty. `alias.rs` holds the operators that reach into a
-//! Scan's body, and outputs that would fold away; `nested.rs` has each Scan begin with its initial
+//! `onnx_scan.rs` reads Scans, whose axes may be empty. `alias.rs` holds what tract must not fold away
+//! in a Scan; `nested.rs` has each Scan begin with its initial
 //! states, and keeps in its body what is made for one step.
 //!
 //! `if_.rs` reads If, `branches.rs` runs it. `report.rs` tells how each loop runs.

@@ -416,10 +416,27 @@ pub(crate) fn step_by_step(
         nodes.push(own);
     }
     graph.node = nodes;
-    let model = onnx().parse(&model, None)?.model.into_optimized()?;
+    let model = onnx().parse(&model, None)?.model.optimized()?;
     assert!(ops(&model).iter().any(|op| op == "Loop"));
     let model = model.into_runnable()?;
     Ok(move |inputs| model.run(inputs))
+}
+
+/// Models as sessions run them: optimised by this crate's passes.
+pub(crate) trait Optimize {
+    fn optimized(self) -> TractResult<TypedModel>;
+}
+
+impl Optimize for InferenceModel {
+    fn optimized(self) -> TractResult<TypedModel> {
+        tract_onnx_extra::into_typed(self)?.optimized()
+    }
+}
+
+impl Optimize for TypedModel {
+    fn optimized(self) -> TractResult<TypedModel> {
+        tract_onnx_extra::into_optimized(self)
+    }
 }
 
 /// Runs a model as it is, optimised by this crate, as its users have it, and by tract. The outputs are the
@@ -427,9 +444,10 @@ pub(crate) fn step_by_step(
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let outputs = run_once(graph.clone(), inputs)?;
     // One run must not affect the next.
-    let typed = tract_onnx_extra::into_typed(parse(graph.clone())?)?;
-    let own = tract_onnx_extra::into_optimized(typed)?;
-    for optimized in [own, parse(graph)?.into_optimized()?] {
+    for optimized in [
+        parse(graph.clone())?.optimized()?,
+        parse(graph)?.into_optimized()?,
+    ] {
         let mut state = optimized.into_runnable()?.spawn()?;
         for _ in 0..2 {
             let again = state.run(values(inputs))?;
@@ -444,7 +462,7 @@ pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tenso
     let model = graph.clone().into_model();
     let plain = parse_model(&model)?.into_typed()?;
     let plain = plain.into_runnable()?.run(values(inputs))?;
-    let optimized = parse(graph)?.into_optimized()?.into_runnable()?;
+    let optimized = parse(graph)?.optimized()?.into_runnable()?;
     let plain: Vec<Tensor> = plain.into_iter().map(IntoTensor::into_tensor).collect();
     assert_close(&optimized.run(values(inputs))?, &plain);
     Ok(plain)

@@ -4,7 +4,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, graph, ops, parse, run, step_by_step};
+use crate::build::{Graph, Optimize, graph, ops, parse, run, step_by_step};
 
 const FEATURES: usize = 5;
 const UNITS: usize = 66;
@@ -119,7 +119,7 @@ impl Form {
             .flat_map(|op| sizes.map(|it| (op, it)))
         {
             let optimized = parse(self.model(op, steps, batch)).unwrap();
-            let optimized = optimized.into_optimized().unwrap();
+            let optimized = optimized.optimized().unwrap();
             let mut found = ops(&optimized);
             found.retain(|op| op.starts_with("Packed"));
             assert_eq!(found, self.layers, "{op} {steps}: {}", self.body);
@@ -359,7 +359,7 @@ fn outputs_keep_their_axes() {
         .constant("u", numbers(&[UNITS, UNITS], 2))
         .with("body", body.clone())
     };
-    let optimized = parse(model("4")).unwrap().into_optimized().unwrap();
+    let optimized = parse(model("4")).unwrap().optimized().unwrap();
     assert!(ops(&optimized).contains(&"PackedRNN".to_owned()));
     let inputs: [&[usize]; 3] = [&[4, 3, FEATURES], &[3, UNITS], &[1, 3, UNITS]];
     let inputs = inputs.map(|sizes| numbers(sizes, 3).into_tvalue());

@@ -3,7 +3,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{Limits, with_limits};
 
-use crate::build::{Graph, graph, ops, parse, run, run_each, run_optimized};
+use crate::build::{Graph, Optimize, graph, ops, parse, run, run_each, run_optimized};
 
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
@@ -512,9 +512,7 @@ fn sizes_far_too_large_are_errors() {
                     if !is_constant {
                         inputs.push(tensor1(&[n]).into());
                     }
-                    tract_onnx_extra::into_optimized(model.into_typed()?)?
-                        .into_runnable()?
-                        .run(inputs)
+                    model.optimized()?.into_runnable()?.run(inputs)
                 };
                 let error = format!("{:?}", run().map(|_| ()).unwrap_err());
                 // A Pad adds to one element.
@@ -556,7 +554,7 @@ fn sizes_within_the_limits_are_no_errors() {
     for is_constant in [false, true] {
         for (nodes, graph) in makers(is_constant, 15) {
             let model = with_limits(limits, || parse(graph)).unwrap();
-            let plan = model.into_optimized().unwrap().into_runnable().unwrap();
+            let plan = model.optimized().unwrap().into_runnable().unwrap();
             let mut inputs: TVec<TValue> = tvec![tensor1(&[2_f32]).into()];
             if !is_constant {
                 inputs.push(tensor1(&[15_i64]).into());

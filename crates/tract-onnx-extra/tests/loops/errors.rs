@@ -4,7 +4,7 @@ use tract_onnx::pb::TypeProto;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{Limits, with_limits};
 
-use crate::build::{Graph, graph, onnx, parse, run};
+use crate::build::{Graph, Optimize, graph, onnx, parse, run};
 use crate::features::nested;
 
 /// A model of one loop over `s:f32[2]`.
@@ -128,7 +128,7 @@ fn limits_bound_steps_and_bytes() {
     let run = |limits: Limits, body: Graph| {
         let endless = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
         let model = with_limits(limits, || parse(endless))?;
-        let model = model.into_optimized()?.into_runnable()?;
+        let model = model.optimized()?.into_runnable()?;
         model.run(tvec![tensor1(&[1_f32, 2.]).into()])
     };
     let double = || graph("i c s", "c s1", "s1 = Add(s, s)");
@@ -182,7 +182,7 @@ fn product_of_steps(trips: &str, scan: &str) -> Graph {
 fn loops_in_loops_share_their_limits() {
     let run = |limits: Limits, graph: Graph| {
         let model = with_limits(limits, || parse(graph))?;
-        let model = model.into_optimized()?.into_runnable()?;
+        let model = model.optimized()?.into_runnable()?;
         model.run(tvec![tensor1(&[1_f32, 2.]).into(), tensor0(10_i64).into()])
     };
     for trips in ["ten", "n"] {
@@ -211,7 +211,7 @@ fn an_einsum_of_wide_integers_is_refused() {
     for (element, name) in [("i64", "int64"), ("u32", "uint32"), ("i32", "")] {
         let inputs = format!("a:{element}[2,3] b:{element}[3,2]");
         let model = graph(&inputs, "y", "y = Einsum<equation=\"ij,jk->ik\">(a, b)");
-        let result = parse(model).and_then(InferenceModel::into_optimized);
+        let result = parse(model).and_then(Optimize::optimized);
         match name {
             "" => assert!(result.is_ok(), "{result:?}"),
             _ => {

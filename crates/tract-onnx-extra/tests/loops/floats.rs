@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, onnx, ops, parse, run};
+use crate::build::{Graph, Optimize, graph, onnx, ops, parse, run};
 
 const TYPES: [DatumType; 3] = [DatumType::F16, DatumType::F32, DatumType::F64];
 
@@ -328,7 +328,7 @@ fn small_elements_of_a_log_softmax_are_finite() {
             let mut model = graph(&inputs, "y", &format!("y = {node}")).into_model();
             model.opset_import[0].version = version;
             let parsed = onnx().parse(&model, None).unwrap().model;
-            let plan = parsed.into_optimized().unwrap().into_runnable().unwrap();
+            let plan = parsed.optimized().unwrap().into_runnable().unwrap();
             let found = plan.run(tvec![x.clone().into_tvalue()]).unwrap();
             assert_near(of, &elements(&found[0]), &expected, node);
         }

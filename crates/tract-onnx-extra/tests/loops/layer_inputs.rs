@@ -4,7 +4,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 use tract_onnx_extra::{LengthsPolicy, Limits, LoadOptions, with_limits};
 
-use crate::build::{Graph, graph, parse};
+use crate::build::{Graph, Optimize, graph, parse};
 
 #[test]
 fn errors_name_the_cause() {
@@ -154,7 +154,7 @@ fn run(
     let options = policy.map_or(options, |policy| options.with_lengths(policy));
     let typed = options.load(|| parse(model))?.into_typed()?;
     let plain = typed.clone().into_runnable()?.run(inputs.into());
-    let optimized = typed.into_optimized()?.into_runnable()?.run(inputs.into());
+    let optimized = typed.optimized()?.into_runnable()?.run(inputs.into());
     if let (Ok(plain), Ok(optimized)) = (&plain, &optimized) {
         for (plain, optimized) in std::iter::zip(plain, optimized) {
             plain.close_enough(optimized, Approximation::Approximate)?;
@@ -303,12 +303,7 @@ fn a_size_may_have_two_symbols() {
             [layer.x(3, batch), lengths, layer.state(batch).into_tvalue()]
         };
         let typed = parse(layer.model(["T", "N"], &lengths, &state, "y y_h"));
-        let typed = typed
-            .unwrap()
-            .into_typed()
-            .unwrap()
-            .into_optimized()
-            .unwrap();
+        let typed = typed.unwrap().into_typed().unwrap().optimized().unwrap();
         let plan = typed.into_runnable().unwrap();
         for batch in [2, 5, 0, 2] {
             let known = Given::Input(format!("i32[{batch}]"));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, graph, ops, parse, step_by_step};
+use crate::build::{Graph, Optimize, graph, ops, parse, step_by_step};
 
 const STEPS: usize = 4;
 const BATCH: usize = 3;
@@ -293,7 +293,7 @@ impl Case {
         };
         let expected = step_by_step(by_step.model(true))?(inputs.clone())?;
         // A Scan outputs no final states for a symbolic number of steps.
-        let optimized = parse(self.model(!self.is_symbolic))?.into_optimized()?;
+        let optimized = parse(self.model(!self.is_symbolic))?.optimized()?;
         let is_layer = ops(&optimized).iter().any(|op| op.starts_with("Packed"));
         let has_mask = self.mask != Mask::None;
         let is_missed = match self.miss {

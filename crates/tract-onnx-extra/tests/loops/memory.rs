@@ -6,7 +6,7 @@ use std::cell::Cell;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{Limits, with_limits};
 
-use crate::build::{graph, parse};
+use crate::build::{Optimize, graph, parse};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -45,7 +45,7 @@ fn a_step(elements: usize) -> (usize, usize) {
         "y = Loop<body=@body>(n, _, s)",
     )
     .with("body", body);
-    let model = parse(model).unwrap().into_optimized().unwrap();
+    let model = parse(model).unwrap().optimized().unwrap();
     let mut state = model.into_runnable().unwrap().spawn().unwrap();
     let mut taken = |steps: i64| {
         let s = Tensor::zero::<f32>(&[elements]).unwrap();
@@ -75,7 +75,7 @@ fn bytes_are_counted_before_they_are_allocated() {
     let model = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
     let limits = Limits::none().with_bytes(1 << 20);
     let model = with_limits(limits, || parse(model)).unwrap();
-    let model = model.into_optimized().unwrap().into_runnable().unwrap();
+    let model = model.optimized().unwrap().into_runnable().unwrap();
     let before = BYTES.get();
     let error = model.run(tvec![tensor1(&[1_f32, 2.]).into()]);
     let taken = BYTES.get() - before;

@@ -3,7 +3,7 @@
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, ops, parse, run};
+use crate::build::{Graph, Optimize, graph, ops, parse, run};
 
 const STEPS: usize = 5;
 
@@ -109,7 +109,7 @@ fn a_recurrent_loop_is_a_scan() {
 fn the_step_of_a_recurrent_loop_is_one_operator() {
     for index in [FORWARD, BACKWARD] {
         let model = parse(recurrent("5", index, ENDS)).unwrap();
-        let ops = ops(&model.into_optimized().unwrap());
+        let ops = ops(&model.optimized().unwrap());
         assert!(ops.contains(&"FusedScan".to_owned()), "{ops:?}");
         assert!(ops.iter().all(|op| op != "Alias"), "{ops:?}");
     }
@@ -208,7 +208,7 @@ fn a_scan_may_read_an_element_twice_in_one_node() {
     .with("body", body);
     let found = ops(&decluttered(model.clone()));
     assert!(found.iter().any(|op| op == "Scan"), "{found:?}");
-    let optimized = parse(model.clone()).unwrap().into_optimized().unwrap();
+    let optimized = parse(model.clone()).unwrap().optimized().unwrap();
     assert!(ops(&optimized).iter().all(|op| op != "Alias"));
     let x = Tensor::from_shape(&[3, 2], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
     let outputs = run(model, &[x, tensor1(&[0_f32, 1.])]).unwrap();
@@ -321,7 +321,7 @@ fn outputs_have_the_shape_of_the_loop() {
     let inputs = [values(&[STEPS, 2, 3], 1), values(&[2, 70], 2)];
     let run = |size: &str| {
         let inputs = inputs.iter().cloned().map(Tensor::into_tvalue).collect();
-        let model = decluttered(layer(size)).into_optimized().unwrap();
+        let model = decluttered(layer(size)).optimized().unwrap();
         model.into_runnable().unwrap().run(inputs).unwrap()
     };
     let (known, symbolic) = (run("5"), run("T"));

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{graph, onnx};
+use crate::build::{Optimize, graph, onnx};
 
 /// Runs a Split of a vector of `size` elements, known or not, in a version of ONNX.
 fn split(version: i64, node: &str, size: usize, declared: &str) -> TractResult<Vec<Vec<f32>>> {
@@ -15,7 +15,7 @@ fn split(version: i64, node: &str, size: usize, declared: &str) -> TractResult<V
         .into_model();
     model.opset_import[0].version = version;
     let model = onnx().parse(&model, None)?.model;
-    let plan = model.into_optimized()?.into_runnable()?;
+    let plan = model.optimized()?.into_runnable()?;
     let x: Vec<f32> = (0..size).map(|it| it as f32).collect();
     let found = plan.run(tvec![tensor1(&x).into_tvalue()])?;
     let list = |it: &TValue| {

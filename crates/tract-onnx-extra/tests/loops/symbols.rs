@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{How, Limits, with_limits};
 
-use crate::build::{Graph, graph, ops, parse, run, run_optimized};
+use crate::build::{Graph, Optimize, graph, ops, parse, run, run_optimized};
 
 /// Sums the rows of `x:f32[T,2]` while a condition holds.
 fn sum(ends: &str) -> Graph {
@@ -41,7 +41,7 @@ fn inputs(starts: bool, limit: i32) -> [Tensor; 4] {
 
 /// The size of the output's first axis, before it is known and for five rows.
 fn steps(ends: &str) -> (String, usize) {
-    let model = parse(sum(ends)).unwrap().into_optimized().unwrap();
+    let model = parse(sum(ends)).unwrap().optimized().unwrap();
     let size = model.output_fact(0).unwrap().shape[0].to_string();
     let outputs = run(sum(ends), &inputs(true, 3)).unwrap();
     (size, outputs[0].shape()[0])
@@ -282,7 +282,7 @@ fn sizes_stay_known_through_int32() {
          as_int64 = Cast<to=7>(both)
          y = Expand(value, as_int64)",
     );
-    let model = parse(graph.clone()).unwrap().into_optimized().unwrap();
+    let model = parse(graph.clone()).unwrap().optimized().unwrap();
     let shape = &model.output_fact(0).unwrap().shape;
     assert_eq!(format!("{shape:?}"), "N+1,1");
     let x = Tensor::zero::<f32>(&[4, 3]).unwrap();
@@ -441,7 +441,7 @@ proptest! {
             let fact = format!("{:?}", model.output_fact(output).unwrap());
             prop_assert_eq!(&fact, size);
         }
-        let plan = model.into_optimized().unwrap().into_runnable().unwrap();
+        let plan = model.optimized().unwrap().into_runnable().unwrap();
         for (steps, batch) in [(3, 4), (1, 2), (0, 3), (2, 1), (3, 4), (2, 0)] {
             let numbers = |count: usize| -> Vec<f32> {
                 (0..count).map(|it| (it % 7) as f32 / 2. - 1.).collect()

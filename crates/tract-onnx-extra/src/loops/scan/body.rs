@@ -175,9 +175,7 @@ impl Body<'_> {
                     (Feed::State(state), None) => {
                         let before = self.source(&node.name, fact, Origin::State(state))?;
                         self.states.push((state, before));
-                        let name = self.model.unique_name(format!("{}.state", node.name));
-                        let name = name.into_owned();
-                        self.model.wire_node(name, Alias::State, &[before])?[0]
+                        before
                     }
                     (Feed::Outer(outer), _) => {
                         self.source(&node.name, fact, Origin::Whole(outer))?

@@ -60,7 +60,7 @@ pub(super) fn check(
 /// Passes a value on, once the steps of a Scan, whose number the run decides, and the bytes of its
 /// outputs have been found to be within the limits. tract's Scan knows no limits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Metered {
+pub(crate) struct Metered {
     /// The steps of the Scan, those of the Scans in it included.
     steps: TDim,
     /// The bytes of all stacked outputs.

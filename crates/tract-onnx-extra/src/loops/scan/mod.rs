@@ -10,7 +10,7 @@
 //! ```
 
 mod body;
-mod limits;
+pub(crate) mod limits;
 mod reads;
 mod wire;
 

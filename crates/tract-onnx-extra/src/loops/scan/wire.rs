@@ -120,8 +120,7 @@ fn wire_scan(
 ) -> TractResult<TVec<OutletId>> {
     nested::settle(&mut scan)?;
     let scan_name = target.unique_name(name).into_owned();
-    let made = target.wire_node(scan_name, scan, outer)?;
-    Alias::scanned(target, name, &made)
+    target.wire_node(scan_name, scan, outer)
 }
 
 /// The outputs of the loop: those of the Scan, and states that are known without it.

@@ -24,7 +24,7 @@ mod casts;
 mod convolutions;
 mod exact;
 mod patch;
-pub(crate) mod scans;
+mod scans;
 mod session;
 mod slices;
 mod softmax;
@@ -61,7 +61,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     agree_on_sums(&mut model)?;
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
-    let mut codegen = mended(Optimizer::codegen(), &model);
+    let mut codegen = mended(Optimizer::codegen(), &CODEGEN, &model)?;
     let before: [Replace; 3] = [
         |_, model, node| convolutions::chosen(model, node),
         |_, model, node| casts::by_vectors(model, node),
@@ -92,32 +92,64 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
 
 /// tract's `into_decluttered`, with the same repairs.
 pub(crate) fn into_decluttered(mut model: TypedModel) -> TractResult<TypedModel> {
-    session::optimize(&mended(Optimizer::declutter(), &model), &mut model)?;
+    session::optimize(
+        &mended(Optimizer::declutter(), &DECLUTTER, &model)?,
+        &mut model,
+    )?;
     Ok(model)
 }
 
+/// The passes of tract's declutter that are repaired. Most are private types, which nothing but their
+/// names tells apart.
+const DECLUTTER: [&str; 5] = [
+    "ConcatThenEinsum",
+    "declutter",
+    "PushSliceUp",
+    "PushSplitDown",
+    "ChangeAxes",
+];
+
+/// Those of its codegen.
+const CODEGEN: [&str; 5] = [
+    "MergeConsecutiveSameRoleAxes",
+    "codegen",
+    "declutter",
+    "PushSplitDown",
+    "fuse",
+];
+
 /// Repairs an optimizer's passes.
-fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
+///
+/// # Errors
+/// If tract has not all passes to repair: it is another version than the repairs are for.
+fn mended(
+    mut optimizer: Optimizer,
+    repaired: &[&'static str],
+    model: &TypedModel,
+) -> TractResult<Optimizer> {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
     let mut simplify: Replace = exact::simplified;
+    let mut missing = repaired.to_vec();
     for pass in std::mem::take(&mut optimizer.passes) {
-        // Most of tract's passes are private types, which nothing but their names tells apart.
-        match format!("{pass:?}").as_str() {
+        let text = format!("{pass:?}");
+        let name = missing.iter().position(|name| text.starts_with(name));
+        let name = name.map(|at| missing.remove(at));
+        match name {
             // It would slice matrices that are kept in blocks, which tract cannot.
-            name if name.starts_with("ConcatThenEinsum") && has_blocks(model) => {}
-            "declutter" => passes.push(Box::new(EachNode::new(simplify))),
-            "codegen" => passes.push(Box::new(EachNode::new(exact::chosen))),
-            "fuse" => passes.push(Box::new(EachNode::new(exact::fused))),
-            "MergeConsecutiveSameRoleAxes" => {
+            Some("ConcatThenEinsum") if has_blocks(model) => {}
+            Some("declutter") => passes.push(Box::new(EachNode::new(simplify))),
+            Some("codegen") => passes.push(Box::new(EachNode::new(exact::chosen))),
+            Some("fuse") => passes.push(Box::new(EachNode::new(exact::fused))),
+            Some("MergeConsecutiveSameRoleAxes") => {
                 simplify = exact::simplified_but_products;
                 passes.push(Box::new(Optional(pass)));
             }
-            "PushSplitDown" => passes.push(Box::new(MergeEqual)),
-            "PushSliceUp" => {
+            Some("PushSplitDown") => passes.push(Box::new(MergeEqual)),
+            Some("PushSliceUp") => {
                 let pass = Box::new(Optional(pass));
                 passes.push(Box::new(slices::Slices { pass, open: None }));
             }
-            name if name.starts_with("ChangeAxes") => {
+            Some("ChangeAxes") => {
                 // Far more patches than a pass that ends needs.
                 let left = Arc::new(AtomicUsize::new(64 + 4 * model.nodes.len()));
                 let pass = Box::<axes::Axes>::default();
@@ -126,8 +158,12 @@ fn mended(mut optimizer: Optimizer, model: &TypedModel) -> Optimizer {
             _ => passes.push(pass),
         }
     }
+    ensure!(
+        missing.is_empty(),
+        "tract has no optimizer passes {missing:?}, which are to be repaired"
+    );
     optimizer.passes = passes;
-    optimizer
+    Ok(optimizer)
 }
 
 /// Whether a value is kept in blocks of few bits.

@@ -1,11 +1,13 @@
-//! The bodies of Scans, optimised by this crate's passes. tract would take its own, which nothing
-//! reaches after them.
+//! The bodies of Scans, with fused steps, and optimised by this crate's passes. tract would take its
+//! own, which nothing reaches after them.
 
-use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
+use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, Scan};
 use tract_onnx::tract_hir::internal::*;
 
 use super::optimized;
+use crate::fusion;
 use crate::interrupt::BetweenSteps;
+use crate::loops::scan::limits::Metered;
 
 /// A Scan with its plan.
 pub(super) fn planned(
@@ -14,13 +16,53 @@ pub(super) fn planned(
 ) -> TractResult<Option<TypedModelPatch>> {
     rule_if_some!(scan = node.op_as::<Scan>());
     let mut scan = scan.clone();
+    let inputs = scan.body.inputs.iter();
+    let inputs = inputs.map(|input| scan.body.outlet_fact(*input));
+    let known = fusion::symbols(inputs.collect::<TractResult<TVec<_>>>()?);
+    fusion::fuse_all(&mut scan.body, &known)?;
     scan.body = optimized(scan.body)?;
-    let op = with_plan(&scan)?;
-    TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    let inputs = without_unread_inputs(&mut scan, model, &node.inputs)?;
+    let scan = with_plan(&scan)?;
+    let op = match fusion::fuse_scan(&scan, &model.node_output_facts(node.id)?)? {
+        Some(fused) => fused,
+        None => Box::new(scan),
+    };
+    TypedModelPatch::replace_single_op(model, node, &inputs, op).map(Some)
+}
+
+/// Takes unread inputs from a Scan, whose elements would be copied for nothing, and returns the values of
+/// the others.
+fn without_unread_inputs(
+    scan: &mut Scan,
+    model: &TypedModel,
+    inputs: &[OutletId],
+) -> TractResult<TVec<OutletId>> {
+    let body = &mut scan.body;
+    let is_read = |input: usize| {
+        let outlet = body.inputs[input];
+        scan.input_mapping[input].is_state()
+            || model.node(inputs[input].node).op_is::<Metered>()
+            || !body.outlet_successors(outlet).is_empty()
+            || body.outputs.contains(&outlet)
+    };
+    let all = 0..inputs.len();
+    let mut kept: TVec<usize> = all.clone().filter(|input| is_read(*input)).collect();
+    let is_scanned = |input: &usize| scan.input_mapping[*input].is_scan();
+    if !kept.iter().any(is_scanned) {
+        // A scan input determines the number of steps.
+        kept.extend(all.rev().find(is_scanned));
+    }
+    if kept.len() < inputs.len() {
+        body.inputs = kept.iter().map(|input| body.inputs[*input]).collect();
+        body.compact()?;
+        let mapping = kept.iter().map(|input| scan.input_mapping[*input].clone());
+        scan.input_mapping = mapping.collect::<Vec<InputMapping>>();
+    }
+    Ok(kept.iter().map(|input| inputs[*input]).collect())
 }
 
 /// Returns the Scan with the plan of its body, which an interrupt ends between two steps.
-pub(crate) fn with_plan(scan: &Scan) -> TractResult<OptScan> {
+fn with_plan(scan: &Scan) -> TractResult<OptScan> {
     let planned = scan.to_codegen_op(false)?;
     let plan = SimplePlan::clone(&planned.plan).with_turn_handler(BetweenSteps);
     // tract does not export the name of this type.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{LengthsPolicy, LoadOptions};
 
-use crate::build::{graph, ops, parse};
+use crate::build::{Optimize, graph, ops, parse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -368,7 +368,7 @@ impl Case {
         });
         let typed = options.load(|| parse(model))?.into_typed()?;
         let plain = typed.clone().into_runnable()?.run(inputs.clone())?;
-        let optimized = typed.into_optimized()?;
+        let optimized = typed.optimized()?;
         let is_layer = ops(&optimized).iter().any(|op| op.starts_with("Packed"));
         // Outputs of an empty batch are known.
         assert!(is_layer || self.batch == 0, "{:?}", ops(&optimized));
@@ -606,7 +606,7 @@ fn held(operator: &str, bias: &[f64], initial: &[f64], steps: usize, is_double: 
         model = model.constant(name, one_by_one(&[*state]));
     }
     let model = LoadOptions::new().load(|| parse(model)).unwrap();
-    let model = model.into_optimized().unwrap().into_runnable().unwrap();
+    let model = model.optimized().unwrap().into_runnable().unwrap();
     let x = Tensor::zero_dt(datum_type, &[steps, 1, 1]).unwrap();
     let outputs = model.run(tvec![x.into_tvalue()]).unwrap();
     Array::of(&outputs[outputs.len() - 1]).elements
