@@ -229,7 +229,7 @@ impl TypedPass for Optional {
     }
 
     fn run_direct(&mut self, model: &mut TypedModel) -> TractResult<bool> {
-        Ok(self.0.run_direct(model).unwrap_or_default())
+        Ok(self.0.run_direct(model).unwrap_or(true))
     }
 }
 

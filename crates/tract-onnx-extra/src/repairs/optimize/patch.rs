@@ -42,6 +42,44 @@ pub(super) fn keeps_sizes(
     Ok(true)
 }
 
+/// Puts a node in the place of another, with the same name, inputs and number of outputs, if a patch
+/// does no more; returns the patch otherwise. No list of readers changes: a constant may have many.
+pub(super) fn replace(patch: TypedModelPatch, model: &mut TypedModel) -> Option<TypedModelPatch> {
+    let Some((old, new)) = replacement(&patch, model) else {
+        return Some(patch);
+    };
+    let mut nodes = patch.model.nodes;
+    let TypedNode { op, outputs, .. } = nodes.swap_remove(new);
+    let replaced = model.node_mut(old);
+    replaced.op = op;
+    for (output, new) in std::iter::zip(&mut replaced.outputs, outputs) {
+        output.fact = new.fact;
+    }
+    None
+}
+
+/// The node that a patch replaces, and the patch's node for it.
+fn replacement(patch: &TypedModelPatch, model: &TypedModel) -> Option<(usize, usize)> {
+    let is_new = |node: &&TypedNode| !patch.taps.contains_key(&OutletId::new(node.id, 0));
+    let mut made = patch.model.nodes().iter().filter(is_new);
+    let (Some(new), None) = (made.next(), made.next()) else {
+        return None;
+    };
+    let old = model.node(patch.shunts.keys().next()?.node);
+    let is_same_output = |(outlet, by): (&OutletId, &OutletId)| {
+        (outlet.node, by.node) == (old.id, new.id) && outlet.slot == by.slot
+    };
+    let inputs = new.inputs.iter().map(|input| patch.taps.get(input));
+    let outputs = patch.shunts.len();
+    let is_replacement = new.name == old.name
+        && !new.inputs.is_empty()
+        && inputs.eq(old.inputs.iter().map(Some))
+        && (outputs, outputs) == (old.outputs.len(), new.outputs.len())
+        && patch.shunts.iter().all(is_same_output)
+        && patch.obliterate.iter().all(|node| *node == old.id);
+    is_replacement.then_some((old.id, new.id))
+}
+
 /// Applies a patch like tract, which compares each new node with all nodes of the model. `names`
 /// are those of the model.
 pub(super) fn apply(
@@ -152,4 +190,34 @@ fn remove_unread(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::tract_core::ops::math::{add, mul};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_alone_changes_is_replaced_in_its_place() {
+        let mut model = TypedModel::default();
+        let x = model.add_source("x", f32::fact([2])).unwrap();
+        let one = model.add_const("one", tensor1(&[1.0_f32, 1.0])).unwrap();
+        let first = model.wire_node("first", add(), &[x, one]).unwrap()[0];
+        let second = model.wire_node("second", add(), &[first, one]).unwrap();
+        model.select_output_outlets(&second).unwrap();
+        let readers = model.node(one.node).outputs[0].successors.clone();
+        let node = model.node(first.node).clone();
+        let other = |inputs: &[OutletId]| {
+            TypedModelPatch::replace_single_op(&model, &node, inputs, mul()).unwrap()
+        };
+        let (same, turned) = (other(&node.inputs), other(&[one, x]));
+        assert!(replace(turned, &mut model.clone()).is_some());
+        assert!(replace(same, &mut model).is_none());
+        assert_eq!(model.nodes().len(), 4);
+        assert_eq!(model.node(one.node).outputs[0].successors, readers);
+        let [product, sum] = [first, second[0]].map(|it| model.node(it.node));
+        assert_eq!([&*product.name, &*sum.name], ["first", "second"]);
+        assert_eq!([product.op.name(), sum.op.name()], ["Mul", "Add"]);
+    }
 }

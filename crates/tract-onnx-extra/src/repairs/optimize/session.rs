@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-use super::patch::{apply, given_symbols, keeps_sizes};
+use super::patch::{apply, given_symbols, keeps_sizes, replace};
 use crate::names::Names;
 
 /// Runs all passes, again and again, until none changes the model.
@@ -45,15 +45,14 @@ impl Running<'_> {
         let mut is_changed = false;
         while self.run_once(pass, model)? {
             is_changed = true;
-            model.compact()?;
         }
-        model.compact()?;
         Ok(is_changed)
     }
 
     fn run_once(&mut self, pass: &mut dyn TypedPass, model: &mut TypedModel) -> TractResult<bool> {
         pass.reset()?;
-        let mut names = Names::of(model.nodes().iter().map(|node| &*node.name));
+        // Those of the model, once a patch needs them.
+        let mut names = None;
         let given = given_symbols(model)?;
         let mut is_changed = false;
         let mut refused = 0;
@@ -70,11 +69,17 @@ impl Running<'_> {
                 }
                 continue;
             }
-            apply(patch, model, &mut names)?;
             is_changed = true;
+            if let Some(patch) = replace(patch, model) {
+                let all = || Names::of(model.nodes().iter().map(|node| &*node.name));
+                let names = names.get_or_insert_with(all);
+                apply(patch, model, names)?;
+            }
         }
         // Facts that change here are no reason for another round, as in tract.
-        pass.run_direct(model)?;
+        if pass.run_direct(model)? || is_changed {
+            model.compact()?;
+        }
         Ok(is_changed)
     }
 }
