@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use revseq_graph::ElementType;
+use revseq_onnx::operators::BROADCAST;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
@@ -104,6 +105,8 @@ pub(crate) struct AtNode {
     inputs: Vec<String>,
     /// Inputs that would have to be constants, as ONNX names them.
     unknown: Vec<&'static str>,
+    /// Whether the sizes of its inputs contradict each other, for any runtime.
+    is_contradiction: bool,
 }
 
 impl AtNode {
@@ -132,9 +135,31 @@ impl AtNode {
         error.context(Self {
             name: name.to_owned(),
             operator: operator.to_owned(),
+            is_contradiction: contradict(operator, &inputs),
             inputs: inputs.into_iter().map(fact_in_words).collect(),
             unknown,
         })
+    }
+}
+
+/// Whether sizes that a product sums over, or that elementwise operators broadcast, differ.
+fn contradict(operator: &str, inputs: &[&InferenceFact]) -> bool {
+    // Sizes from the last axis on; of those that are not known none differs.
+    let sizes = |fact: &&InferenceFact| -> Vec<Option<i64>> {
+        let sizes = fact.shape.concretize().into_iter().flatten().rev();
+        sizes.map(|size| size.to_i64().ok()).collect()
+    };
+    let [a, b] = match inputs.iter().map(sizes).collect::<Vec<_>>() {
+        sizes if sizes.len() == 2 => [sizes[0].clone(), sizes[1].clone()],
+        _ => return false,
+    };
+    let differ = |a: Option<i64>, b: Option<i64>| a.zip(b).is_some_and(|(a, b)| a != b);
+    match operator {
+        "MatMul" if a.len() > 1 && b.len() > 1 => differ(a[0], b[1]),
+        _ if BROADCAST.contains(&operator) => {
+            std::iter::zip(a, b).any(|(a, b)| a != Some(1) && b != Some(1) && differ(a, b))
+        }
+        _ => false,
     }
 }
 
@@ -195,8 +220,10 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
             }
         }
     };
+    let at = error.downcast_ref::<AtNode>();
+    let is_everywhere = nodes.is_early() || at.is_some_and(|at| at.is_contradiction);
     let refusal = Error::caused(kind, message, name, error);
-    match nodes.is_early() {
+    match is_everywhere {
         true => refusal.everywhere(),
         false => refusal,
     }
@@ -388,6 +415,19 @@ mod tests {
                 error.may_run_elsewhere(),
                 error.kind() == ErrorKind::Unsupported
             );
+        }
+        let sizes = |sizes: [usize; 2]| InferenceFact::dt_shape(f32::datum_type(), sizes);
+        for (operator, a, b, is_contradiction) in [
+            ("MatMul", [2, 5], [4, 8], true),
+            ("MatMul", [2, 4], [4, 8], false),
+            ("Add", [2, 5], [1, 4], true),
+            ("Add", [2, 5], [2, 1], false),
+            ("Gemm", [2, 5], [4, 8], false),
+        ] {
+            let facts = [sizes(a), sizes(b)];
+            let error = AtNode::add(inner(), "x", operator, &[0, 1], facts.iter());
+            let error = of_preparation(error, &known);
+            assert_eq!(error.may_run_elsewhere(), !is_contradiction, "{error}");
         }
         let early = nodes([("a", "Add")], 3);
         let error = of_preparation(inner().context("node #5 \"a\" Add"), &early);
