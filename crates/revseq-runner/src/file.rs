@@ -283,9 +283,8 @@ impl Drop for NewFolder {
 
 /// The error without the path of an incomplete file, which means nothing to a user.
 fn bare(error: io::Error) -> io::Error {
-    let cause = error.get_ref().and_then(std::error::Error::source);
-    match cause.and_then(|cause| cause.downcast_ref::<io::Error>()) {
-        Some(cause) => io::Error::new(cause.kind(), cause.to_string()),
+    match error.to_string().split_once(" at path ") {
+        Some((before, _)) => io::Error::new(error.kind(), before.to_owned()),
         None => error,
     }
 }
@@ -365,6 +364,17 @@ mod tests {
             assert_eq!(names(&path), [content]);
             assert_eq!(names(path.parent().unwrap()), ["folder"]);
         }
+    }
+
+    #[test]
+    fn an_error_does_not_name_an_incomplete_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(&folder.path().join("none/file"), b"").unwrap_err();
+        let error = format!("{error:#}");
+        assert!(
+            !error.contains(".partial") && !error.contains("at path"),
+            "{error}"
+        );
     }
 
     #[cfg(unix)]
