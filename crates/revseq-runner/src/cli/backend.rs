@@ -6,9 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use revseq_kernels::{Device, LengthsPolicy};
 
-use super::values::{key_and_value, seconds};
+use super::values::{key_and_value, seconds, threads};
 use crate::note::note;
-use crate::threads::MAXIMUM_THREADS;
 
 /// A runtime of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -128,7 +127,7 @@ pub(crate) struct EngineArguments {
     #[arg(long, value_enum)]
     pub(crate) lengths: Option<Lengths>,
     /// The number of threads of a run; by default one per core
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAXIMUM_THREADS)))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u16>,
     /// The most seconds that a run of the model may take
     ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::ReportArguments;
-use crate::threads::MAXIMUM_THREADS;
+use super::values::threads;
 
 pub(super) const EXAMPLES: &str = "\
 Every figure is a multiple of the floor: the time of the faster of two copies of the same bytes, \
@@ -47,7 +47,7 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     pub(crate) list: bool,
     /// The number of threads where threads are measured; by default one per core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAXIMUM_THREADS)))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u16>,
     /// The shared library of the ONNX Runtime to compare with
     ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::tensor::fill::Fill;
+use crate::threads::MAXIMUM_THREADS;
 
 /// A file, and the name of the input or output that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +111,14 @@ pub(super) fn name_and_size(text: &str) -> Result<(String, u64), String> {
         .filter(|&size| i64::try_from(size).is_ok())
         .ok_or_else(|| format!("{size:?} is not a size"))?;
     Ok((name.to_owned(), size))
+}
+
+pub(super) fn threads(text: &str) -> Result<u16, String> {
+    let threads = text
+        .parse()
+        .ok()
+        .filter(|it| (1..=MAXIMUM_THREADS).contains(it));
+    threads.ok_or_else(|| format!("expected a number of threads from 1 to {MAXIMUM_THREADS}"))
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
