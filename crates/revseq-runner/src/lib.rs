@@ -25,7 +25,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use clap::Parser;
 use revseq_kernels::cpu::SimdLevel;
 
 /// A comparison failed.
@@ -43,7 +42,7 @@ const STACK: usize = 256 << 20;
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::parse();
     note::set(arguments.notes);
     fence::install();
     if let Err(error) = SimdLevel::from_environment() {
@@ -121,7 +120,7 @@ fn not_built(what: &str) -> String {
     )
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())

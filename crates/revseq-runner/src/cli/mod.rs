@@ -15,16 +15,15 @@ mod verify;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, Error};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use backend::{
     Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, Optimization,
     OrtArguments,
 };
-pub(crate) use bench::BenchArguments;
-#[cfg(feature = "bench")]
-pub(crate) use bench::BenchFormat;
+pub(crate) use bench::{BenchArguments, BenchFormat};
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
 pub(crate) use inputs::{InputArguments, ToleranceArguments, ValueArguments};
@@ -94,6 +93,19 @@ pub(crate) struct Arguments {
     pub(crate) notes: NoteArguments,
 }
 
+/// Parses the arguments of the process; ends it where they are wrong.
+pub(crate) fn parse() -> Arguments {
+    // Or a command's version would have the command's name.
+    let command = Arguments::command().mut_subcommands(|it| it.display_name("revseq"));
+    let parsed = command.try_get_matches();
+    let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|mut error: Error| {
+        // A value that is spelled alike may mean the contrary.
+        error.remove(ContextKind::SuggestedValue);
+        error.exit()
+    })
+}
+
 /// Amount of text beside the results.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct NoteArguments {
@@ -149,6 +161,43 @@ pub(crate) enum Command {
         /// The folder to write them into
         folder: PathBuf,
     },
+}
+
+impl Command {
+    /// The name of the command's report, if it is JSON on standard output.
+    pub(crate) fn json_report(&self) -> Option<&'static str> {
+        let goes_to_file = |report: &ReportArguments| report.file().is_some();
+        let (name, is_json) = match self {
+            Self::Run(it) => ("run", it.format == Format::Json),
+            Self::Snapshot(it) => ("snapshot", it.format == Format::Json),
+            Self::Rewrite(it) => {
+                let is_model = it.output.as_os_str() == "-";
+                ("rewrite", it.format == Format::Json && !is_model)
+            }
+            Self::Verify(it) => (
+                "verify",
+                it.format == VerifyFormat::Json && !goes_to_file(&it.report),
+            ),
+            Self::Compare(it) => (
+                "compare",
+                it.format == Format::Json && !goes_to_file(&it.report),
+            ),
+            Self::Inspect(it) => (
+                "inspect",
+                it.format == InspectFormat::Json && !goes_to_file(&it.report),
+            ),
+            Self::Bench(it) => (
+                "bench",
+                it.format == BenchFormat::Json && !goes_to_file(&it.report),
+            ),
+            Self::Devices(it) => (
+                "devices",
+                it.format == Format::Json && !goes_to_file(&it.report),
+            ),
+            Self::Completions { .. } | Self::Man { .. } => return None,
+        };
+        is_json.then_some(name)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The destination and the format of results.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -21,6 +21,14 @@ pub(crate) struct ReportArguments {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArguments,
+}
+
+impl ReportArguments {
+    /// The file that it goes to, unless that is standard output.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        let file = self.output.as_deref();
+        file.filter(|path| path.as_os_str() != "-")
+    }
 }
 
 /// Whether files may be replaced.

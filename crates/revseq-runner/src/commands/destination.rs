@@ -33,14 +33,13 @@ impl Destination {
     /// # Errors
     /// The file exists and is not to be overwritten, or no file can be made there.
     pub(super) fn open(arguments: &ReportArguments) -> Result<Self> {
-        let path = match &arguments.output {
-            Some(path) if path.as_os_str() != "-" => path,
-            _ => return Ok(Self::StandardOutput),
+        let Some(path) = arguments.file() else {
+            return Ok(Self::StandardOutput);
         };
         file::refuse_existing("--output", path, arguments.overwrite.overwrite)?;
         Ok(Self::File {
             file: NewFile::create(path).with_context(|| cannot_write(path))?,
-            path: path.clone(),
+            path: path.to_owned(),
         })
     }
 

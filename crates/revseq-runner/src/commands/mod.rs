@@ -30,9 +30,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 use serde_json::{Value as Json, json};
 
+use self::destination::Destination;
 use crate::backend::Engine;
 use crate::backend::ort::Placement;
+use crate::chain;
 use crate::cli::{Arguments, Command};
+use crate::is_broken_pipe;
 use crate::model::Model;
 use crate::note::note;
 use crate::tensor::Tensor;
@@ -48,9 +51,20 @@ pub(crate) enum Outcome {
     Interrupted,
 }
 
-/// Runs a command.
+/// Runs a command. An error is a report in JSON, too, if that goes to standard output.
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome> {
-    match arguments.command {
+    let report = arguments.command.json_report();
+    let result = run_command(arguments.command);
+    if let (Err(error), Some(name)) = (&result, report)
+        && !is_broken_pipe(error)
+    {
+        Destination::StandardOutput.json(name, json!({ "error": chain(error) }))?;
+    }
+    result
+}
+
+fn run_command(command: Command) -> Result<Outcome> {
+    match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
