@@ -117,8 +117,8 @@ impl Run {
     }
 
     fn try_run(&self) -> anyhow::Result<Snapshot> {
-        let mut model = Model::read(&read::locate(&self.model)?.model)?;
-        let mut bindings = model.set_sizes(&self.dims)?;
+        let model = Model::read(&read::locate(&self.model)?.model)?;
+        let mut bindings = model.sizes(&self.dims)?;
         let model = model.with_data()?;
         let sources = Sources {
             files: &self.files,

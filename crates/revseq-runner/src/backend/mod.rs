@@ -6,6 +6,7 @@ mod outputs;
 pub(crate) mod profile;
 pub(crate) mod tract;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -269,6 +270,14 @@ impl Session<'_> {
         match self {
             Self::Tract(_) => None,
             Self::Ort { prepared, .. } => Some(&prepared.placements),
+        }
+    }
+
+    /// The number of nodes that each provider of ONNX Runtime runs.
+    pub(crate) fn providers(&self) -> Option<&BTreeMap<String, usize>> {
+        match self {
+            Self::Tract(_) => None,
+            Self::Ort { prepared, .. } => Some(&prepared.providers),
         }
     }
 

@@ -17,12 +17,13 @@ const GAP: (usize, usize) = (20, 56);
 /// Number of characters of a name that fit into a box.
 const FITS: usize = 30;
 
-/// The page of a model, with the number of nodes of other operators.
+/// The page of a model, with the number of nodes of other operators, and lines on how it runs under titles.
 pub(super) fn page(
     model: &Model,
     lines: &[String],
     reports: &[Report],
     others: &BTreeMap<String, usize>,
+    runs: &[(String, Vec<String>)],
 ) -> String {
     let neighbourhoods = neighbours::find(model);
     let name = name(model);
@@ -56,6 +57,10 @@ pub(super) fn page(
                     tr { th scope="row" { (printable(operator)) } td.count { (count) } }
                 }
             }
+        }
+        @for (title, lines) in runs {
+            h2 { (printable(title)) }
+            @for line in lines { div { (printable(line)) } }
         }
     };
     revseq_pages::page(&title, &body)

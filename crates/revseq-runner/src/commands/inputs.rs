@@ -1,11 +1,11 @@
 //! The inputs of a run: from files, from a data set, or made up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::features::{self, Axis};
+use super::features;
 use super::ranges;
 use crate::cli::{NamedFile, ValueArguments};
 use crate::model::values::{Dim, ValueType};
@@ -60,7 +60,7 @@ pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Binding
         let Some(tensor) = tensors.get(&input.name) else {
             continue;
         };
-        check(&input.value_type, tensor, &given)
+        check(&input.bind(&given), tensor)
             .with_context(|| format!("input {:?} is {}", input.name, tensor.type_and_shape()))?;
         let shape = input.value_type.shape.iter().flatten();
         for (dim, &size) in std::iter::zip(shape, tensor.shape()) {
@@ -78,7 +78,7 @@ pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Binding
     Ok(())
 }
 
-fn check(declared: &ValueType, tensor: &Tensor, given: &Bindings) -> Result<()> {
+fn check(declared: &ValueType, tensor: &Tensor) -> Result<()> {
     let type_matches = declared
         .element_type
         .is_none_or(|code| code == tensor.element_type().onnx_code());
@@ -92,14 +92,8 @@ fn check(declared: &ValueType, tensor: &Tensor, given: &Bindings) -> Result<()> 
     );
     for (dim, &size) in std::iter::zip(shape, tensor.shape()) {
         let size = size as u64;
-        match dim {
-            Dim::Known(expected) => ensure!(*expected == size, "expected {declared}"),
-            Dim::Computed { .. } | Dim::Unknown => {}
-            Dim::Symbol(name) => {
-                if let Some(&bound) = given.get(name) {
-                    ensure!(bound == size, "expected {declared} with {name} = {bound}");
-                }
-            }
+        if let Dim::Known(expected) = dim {
+            ensure!(*expected == size, "expected {declared}");
         }
     }
     Ok(())
@@ -116,8 +110,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) tensors: Tensors,
     /// The files of a data set, for inputs that are not given otherwise.
     pub(crate) data_set: Option<&'a [PathBuf]>,
-    /// Sizes of made-up inputs along axes without a name, by input and axis.
-    pub(crate) unnamed: BTreeMap<Axis, u64>,
 }
 
 impl<'a> Sources<'a> {
@@ -129,6 +121,13 @@ impl<'a> Sources<'a> {
             fill_by_name: &arguments.fill,
             ..Self::default()
         }
+    }
+
+    /// The fill that an input's name has.
+    fn fill_of(&self, input: &str) -> Option<Fill> {
+        let named = |(name, _): &&(Option<String>, Fill)| name.as_deref() == Some(input);
+        let mut fills = self.fill_by_name.iter();
+        fills.rfind(named).map(|(_, fill)| *fill)
     }
 }
 
@@ -176,18 +175,6 @@ fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
     Ok(tensors)
 }
 
-/// Reads the inputs that files hold, checks them, and binds the symbolic sizes.
-pub(super) fn given(
-    model: &Model,
-    files: &[NamedFile],
-    bindings: &mut Bindings,
-) -> Result<Tensors> {
-    let declared = model.inputs();
-    let tensors = from_files(files, &declared)?;
-    bind(&declared, &tensors, bindings)?;
-    Ok(tensors)
-}
-
 /// The only input that has to be given, for a file without a name.
 fn only(declared: &[Input], file: &Path) -> Result<String> {
     let mut required = declared.iter().filter(|input| !input.optional);
@@ -223,8 +210,18 @@ fn from_archive(file: &Path, declared: &[Input]) -> Result<Tensors> {
     Ok(inputs)
 }
 
-/// Gathers a tensor for every input that needs one.
+/// Gathers a tensor for every input that needs one; the sizes of those that are made up are known.
 pub(crate) fn gather(
+    model: &Model,
+    sources: &Sources<'_>,
+    bindings: &mut Bindings,
+) -> Result<Tensors> {
+    let known = known(model, sources, bindings)?;
+    with_made_up(model, sources, known, bindings)
+}
+
+/// Returns the inputs that are not made up, and binds all sizes that they and weights fix.
+pub(super) fn known(
     model: &Model,
     sources: &Sources<'_>,
     bindings: &mut Bindings,
@@ -232,27 +229,31 @@ pub(crate) fn gather(
     let declared = model.inputs();
     let mut tensors = sources.tensors.clone();
     tensors.extend(from_files(sources.files, &declared)?);
-    let named_fill = |input: &str| {
-        let named = |(name, _): &&(Option<String>, Fill)| name.as_deref() == Some(input);
-        sources
-            .fill_by_name
-            .iter()
-            .rfind(named)
-            .map(|(_, fill)| *fill)
-    };
-    for (name, _) in sources.fill_by_name {
-        if let Some(name) = name {
-            check_name("--fill", name, &declared)?;
-        }
-    }
     if let (Some(files), None) = (sources.data_set, sources.fill) {
         for (name, tensor) in read_data_set(files, &names(&declared))? {
-            if named_fill(&name).is_none() {
+            if sources.fill_of(&name).is_none() {
                 tensors.entry(name).or_insert(tensor);
             }
         }
     }
     bind(&declared, &tensors, bindings)?;
+    bind_fixed(model, &tensors, bindings);
+    Ok(tensors)
+}
+
+/// Returns the inputs that are known, and makes the others up.
+pub(super) fn with_made_up(
+    model: &Model,
+    sources: &Sources<'_>,
+    mut tensors: Tensors,
+    bindings: &Bindings,
+) -> Result<Tensors> {
+    let declared = model.inputs();
+    for (name, _) in sources.fill_by_name {
+        if let Some(name) = name {
+            check_name("--fill", name, &declared)?;
+        }
+    }
     let missing: Vec<&Input> = declared
         .iter()
         .filter(|input| !input.optional && !tensors.contains_key(&input.name))
@@ -260,7 +261,7 @@ pub(crate) fn gather(
     if missing.is_empty() {
         return Ok(tensors);
     }
-    let how = |input: &Input| named_fill(&input.name).or(sources.fill);
+    let how = |input: &Input| sources.fill_of(&input.name).or(sources.fill);
     if missing.iter().any(|input| how(input).is_none()) {
         let names: Vec<String> = missing
             .iter()
@@ -277,14 +278,9 @@ pub(crate) fn gather(
             describe(&declared)
         );
     }
-    let mut unnamed = sources.unnamed.clone();
-    unnamed.extend(bind_fixed(model, &tensors, bindings));
-    let missing = missing.into_iter().cloned();
-    let missing: Vec<Input> = missing.map(|it| with_sizes(it, &unnamed)).collect();
-    check_sizes(&missing, bindings)?;
     let highest = ranges::highest(model, bindings);
     for (input, how) in missing
-        .iter()
+        .into_iter()
         .filter_map(|input| Some((input, how(input)?)))
     {
         let number = declared
@@ -299,74 +295,23 @@ pub(crate) fn gather(
     Ok(tensors)
 }
 
-/// Binds the symbolic sizes that weights fix, of inputs that are not given; returns all sizes that they
-/// fix.
-pub(super) fn bind_fixed(
-    model: &Model,
-    given: &Tensors,
-    bindings: &mut Bindings,
-) -> BTreeMap<Axis, u64> {
+/// Binds the sizes that weights fix, of inputs that are not given.
+fn bind_fixed(model: &Model, given: &Tensors, bindings: &mut Bindings) {
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
     let fixed = features::fixed(model, &inputs);
     for input in &inputs {
-        for (number, dim) in input.value_type.shape.iter().flatten().enumerate() {
-            if let (Dim::Symbol(name), Some(&size)) =
-                (dim, fixed.get(&(input.name.clone(), number)))
-            {
-                bindings.entry(name.clone()).or_insert(size);
-            }
-        }
-    }
-    fixed
-}
-
-/// An input with sizes of axes without a name.
-fn with_sizes(mut input: Input, sizes: &BTreeMap<Axis, u64>) -> Input {
-    for (number, dim) in input.value_type.shape.iter_mut().flatten().enumerate() {
-        if let (Dim::Unknown, Some(&size)) = (&dim, sizes.get(&(input.name.clone(), number))) {
-            *dim = Dim::Known(size);
-        }
-    }
-    input
-}
-
-/// Checks that the sizes of all inputs are known.
-fn check_sizes(inputs: &[Input], bindings: &Bindings) -> Result<()> {
-    let mut unknown: Vec<String> = Vec::new();
-    let mut declared = Vec::new();
-    for input in inputs {
-        let value_type = input.value_type.clone().bind(bindings);
-        let before = unknown.len();
-        for (number, dim) in value_type.shape.iter().flatten().enumerate() {
-            let name = match dim {
-                Dim::Known(_) => continue,
-                Dim::Symbol(name) => name.clone(),
-                Dim::Computed { .. } | Dim::Unknown => format!("{}.{number}", input.name),
+        for (axis, dim) in input.value_type.shape.iter().flatten().enumerate() {
+            let Some(&size) = fixed.get(&(input.name.clone(), axis)) else {
+                continue;
             };
-            if !unknown.contains(&name) {
-                unknown.push(name);
-            }
-        }
-        if unknown.len() > before {
-            declared.push(format!("input {:?} is {value_type}", input.name));
+            let name = match dim {
+                Dim::Symbol(name) => name.clone(),
+                _ => input.size_name(axis),
+            };
+            bindings.entry(name).or_insert(size);
         }
     }
-    let how: Vec<String> = unknown
-        .iter()
-        .map(|name| format!("--dim {name}=SIZE"))
-        .collect();
-    ensure!(
-        unknown.is_empty(),
-        "{}: {} unknown: {}",
-        declared.join(", "),
-        match unknown.as_slice() {
-            [name] => format!("the size of {name} is"),
-            names => format!("the sizes of {} are", names.join(", ")),
-        },
-        how.join(" ")
-    );
-    Ok(())
 }
 
 fn made_up(
@@ -376,7 +321,7 @@ fn made_up(
     highest: Option<u64>,
     bindings: &Bindings,
 ) -> Result<Tensor> {
-    let declared = input.value_type.clone().bind(bindings);
+    let declared = input.bind(bindings);
     let element_type = declared
         .known_element_type()
         .with_context(|| format!("--fill cannot make {declared}: give it with --input"))?;
@@ -387,8 +332,10 @@ fn made_up(
         )
     })?;
     let sizes = shape.iter().map(|dim| {
-        // Sizes are checked before.
-        Ok(usize::try_from(dim.size().context("a size is unknown")?)?)
+        let size = dim.size();
+        let size =
+            size.with_context(|| format!("--fill cannot make {declared}: a size is unknown"))?;
+        Ok(usize::try_from(size)?)
     });
     let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
     fill(how, element_type, &sizes, number, highest)

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::destination::Destination;
 use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
-use super::trial::{self, Trial};
+use super::trial::{self, Sizes};
 use super::{Outcome, dot, html};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement, Preparation};
@@ -37,7 +37,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let mut model = Model::read(&located.model)?;
     let mut symbols = model.input_symbols();
     collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
-    let bindings = model.set_sizes_among(&arguments.dims, &symbols)?;
+    let bindings = model.sizes_among(&arguments.dims, &symbols)?;
+    model.bind(&bindings);
     let mut whole = Some(model.whole());
     let model = model.without_bytes().without_constants();
     let in_model = in_model(&located.model);
@@ -59,7 +60,13 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     match arguments.format {
         InspectFormat::Text => destination.text(|out| {
             print_text(out, &model, &signature, &reports, &others)?;
-            print_runs(out, &support, &signature.symbols)?;
+            let bold = Style::new().bold();
+            for (title, lines) in runs(&support, &signature.symbols) {
+                writeln!(out, "\n{bold}{}{bold:#}", printable(&title))?;
+                for line in lines {
+                    writeln!(out, "  {}", printable(&line))?;
+                }
+            }
             writeln!(out, "\n{}", share_in_words(&reports, &others))?;
             for support in &support {
                 writeln!(out, "{}", printable(&support.in_words()))?;
@@ -76,7 +83,8 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
             let mut lines = about(&model, &signature);
             lines.push(share_in_words(&reports, &others));
             lines.extend(support.iter().map(Support::in_words));
-            let page = html::page(&model, &lines, &reports, &others);
+            let runs = runs(&support, &signature.symbols);
+            let page = html::page(&model, &lines, &reports, &others, &runs);
             destination.bytes(page.as_bytes())?;
         }
     }
@@ -107,18 +115,9 @@ struct Runs {
 
 /// Sizes at which tract takes a model.
 struct Tried {
-    /// Sizes by the names that `--dim` takes.
-    sizes: Vec<(String, u64)>,
+    sizes: Sizes,
     /// The reason why no plan serves all sizes.
     why: String,
-}
-
-impl Tried {
-    fn sizes_in_words(&self) -> String {
-        let sizes = self.sizes.iter();
-        let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
-        sizes.join(", ")
-    }
 }
 
 impl Support {
@@ -128,7 +127,7 @@ impl Support {
             Ok(Runs {
                 tried: Some(tried), ..
             }) => {
-                let (sizes, why) = (tried.sizes_in_words(), &tried.why);
+                let (sizes, why) = (trial::in_words(&tried.sizes), &tried.why);
                 format!(
                     "runs on {described}, prepared for the sizes of each run (tried {sizes}); not for \
                      all sizes at once: {why}"
@@ -231,7 +230,7 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
-    html::page(model, &about(model, &signature), &reports, &others);
+    html::page(model, &about(model, &signature), &reports, &others, &[]);
     Ok(())
 }
 
@@ -274,8 +273,9 @@ fn on_ort(ort: &Ort, model: &Model) -> Result<Runs, String> {
     prepare().map_err(|error| format!(": {}", chain(&error)))
 }
 
-fn print_runs(out: &mut dyn Write, support: &[Support], symbols: &[String]) -> Result<()> {
-    let bold = Style::new().bold();
+/// Where our nodes run on ONNX Runtime, and how loops and layers run on tract: titles, each with lines.
+fn runs(support: &[Support], symbols: &[String]) -> Vec<(String, Vec<String>)> {
+    let mut sections = Vec::new();
     for Support {
         described, runs, ..
     } in support
@@ -284,25 +284,22 @@ fn print_runs(out: &mut dyn Write, support: &[Support], symbols: &[String]) -> R
             continue;
         };
         if !runs.placements.is_empty() {
-            writeln!(out, "\n{bold}providers in {described}{bold:#}")?;
-        }
-        for placement in &runs.placements {
-            writeln!(out, "  {placement}")?;
+            let placements = runs.placements.iter().map(ToString::to_string);
+            sections.push((format!("providers in {described}"), placements.collect()));
         }
         if !runs.executions.is_empty() {
             let sizes = match &runs.tried {
-                Some(tried) => format!(", with {}", tried.sizes_in_words()),
+                Some(tried) => format!(", with {}", trial::in_words(&tried.sizes)),
                 None if symbols.is_empty() => String::new(),
                 None => format!(", for any {}", symbols.join(", ")),
             };
             let title = format!("loops and recurrent layers on {described}{sizes}");
-            writeln!(out, "\n{bold}{}{bold:#}", printable(&title))?;
-        }
-        for Execution { node, how, .. } in &runs.executions {
-            writeln!(out, "  {}: {how}", printable(node))?;
+            let executions = runs.executions.iter();
+            let executions = executions.map(|Execution { node, how, .. }| format!("{node}: {how}"));
+            sections.push((title, executions.collect()));
         }
     }
-    Ok(())
+    sections
 }
 
 /// The symbolic sizes of a node's inputs and outputs.
@@ -480,8 +477,8 @@ fn on_tract(
     // It is read again, so that a model that is taken is in memory once.
     let read = || prepare(Some(Model::read(&path)?));
     let model = may_fit_sizes.then(read).transpose().map_err(refuse)?;
-    let trial = model.and_then(|model| trial::first(tract, &model, bindings));
-    if let Some(Trial { sizes, executions }) = trial {
+    let trial = model.and_then(|model| trial::on_tract(tract, &model, bindings));
+    if let Some((executions, sizes)) = trial {
         return Ok(Runs {
             executions,
             tried: Some(Tried { sizes, why }),

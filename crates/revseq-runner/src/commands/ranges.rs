@@ -15,7 +15,7 @@ use revseq_onnx::scope::Scope;
 use revseq_onnx::sizes::{self, Size};
 
 use crate::model::values::{Dim, ValueType};
-use crate::model::{Bindings, Model};
+use crate::model::{Bindings, Model, dims};
 
 /// Returns the greatest value that each input of lengths or indices may hold: the least bound of the
 /// nodes that read it. The least value is 0.
@@ -162,6 +162,6 @@ impl Ranges<'_> {
     /// The declared sizes of a value.
     fn declared(&self, scope: &Scope<'_>, name: &str) -> Option<Vec<Dim>> {
         let declared = ValueType::declared(scope.declaration(name)?);
-        declared.bind(self.bindings).shape
+        dims::bind(name, declared, self.bindings).shape
     }
 }

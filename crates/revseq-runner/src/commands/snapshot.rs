@@ -10,7 +10,7 @@ use super::data_set::Recording;
 use super::destination::Destination;
 use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
-use super::{Outcome, say_nan};
+use super::{Outcome, say_nan, trial};
 use crate::backend::Engine;
 use crate::cli::{Format, SnapshotArguments};
 use crate::model::{Model, read};
@@ -72,9 +72,9 @@ fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
          records another data set",
         folder.display()
     );
-    let mut model = Model::read(&located.model)?;
-    let mut check = || -> Result<()> {
-        model.set_sizes(&arguments.inputs.dims)?;
+    let model = Model::read(&located.model)?;
+    let check = || -> Result<()> {
+        model.sizes(&arguments.inputs.dims)?;
         Tolerances::new(&arguments.tolerance, &model).map(drop)
     };
     check().with_context(in_model(&located.model))
@@ -84,8 +84,8 @@ fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
 fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result<PathBuf> {
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
-    let mut model = Model::read(&located.model)?;
-    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = Model::read(&located.model)?;
+    let bindings = model.sizes(&arguments.inputs.dims)?;
     let model = model.with_data()?;
     let given = &arguments.tolerance;
     let tolerances: BTreeMap<String, Tolerance> = model
@@ -93,15 +93,13 @@ fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result
         .into_iter()
         .filter_map(|output| Some((output.clone(), given.of(&output)?)))
         .collect();
-    let mut run = || -> Result<_> {
+    let run = || -> Result<_> {
         let mut session = engine.load(&model)?.ready()?;
         let sources = inputs::Sources {
             fill: arguments.inputs.values.fill().or(Some(Fill::Random(0))),
             ..inputs::Sources::new(&arguments.inputs.values)
         };
-        let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let outputs = session.run(&inputs)?;
-        Ok((inputs, outputs))
+        trial::run(&model, &sources, &bindings, |inputs| session.run(inputs))
     };
     let (inputs, outputs) = run().with_context(in_model(&located.model))?;
     say_nan(engine, &model, "input", &inputs);

@@ -1,85 +1,148 @@
 //! Sizes at which a model that leaves sizes open is tried.
 //!
-//! Some models have no plan for all sizes, such as one whose If depends on a size. The sizes at which
-//! they run are not declared, so a few are tried: the first axis of each input, which is most often a
-//! batch, has one element, and all others have the same number; or only the last axis of the first
-//! input has more than one.
+//! Models that leave sizes open need not take all: an image has to be large enough, and some have no plan
+//! for all sizes, such as one whose If depends on a size. So a few are tried: the first axis of each input,
+//! which is most often a batch, has one element, and all others have the same number; or only the last
+//! axis of the first input has more than one.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow};
 use revseq_onnx::tensor::element_size;
 use revseq_tract::Execution;
 
-use super::features::Axis;
-use super::inputs::{Sources, gather};
+use super::inputs::{self, Sources};
 use crate::backend::tract::Tract;
 use crate::model::values::Dim;
 use crate::model::{Bindings, Model};
+use crate::note::note;
+use crate::tensor::Tensors;
 use crate::tensor::fill::Fill;
 
 /// The numbers that axes have by turns. Images and blocks of sound have powers of two.
 const SIZES: [u64; 7] = [512, 64, 256, 16, 128, 8, 1];
 
-/// The most bytes of the inputs of a trial: they are made, twice, to say what a model is for.
+/// The most bytes of inputs of sizes that are made up.
 const MAXIMUM_BYTES: u64 = 256 << 20;
 
-/// Sizes, by the names that `--dim` takes, and how loops and layers run with them.
-pub(super) struct Trial {
-    pub(super) sizes: Vec<(String, u64)>,
-    pub(super) executions: Vec<Execution>,
+/// Sizes by the names that `--dim` takes.
+pub(super) type Sizes = Vec<(String, u64)>;
+
+/// The sizes in words.
+pub(super) fn in_words(sizes: &Sizes) -> String {
+    let sizes = sizes.iter().map(|(name, size)| format!("{name}={size}"));
+    sizes.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the first sizes at which tract takes a model; `None` if it takes the model at none of them.
+/// Gathers the inputs of a model and runs it; sizes that nothing determines are made up, which is noted.
 ///
-/// The model is not run: its inputs hold zeros.
-pub(super) fn first(tract: &Tract, model: &Model, bindings: &Bindings) -> Option<Trial> {
-    let open = open_sizes(model, bindings);
-    let main = open.first()?.input;
+/// # Errors
+/// Those of the inputs; the first error of `run` if it takes the model at no sizes.
+pub(crate) fn run<T>(
+    model: &Model,
+    sources: &Sources<'_>,
+    bindings: &Bindings,
+    run: impl FnMut(&Tensors) -> Result<T>,
+) -> Result<(Tensors, T)> {
+    let (tensors, ran, sizes) = first(model, sources, bindings, run)?;
+    if !sizes.is_empty() {
+        let (path, sizes) = (model.path.display(), in_words(&sizes));
+        note(format!("{path}: made-up sizes {sizes}; --dim sets others"));
+    }
+    Ok((tensors, ran))
+}
+
+/// Returns the first sizes at which tract takes a model, which is not run, and how loops and layers run with
+/// them; `None` if it takes the model at none of them.
+pub(super) fn on_tract(
+    tract: &Tract,
+    model: &Model,
+    bindings: &Bindings,
+) -> Option<(Vec<Execution>, Sizes)> {
+    let loaded = tract.read(model).ok()?.ok()?;
+    let sources = Sources {
+        fill: Some(Fill::Zeros),
+        ..Sources::default()
+    };
+    let prepare = |inputs: &Tensors| Ok(loaded.prepare(inputs)?.executions());
+    let (_, executions, sizes) = first(model, &sources, bindings, prepare).ok()?;
+    (!sizes.is_empty()).then_some((executions, sizes))
+}
+
+/// Returns the inputs of the first sizes at which a model runs, the result, and the sizes that are made up.
+fn first<T>(
+    model: &Model,
+    sources: &Sources<'_>,
+    bindings: &Bindings,
+    mut run: impl FnMut(&Tensors) -> Result<T>,
+) -> Result<(Tensors, T, Sizes)> {
+    let mut bindings = bindings.clone();
+    let known = inputs::known(model, sources, &mut bindings)?;
+    let open = open_sizes(model, &known, &bindings);
+    let mut first = None;
+    for sizes in choices(&open) {
+        let mut all = bindings.clone();
+        all.extend(sizes.iter().cloned());
+        if !sizes.is_empty() && input_bytes(model, &all) > MAXIMUM_BYTES {
+            continue;
+        }
+        let tensors = inputs::with_made_up(model, sources, known.clone(), &all)?;
+        match run(&tensors) {
+            Ok(ran) => return Ok((tensors, ran, sizes)),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+        }
+    }
+    Err(first.unwrap_or_else(|| anyhow!("its inputs are too large to be made up: give --dim")))
+}
+
+/// The sizes that are tried, in order; none at once if none are open.
+fn choices(open: &[OpenSize]) -> Vec<Sizes> {
+    let Some(main) = open.first().map(|it| it.input) else {
+        return vec![Sizes::new()];
+    };
     let main = open.iter().rposition(|it| it.input == main);
     let long: [Vec<bool>; 2] = [
         open.iter().map(|it| !it.is_first).collect(),
         (0..open.len()).map(|index| Some(index) == main).collect(),
     ];
     let choices = long.iter().flat_map(|long| SIZES.map(|size| (long, size)));
-    let mut tried = choices.map(|(long, size)| {
-        let sizes = std::iter::zip(&open, long);
+    let choices = choices.map(|(long, size)| {
+        let sizes = std::iter::zip(open, long);
         let sizes = sizes.map(|(it, &is_long)| (it.name.clone(), if is_long { size } else { 1 }));
         sizes.collect()
     });
-    tried.find_map(|sizes| attempt(tract, model, bindings, sizes).ok())
+    let mut choices: Vec<Sizes> = choices.collect();
+    choices.dedup();
+    choices
 }
 
 /// A size that a model leaves open.
 pub(super) struct OpenSize {
     /// The name that `--dim` takes.
     pub(super) name: String,
-    /// The axis of an input that it is the size of, if it has no name of its own.
-    pub(super) unnamed: Option<Axis>,
     /// Whether it is the size of an input's first axis.
     pub(super) is_first: bool,
     /// The index of the first input that has it.
     input: usize,
 }
 
-/// Returns the sizes that a model leaves open, each once.
-pub(super) fn open_sizes(model: &Model, bindings: &Bindings) -> Vec<OpenSize> {
+/// Returns the sizes of inputs that are not given which a model leaves open, each once.
+pub(super) fn open_sizes(model: &Model, given: &Tensors, bindings: &Bindings) -> Vec<OpenSize> {
     let mut open: Vec<OpenSize> = Vec::new();
-    let inputs = model.inputs().into_iter().filter(|input| !input.optional);
+    let inputs = model.inputs().into_iter();
+    let inputs = inputs.filter(|it| !it.optional && !given.contains_key(&it.name));
     for (input, declared) in inputs.enumerate() {
-        let shape = declared.value_type.bind(bindings).shape;
+        let shape = declared.bind(bindings).shape;
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
-            let (name, unnamed) = match dim {
+            let name = match dim {
                 Dim::Known(_) => continue,
-                Dim::Symbol(name) => (name, None),
-                Dim::Computed { .. } | Dim::Unknown => {
-                    let name = format!("{}.{axis}", declared.name);
-                    (name, Some((declared.name.clone(), axis)))
-                }
+                Dim::Symbol(name) => name,
+                Dim::Computed { .. } | Dim::Unknown => declared.size_name(axis),
             };
             match open.iter_mut().find(|it| it.name == name) {
                 Some(same) => same.is_first |= axis == 0,
                 None => open.push(OpenSize {
                     name,
-                    unnamed,
                     is_first: axis == 0,
                     input,
                 }),
@@ -89,34 +152,11 @@ pub(super) fn open_sizes(model: &Model, bindings: &Bindings) -> Vec<OpenSize> {
     open
 }
 
-fn attempt(
-    tract: &Tract,
-    model: &Model,
-    bindings: &Bindings,
-    sizes: Vec<(String, u64)>,
-) -> Result<Trial> {
-    let mut model = model.whole();
-    let mut all = bindings.clone();
-    all.extend(model.set_sizes(&sizes)?);
-    ensure!(
-        input_bytes(&model, &all) <= MAXIMUM_BYTES,
-        "its inputs are too large to be made for a trial"
-    );
-    let sources = Sources {
-        fill: Some(Fill::Zeros),
-        ..Sources::default()
-    };
-    let inputs = gather(&model, &sources, &mut all)?;
-    let loaded = tract.read(&model)?.map_err(anyhow::Error::msg)?;
-    let executions = loaded.prepare(&inputs)?.executions();
-    Ok(Trial { sizes, executions })
-}
-
 /// The bytes of a model's inputs, of at least one each; sizes that are not known count as 1.
 fn input_bytes(model: &Model, bindings: &Bindings) -> u64 {
     let inputs = model.inputs().into_iter().filter(|input| !input.optional);
     let bytes = inputs.map(|input| {
-        let known = input.value_type.bind(bindings);
+        let known = input.bind(bindings);
         let element = known.element_type.and_then(element_size).unwrap_or(1);
         let sizes = known.shape.into_iter().flatten();
         let sizes = sizes.map(|dim| dim.size().unwrap_or(1));

@@ -2,120 +2,109 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use revseq_onnx::ModelProto;
 
-use super::values::Dim;
+use super::values::{Dim, ValueType};
 use super::{Bindings, Input, Model};
 
 /// Number of a model's sizes that an error names at most.
 const SHOWN: usize = 8;
 
-/// The sizes of `--dim`: those of symbols, and of an input's dimensions without a name.
-#[derive(Debug, Default)]
-pub(crate) struct Sizes {
-    pub(crate) symbols: Bindings,
-    /// Sizes of dimensions, each as (name of the input, index of the dimension, size).
-    pub(crate) unnamed: Vec<(String, usize, u64)>,
+impl Input {
+    /// The name that `--dim` takes for the size of an axis, if it has none of its own: `x.0` for the first
+    /// one of `x`.
+    pub(crate) fn size_name(&self, axis: usize) -> String {
+        size_name(&self.name, axis)
+    }
+
+    /// The type with sizes in the place of their names.
+    pub(crate) fn bind(&self, bindings: &Bindings) -> ValueType {
+        bind(&self.name, self.value_type.clone(), bindings)
+    }
+}
+
+/// Puts sizes in the place of their names in the type of a value, which may be an input.
+pub(crate) fn bind(name: &str, value_type: ValueType, bindings: &Bindings) -> ValueType {
+    let mut bound = value_type.bind(bindings);
+    for (axis, dim) in bound.shape.iter_mut().flatten().enumerate() {
+        if let Dim::Unknown = dim
+            && let Some(&size) = bindings.get(&size_name(name, axis))
+        {
+            *dim = Dim::Known(size);
+        }
+    }
+    bound
+}
+
+fn size_name(input: &str, axis: usize) -> String {
+    format!("{input}.{axis}")
+}
+
+/// Writes sizes into a model, in the place of their names, and where inputs have none.
+pub(crate) fn write(model: &mut ModelProto, bindings: &Bindings) {
+    if bindings.is_empty() {
+        return;
+    }
+    revseq_onnx::bind_sizes(model, &|name| bindings.get(name).copied());
+    let graph = model.graph.as_option_mut().into_iter();
+    for input in graph.flat_map(|graph| &mut graph.input) {
+        let shape = ValueType::declared(input).shape;
+        for (axis, dim) in shape.into_iter().flatten().enumerate() {
+            if let Dim::Unknown = dim
+                && let Some(&size) = bindings.get(&size_name(input.name(), axis))
+            {
+                revseq_onnx::set_size(input, axis, size);
+            }
+        }
+    }
 }
 
 impl Model {
-    /// Sets sizes of inputs of a model without its data: by the names of symbols, or as in `x.0`
-    /// for the first dimension of `x`.
+    /// The sizes that `--dim` gives, by the names that inputs have for them, or as in `x.0` for the first
+    /// dimension of `x`.
     ///
     /// # Errors
     /// There is no such size, or it has another value already.
-    pub(crate) fn set_sizes(&mut self, dims: &[(String, u64)]) -> Result<Bindings> {
-        let symbols = self.input_symbols();
-        self.set_sizes_among(dims, &symbols)
+    pub(crate) fn sizes(&self, dims: &[(String, u64)]) -> Result<Bindings> {
+        self.sizes_among(dims, &self.input_symbols())
     }
 
     /// The same, with more symbols than those of the inputs.
     ///
     /// # Errors
     /// There is no such size, or it has another value already.
-    pub(crate) fn set_sizes_among(
-        &mut self,
-        dims: &[(String, u64)],
-        symbols: &BTreeSet<String>,
-    ) -> Result<Bindings> {
-        let Sizes { symbols, unnamed } = self.sizes(dims, symbols)?;
-        if !unnamed.is_empty() {
-            let unnamed = Sizes {
-                symbols: Bindings::new(),
-                unnamed,
-            };
-            self.fix_sizes(&unnamed)?;
-            self.has_given_sizes = true;
-        }
-        Ok(symbols)
-    }
-
-    /// Writes sizes into a model without its data.
-    ///
-    /// # Errors
-    /// The model does not have such sizes.
-    pub(crate) fn fix_sizes(&mut self, sizes: &Sizes) -> Result<()> {
-        let fixed = self.change(|model| {
-            revseq_onnx::bind_sizes(model, &|name| sizes.symbols.get(name).copied());
-            let graph = model.graph.as_option_mut().into_iter();
-            for input in graph.flat_map(|graph| &mut graph.input) {
-                for (name, dimension, size) in &sizes.unnamed {
-                    if input.name() == name {
-                        revseq_onnx::set_size(input, *dimension, *size);
-                    }
-                }
-            }
-        });
-        fixed.with_context(|| format!("--dim: {}", self.path.display()))
-    }
-
-    /// The sizes that `--dim` gives.
-    ///
-    /// # Errors
-    /// There is no such size, or it has another value already.
-    pub(crate) fn sizes(
+    pub(crate) fn sizes_among(
         &self,
         dims: &[(String, u64)],
         symbols: &BTreeSet<String>,
-    ) -> Result<Sizes> {
+    ) -> Result<Bindings> {
         let inputs = self.inputs();
-        let mut sizes = Sizes::default();
+        let mut sizes = Bindings::new();
         for (name, size) in dims {
-            let symbol = match symbols.contains(name) {
-                true => Some(name.clone()),
+            let own_name = match symbols.contains(name) {
+                true => name.clone(),
                 false => match dimension(&inputs, name)? {
                     None => bail!("--dim {name}: {}", listed(symbols)),
-                    Some((_, _, Dim::Symbol(symbol))) => Some(symbol),
-                    Some((_, _, Dim::Known(known))) => {
+                    Some((_, Dim::Symbol(symbol))) => symbol,
+                    Some((_, Dim::Known(known))) => {
                         ensure!(known == *size, "--dim {name}={size}: it is {known}");
                         continue;
                     }
-                    Some((input, dimension, _)) => {
-                        let same = |(other, at, _): &&(String, usize, u64)| {
-                            *other == input && *at == dimension
-                        };
-                        ensure!(
-                            !sizes.unnamed.iter().any(|it| same(&it)),
-                            "--dim {name}: it is given twice"
-                        );
-                        sizes.unnamed.push((input, dimension, *size));
-                        None
-                    }
+                    Some((unnamed, _)) => unnamed,
                 },
             };
-            if let Some(symbol) = symbol {
-                ensure!(
-                    sizes.symbols.insert(symbol, *size).is_none(),
-                    "--dim {name}: it is given twice"
-                );
-            }
+            ensure!(
+                sizes.insert(own_name, *size).is_none(),
+                "--dim {name}: it is given twice"
+            );
         }
         Ok(sizes)
     }
 }
 
-/// The dimension that a name such as `x.0` stands for; `None` if it is no such name.
-fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, usize, Dim)>> {
+/// The dimension that a name such as `x.0` stands for, with that name; `None` if it is no such name.
+fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, Dim)>> {
     let Some((input, dimension)) = name.rsplit_once('.') else {
         return Ok(None);
     };
@@ -137,7 +126,7 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, usize, Dim)
             input.value_type
         );
     };
-    Ok(Some((input.name.clone(), dimension, dim.clone())))
+    Ok(Some((input.size_name(dimension), dim.clone())))
 }
 
 /// The error of a size that the model does not have.

@@ -33,8 +33,6 @@ pub(crate) struct Model {
     pub(crate) bytes: Vec<u8>,
     /// The decoded model. Once its data is loaded, all tensors store theirs as `raw_data`.
     pub(crate) proto: Arc<ModelProto>,
-    /// Whether sizes that have no names were written into it, as the user gave them.
-    pub(crate) has_given_sizes: bool,
     /// The model with its large constants, if `proto` has lost them to it.
     whole: RefCell<Option<ModelProto>>,
 }
@@ -68,7 +66,6 @@ impl Model {
             path,
             bytes,
             proto: Arc::new(proto),
-            has_given_sizes: false,
             whole: RefCell::default(),
         })
     }
@@ -102,7 +99,6 @@ impl Model {
             path: self.path.clone(),
             bytes: Vec::new(),
             proto: Arc::clone(&self.proto),
-            has_given_sizes: self.has_given_sizes,
             whole: RefCell::default(),
         }
     }
@@ -110,8 +106,7 @@ impl Model {
     /// Puts sizes in the place of their names, where nothing is to be written.
     pub(crate) fn bind(&mut self, bindings: &Bindings) {
         if !bindings.is_empty() {
-            let proto = Arc::make_mut(&mut self.proto);
-            revseq_onnx::bind_sizes(proto, &|name| bindings.get(name).copied());
+            dims::write(Arc::make_mut(&mut self.proto), bindings);
         }
     }
 
@@ -220,5 +215,5 @@ impl Model {
     }
 }
 
-/// The values of symbolic sizes, by name.
+/// Sizes, by the names that `--dim` takes: those of symbols, or as in `x.0`.
 pub(crate) type Bindings = HashMap<String, u64>;

@@ -440,6 +440,12 @@ fn devices_and_completions() {
         let script = succeeds(&["completions", shell]);
         assert!(script.contains("inspect"), "{shell}");
     }
+    let version = succeeds(&["run", "--version"]);
+    assert!(version.starts_with("revseq "), "{version}");
+    // What is spelled alike may mean the contrary.
+    let assumed = ["rewrite", "x.onnx", "-o", "y.onnx", "--assume"];
+    let wrong = revseq(&[&assumed[..], &["left-padded"]].concat());
+    assert!(!wrong.stderr.contains("similar value"), "{wrong:?}");
     let help = revseq(&["run", "--help"]);
     assert!(help.stdout.contains("Examples:"), "{help:?}");
     // No terminal, no colours.
@@ -468,6 +474,12 @@ fn a_page_shows_the_neighbours_of_each_node() {
         page.contains("<tr><th scope=\"row\">Loop</th><td class=\"count\">4</td></tr>"),
         "{page}"
     );
+    // Where its loops run.
+    assert!(
+        page.contains("<h2>loops and recurrent layers on tract"),
+        "{page}"
+    );
+    assert_eq!(page.matches(": as a layer (LSTM)").count(), 4, "{page}");
 }
 
 #[test]

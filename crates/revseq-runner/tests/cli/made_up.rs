@@ -187,8 +187,12 @@ fn a_check_makes_up_what_weights_leave_open() {
     assert!(report.contains("made-up inputs 2: ok"), "{report}");
     // The number of steps is all that is left.
     let fill = ["run", path, "--fill", "random"];
-    refuses(&fill, "the size of x.1 is unknown: --dim x.1=SIZE");
-    succeeds(&[&fill[..], &["--dim", "x.1=4"]].concat());
+    let run = revseq(&fill);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let note = format!("{path}: made-up sizes x.1=512; --dim sets others\n");
+    assert_eq!(run.stderr, note);
+    let run = revseq(&[&fill[..], &["--dim", "x.1=4"]].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
 }
 
 /// A model without data has none to compare on, and needs none where nothing was changed.

@@ -6,9 +6,11 @@
 use std::process::Command;
 
 use serde_json::Value as Json;
-use tract_onnx::pb::GraphProto;
+use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
 
-use crate::common::{FLOAT, Folder, Run, models, node, refuses, revseq, tensor, value};
+use crate::common::{
+    FLOAT, Folder, Run, graph_attribute, int64s, models, node, refuses, revseq, succeeds, value,
+};
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
@@ -44,13 +46,15 @@ fn run_names_the_provider_and_prints_as_tract_does() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(
         run.stderr,
-        "ReverseSequence node \"reverse\": RevSeqExecutionProvider\n"
+        "ReverseSequence node \"reverse\": RevSeqExecutionProvider\n\
+         nodes: 2 on CPUExecutionProvider, 1 on RevSeqExecutionProvider\n"
     );
     assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
     let run = revseq(&["run", "-b", "ort-plain", "--ort-lib", &library, &path]);
     assert_eq!(
         run.stderr,
-        "ReverseSequence node \"reverse\": CPUExecutionProvider\n"
+        "ReverseSequence node \"reverse\": CPUExecutionProvider\n\
+         nodes: 3 on CPUExecutionProvider\n"
     );
 }
 
@@ -89,13 +93,16 @@ fn strings_fall_back_and_say_so() {
         return;
     };
     let run = on_ort("run", &library, &[&model("types/string")]);
-    assert_eq!(run.code, Some(0), "{run:?}");
-    assert_eq!(run.stderr.lines().count(), 2, "{run:?}");
-    for line in run.stderr.lines() {
-        assert!(
-            line.contains("CPUExecutionProvider (input 0 has elements of type string"),
-            "{run:?}"
-        );
+    let compared = on_ort("verify", &library, &[&model("types/string")]);
+    for (run, count) in [(run, 3), (compared, 3)] {
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_eq!(run.stderr.lines().count(), count, "{run:?}");
+        for line in run.stderr.lines().take(2) {
+            assert!(
+                line.contains("CPUExecutionProvider (input 0 has elements of type string"),
+                "{run:?}"
+            );
+        }
     }
 }
 
@@ -282,40 +289,61 @@ fn a_profile_takes_seconds_however_many_runs_are_timed() {
     );
 }
 
-/// It may take the model as it is.
+/// It refuses sizes that are written into a model, one of whose branches is for others. They shape made-up
+/// inputs alone, and a check of a rewritten model fails.
 #[test]
-fn a_refusal_of_given_sizes_says_that_they_are_given() {
-    let Some(library) = onnxruntime("a_refusal_of_given_sizes_says_that_they_are_given") else {
+fn sizes_that_a_branch_does_not_take_are_not_written_but_by_a_rewrite() {
+    let name = "sizes_that_a_branch_does_not_take_are_not_written_but_by_a_rewrite";
+    let Some(library) = onnxruntime(name) else {
         return;
     };
-    let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("MatMul", &["x", "w"], &["y"])],
-        initializer: vec![tensor("w", FLOAT, &[3, 2], &[0; 24])],
-        input: vec![value("x", FLOAT, &["", ""])],
-        output: vec![value("y", FLOAT, &["", ""])],
+    let unshaped = |name: &str| {
+        let mut output = value(name, FLOAT, &[]);
+        let tensor = output.r#type.as_mut().and_then(|it| it.value.as_mut());
+        if let Some(type_proto::Value::TensorType(tensor)) = tensor {
+            tensor.shape = None;
+        }
+        output
+    };
+    let branch = |node: NodeProto| GraphProto {
+        name: "branch".to_owned(),
+        output: vec![unshaped(&node.output[0])],
+        node: vec![node],
         ..GraphProto::default()
     };
+    let mut choice = node("If", &["is_one"], &["y"]);
+    let squeezed = branch(node("Squeeze", &["x", "zero"], &["row"]));
+    let kept = branch(node("Flatten", &["x"], &["rows"]));
+    choice.attribute = vec![
+        graph_attribute("then_branch", squeezed),
+        graph_attribute("else_branch", kept),
+    ];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![
+            node("Shape", &["x"], &["sizes"]),
+            node("Gather", &["sizes", "zero"], &["first"]),
+            node("Equal", &["first", "one"], &["is_one"]),
+            choice,
+        ],
+        initializer: vec![int64s("zero", &[0]), int64s("one", &[1])],
+        input: vec![value("x", FLOAT, &["", ""])],
+        output: vec![unshaped("y")],
+        ..GraphProto::default()
+    };
+    let folder = Folder::new();
     let path = folder.model(graph);
     let path = path.to_str().unwrap();
-    let run = |size: &str| {
-        let sizes = ["-d", "x.0=2", "-d", size];
-        let arguments = [
-            "run",
-            path,
-            "--fill",
-            "iota",
-            "-b",
-            "ort-plain",
-            "--ort-lib",
-            &library,
-        ];
-        revseq(&[&arguments[..], &sizes].concat())
-    };
-    assert_eq!(run("x.1=3").code, Some(0));
-    let wrong = run("x.1=5");
-    assert_eq!(wrong.code, Some(2), "{wrong:?}");
-    let words = "refuses the model with the sizes of --dim, which are written into it: ";
-    assert!(wrong.stderr.contains(words), "{wrong:?}");
+    let sizes = ["-d", "x.0=2", "-d", "x.1=3"];
+    let plain = ["-b", "ort-plain", "--ort-lib", &library];
+    let run = ["run", path, "--fill", "iota"];
+    succeeds(&[&run[..], &sizes, &plain].concat());
+    let output = folder.path("out.onnx");
+    let rewrite = ["rewrite", path, "-o", output.to_str().unwrap(), "--check"];
+    refuses(
+        &[&rewrite[..], &sizes, &plain].concat(),
+        "the original model runs on ort-plain, the rewritten one does not: ort-plain: the rewritten \
+         model: ONNX Runtime",
+    );
+    assert!(!output.exists());
 }

@@ -12,6 +12,7 @@ mod placement;
 mod profile;
 mod version;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
@@ -36,7 +37,7 @@ use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
 use crate::model::element_types::element_types;
 use crate::model::{Bindings, Model, walk};
-use crate::note::detail;
+use crate::note::{detail, note};
 use crate::tensor::{Tensor, Tensors};
 use convert::{from_ort, has_type, to_ort};
 use library::Found;
@@ -293,6 +294,8 @@ pub(crate) struct Executable {
     outputs: Vec<Declared>,
     /// The placements of our nodes.
     pub(crate) placements: Vec<Placement>,
+    /// The number of nodes that each provider has.
+    pub(crate) providers: BTreeMap<String, usize>,
     /// Whether constants had to be left as they are.
     is_unfolded: bool,
     /// The most time of a run.
@@ -323,6 +326,9 @@ impl Ort {
         let prepared = self.place(model)?;
         if let Preparation::Ready(prepared) = &prepared {
             placement::check(&prepared.placements, self.provider())?;
+            for placement in prepared.placements.iter().filter(|it| it.reason.is_some()) {
+                note(format!("{}: {placement}", model.path.display()));
+            }
         }
         Ok(prepared)
     }
@@ -346,14 +352,15 @@ impl Ort {
                         Some(reason) => {
                             Ok(Preparation::Refused(format!("{runtime} refuses {reason}")))
                         }
-                        None if model.has_given_sizes => Err(error.context(format!(
-                            "{runtime} refuses the model with the sizes of --dim, which are written into it"
-                        ))),
                         None => Err(error.context(format!("{runtime} refuses the model"))),
                     };
                 }
             };
             let assigned = fenced(|| Ok(revseq_ort::assigned(&session)?))?;
+            let mut providers = BTreeMap::new();
+            for node in &assigned {
+                *providers.entry(node.provider.clone()).or_default() += 1;
+            }
             let placements = placement::of(assigned, &log.take());
             let is_complete = !self.with_ep
                 || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
@@ -361,6 +368,7 @@ impl Ort {
                 session,
                 outputs: outputs::declared(model),
                 placements,
+                providers,
                 is_unfolded,
                 timeout: self.timeout,
             });
@@ -378,6 +386,7 @@ impl Ort {
             session: self.session(model, prepared.is_unfolded, Observer::None)?,
             outputs: prepared.outputs.clone(),
             placements: prepared.placements.clone(),
+            providers: prepared.providers.clone(),
             is_unfolded: prepared.is_unfolded,
             timeout: self.timeout,
         })
@@ -408,7 +417,10 @@ impl Ort {
             }
             Ok(session.end_profiling()?)
         })?;
-        let text = std::fs::read(&written).with_context(|| format!("cannot read {written}"));
+        let text = std::fs::read(&written).with_context(|| {
+            let folder = std::env::temp_dir();
+            format!("ONNX Runtime left no profile in {}", folder.display())
+        });
         // A temporary file of this run.
         let _ = std::fs::remove_file(&written);
         let text = text?;

@@ -12,10 +12,10 @@ use serde_json::{Value as Json, json};
 
 use inner::{Inner, InnerRow};
 
-use super::Outcome;
 use super::destination::Destination;
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
+use super::{Outcome, trial};
 use crate::backend;
 use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
@@ -89,8 +89,8 @@ impl Compared {
 pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
-    let mut model = Model::read(&located.model)?;
-    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = Model::read(&located.model)?;
+    let bindings = model.sizes(&arguments.inputs.dims)?;
     let model = model.with_data()?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
@@ -119,26 +119,29 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
         ..sources
     };
-    let given =
-        inputs::gather(&model, &sources, &mut bindings).with_context(in_model(&located.model))?;
-    let mut sides = Vec::new();
-    for engine in &backend::Engine::open_all(&arguments.on.engine, backends)? {
-        for model in std::iter::once(&model).chain(&other) {
-            let ran = match arguments.values {
-                false => outputs(engine, model, &given),
-                true => inner::run(engine, model, &given),
-            };
-            sides.push(Side {
-                name: Name {
-                    path: model.path.display().to_string(),
-                    backend: engine.to_string(),
-                },
-                ran: ran.map_err(|error| chain(&error)),
-            });
-        }
-    }
+    let engines = backend::Engine::open_all(&arguments.on.engine, backends)?;
     let names = model.output_names();
-    let (expected, rows) = compared(&names, sides, &tolerances)?;
+    let compare = |given: &Tensors| {
+        let mut sides = Vec::new();
+        for engine in &engines {
+            for model in std::iter::once(&model).chain(&other) {
+                let ran = match arguments.values {
+                    false => outputs(engine, model, given),
+                    true => inner::run(engine, model, given),
+                };
+                sides.push(Side {
+                    name: Name {
+                        path: model.path.display().to_string(),
+                        backend: engine.to_string(),
+                    },
+                    ran: ran.map_err(|error| chain(&error)),
+                });
+            }
+        }
+        compared(&names, sides, &tolerances)
+    };
+    let (_, (expected, rows)) =
+        trial::run(&model, &sources, &bindings, compare).with_context(in_model(&located.model))?;
     match arguments.format {
         Format::Text => destination.text(|out| print_text(out, &names, &expected, &rows))?,
         Format::Json => destination.json("compare", as_json(&names, &expected, &rows))?,

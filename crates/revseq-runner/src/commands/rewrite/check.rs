@@ -46,6 +46,8 @@ impl Checked {
 pub(super) struct Check<'a> {
     pub(super) original: &'a Model,
     pub(super) rewritten: &'a Model,
+    /// The sizes that were written into the rewritten model.
+    pub(super) sizes: &'a Bindings,
     /// The tolerance of outputs for which none is given.
     pub(super) tolerance: Tolerance,
     pub(super) arguments: &'a RewriteArguments,
@@ -60,9 +62,9 @@ struct Original<'e> {
     outputs: Result<Outputs>,
 }
 
-/// The reason why no backend ran both models.
+/// The reason why a backend ran the original model alone, or none both.
 struct Refusal {
-    /// The backends that ran the original model.
+    /// The backends that ran the original model alone.
     ran: Vec<&'static str>,
     why: String,
 }
@@ -72,7 +74,7 @@ impl Refusal {
         match &self.ran[..] {
             [] => anyhow!("--check: no backend runs both models: {}", self.why),
             ran => anyhow!(
-                "--check: the original model runs on {}, the rewritten one on no backend: {}",
+                "--check: the original model runs on {}, the rewritten one does not: {}",
                 ran.join(" and "),
                 self.why
             ),
@@ -106,7 +108,7 @@ impl Check<'_> {
                 .collect::<Result<_>>()?;
             return self.run_on(&engines, &all)?.map_err(Refusal::into_error);
         }
-        let made_up = MadeUp::new(self.original, values)?;
+        let made_up = MadeUp::new(self.original, values, self.sizes)?;
         let mut first = None;
         for agreement in Agreement::ALL {
             let all = made_up.inputs(agreement).context(
@@ -154,7 +156,7 @@ impl Check<'_> {
             .collect()
     }
 
-    /// Compares on the backends with these inputs; `Err` if none ran both models.
+    /// Compares on the backends with these inputs; `Err` if none ran both models, or one the original alone.
     fn run_on(
         &self,
         engines: &[(Backend, Result<Engine>)],
@@ -175,31 +177,38 @@ impl Check<'_> {
             }
         }
         let expected = expected(&originals);
-        let mut results = Vec::new();
+        let (mut results, mut ran) = (Vec::new(), Vec::new());
         for original in &originals {
+            let backend = original.engine.name();
             match self.on(original, all, expected) {
                 Ok(on) => results.extend(on),
-                Err(why) => results.push(Checked::Skipped {
-                    backend: original.engine.name(),
-                    why: chain(&why),
-                }),
+                Err(why) => {
+                    ran.extend(original.outputs.is_ok().then_some(backend));
+                    results.push(Checked::Skipped {
+                        backend,
+                        why: chain(&why),
+                    });
+                }
             }
         }
         results.extend(skipped);
-        let why: Option<Vec<String>> = results
-            .iter()
-            .map(|checked| match checked {
-                Checked::Skipped { backend, why } => Some(format!("{backend}: {why}")),
-                Checked::Same { .. } | Checked::Different { .. } => None,
-            })
-            .collect();
-        let ran = originals.iter().filter(|it| it.outputs.is_ok());
-        Ok(match why {
-            Some(why) => Err(Refusal {
-                ran: ran.map(|it| it.engine.name()).collect(),
+        let (mut why, mut is_compared) = (Vec::new(), false);
+        for checked in &results {
+            match checked {
+                Checked::Skipped { backend, why: own } => {
+                    if ran.is_empty() || ran.contains(backend) {
+                        why.push(format!("{backend}: {own}"));
+                    }
+                }
+                Checked::Same { .. } | Checked::Different { .. } => is_compared = true,
+            }
+        }
+        Ok(match is_compared && ran.is_empty() {
+            true => Ok(results),
+            false => Err(Refusal {
+                ran,
                 why: why.join("; "),
             }),
-            None => Ok(results),
         })
     }
 

@@ -1,11 +1,10 @@
 //! Inputs that are made up to compare two models on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 
 use crate::cli::ValueArguments;
-use crate::commands::features::Axis;
 use crate::commands::inputs::{self, Sources};
 use crate::commands::trial::{OpenSize, open_sizes};
 use crate::model::values::Dim;
@@ -33,19 +32,18 @@ pub(super) enum Agreement {
     All,
 }
 
-/// Made-up sizes: those with a name, and those without one.
-#[derive(Clone, Default)]
-struct Sizes {
-    named: Bindings,
-    unnamed: BTreeMap<Axis, u64>,
-}
-
 impl Agreement {
     /// All, in the order in which they are tried.
     pub(super) const ALL: [Self; 3] = [Self::None, Self::FirstAxes, Self::All];
 
-    /// Gives a number to each size that is open; `named` has those that are not.
-    fn sizes(self, model: &Model, open: &[OpenSize], sizes: [u64; 4], named: Bindings) -> Sizes {
+    /// Gives a number to each size that is open; `known` has those that are not.
+    fn sizes(
+        self,
+        model: &Model,
+        open: &[OpenSize],
+        sizes: [u64; 4],
+        known: &Bindings,
+    ) -> Bindings {
         let firsts: BTreeSet<String> = model
             .inputs()
             .into_iter()
@@ -55,24 +53,17 @@ impl Agreement {
             })
             .collect();
         // A size that is given holds for those that agree with it.
-        let given = firsts.iter().find_map(|name| named.get(name).copied());
+        let given = firsts.iter().find_map(|name| known.get(name).copied());
         let first = given.or(sizes.first().copied());
         let mut others = sizes.iter().copied().cycle();
-        let mut made = Sizes {
-            named,
-            ..Sizes::default()
-        };
+        let mut made = known.clone();
         for it in open {
             let size = match self {
                 Self::None => others.next(),
                 Self::FirstAxes if !it.is_first => others.nth(1),
                 Self::FirstAxes | Self::All => first,
             };
-            let Some(size) = size else { continue };
-            match &it.unnamed {
-                Some(axis) => made.unnamed.insert(axis.clone(), size),
-                None => made.named.insert(it.name.clone(), size),
-            };
+            made.extend(size.map(|size| (it.name.clone(), size)));
         }
         made
     }
@@ -84,28 +75,26 @@ pub(super) struct MadeUp<'a> {
     values: &'a ValueArguments,
     given: Tensors,
     /// The sizes that are given, or that weights fix.
-    named: Bindings,
+    known: Bindings,
     open: Vec<OpenSize>,
 }
 
 impl<'a> MadeUp<'a> {
-    /// Reads what is given.
-    pub(super) fn new(model: &'a Model, values: &'a ValueArguments) -> Result<Self> {
-        let mut named = Bindings::new();
-        let given = inputs::given(model, &values.inputs, &mut named)?;
-        let fixed = inputs::bind_fixed(model, &given, &mut named);
-        let mut open = open_sizes(model, &named);
-        open.retain(|it| {
-            let is_made = |(input, _): &Axis| !given.contains_key(input);
-            let unnamed = it.unnamed.as_ref();
-            unnamed.is_none_or(|axis| is_made(axis) && !fixed.contains_key(axis))
-        });
+    /// Reads what is given; `sizes` are those of `--dim`.
+    pub(super) fn new(
+        model: &'a Model,
+        values: &'a ValueArguments,
+        sizes: &Bindings,
+    ) -> Result<Self> {
+        let mut known = sizes.clone();
+        let given = inputs::known(model, &Sources::new(values), &mut known)?;
+        let mut open = open_sizes(model, &given, &known);
         open.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self {
             model,
             values,
             given,
-            named,
+            known,
             open,
         })
     }
@@ -120,16 +109,13 @@ impl<'a> MadeUp<'a> {
     pub(super) fn inputs(&self, agreement: Agreement) -> Result<Vec<Inputs>> {
         let mut all = Vec::new();
         for (seed, sizes) in SIZES.into_iter().enumerate() {
-            let sizes = agreement.sizes(self.model, &self.open, sizes, self.named.clone());
+            let sizes = agreement.sizes(self.model, &self.open, sizes, &self.known);
             let sources = Sources {
                 fill: self.values.fill().or(Some(Fill::Random(seed as u64))),
                 fill_by_name: &self.values.fill,
-                tensors: self.given.clone(),
-                unnamed: sizes.unnamed,
                 ..Sources::default()
             };
-            let mut named = sizes.named;
-            let tensors = inputs::gather(self.model, &sources, &mut named)?;
+            let tensors = inputs::with_made_up(self.model, &sources, self.given.clone(), &sizes)?;
             if tensors.len() == self.given.len() {
                 let name = "the given inputs".to_owned();
                 return Ok(vec![Inputs { name, tensors }]);

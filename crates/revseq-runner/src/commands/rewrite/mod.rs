@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail};
+use revseq_onnx::ModelProto;
 use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
 use serde_json::{Value as Json, json};
 
@@ -16,7 +17,7 @@ use super::Outcome;
 use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments};
 use crate::escape::printable;
-use crate::model::{Model, read};
+use crate::model::{Bindings, Model, dims, read};
 use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
@@ -25,6 +26,8 @@ use check::Checked;
 /// Rewrites a model, checks the result if that is asked for, and writes it.
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     check_is_asked(arguments)?;
+    // Of an empty model: what is asked for does not exist, whatever the files are.
+    revseq_rewrite::rewrite(&mut ModelProto::default(), &options(arguments))?;
     let located = read::locate(&arguments.model)?;
     output::refuse(
         &located.model,
@@ -32,11 +35,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         arguments.overwrite.overwrite,
     )?;
     let mut original = Model::read(&located.model)?;
-    let symbols = original.input_symbols();
-    let sizes = original.sizes(&arguments.dims, &symbols)?;
-    if !arguments.dims.is_empty() {
-        original.fix_sizes(&sizes)?;
-    }
+    let sizes = original.sizes(&arguments.dims)?;
     original = original.with_data()?;
     if arguments.check.is_none() {
         original = original.without_constants();
@@ -46,8 +45,10 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         Some(None) => located.own_data_sets()?,
         None => Vec::new(),
     };
-    let (rewritten, report) = apply(&mut original, arguments)?;
-    let is_changed = report.rewritten().next().is_some() || !report.removed_inputs.is_empty();
+    let (rewritten, report) = apply(&mut original, &sizes, arguments)?;
+    let is_changed = report.rewritten().next().is_some()
+        || !report.removed_inputs.is_empty()
+        || !sizes.is_empty();
     let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
     let model = written.load()?;
     let checked = match &arguments.check {
@@ -55,6 +56,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
             let check = check::Check {
                 original: &original,
                 rewritten: &model,
+                sizes: &sizes,
                 tolerance: match report.exactness() {
                     Exactness::Exact => Tolerance::Exact,
                     Exactness::Rounding => Tolerance::COMPUTED,
@@ -135,17 +137,20 @@ fn options(arguments: &RewriteArguments) -> Options {
     }
 }
 
-/// Rewrites a model with all that its file holds.
+/// Writes sizes into a model and rewrites it, with all that its file holds.
 fn apply(
     original: &mut Model,
+    sizes: &Bindings,
     arguments: &RewriteArguments,
-) -> Result<(revseq_onnx::ModelProto, Report)> {
+) -> Result<(ModelProto, Report)> {
     let _progress = Progress::of(format!("rewriting {}", original.path.display()));
     let decoded = revseq_onnx::decode(&original.bytes).map_err(anyhow::Error::from);
     if arguments.check.is_none() {
         original.bytes = Vec::new();
     }
     let rewritten = decoded.and_then(|mut model| {
+        dims::write(&mut model, sizes);
+        revseq_onnx::check(&model)?;
         let report = revseq_rewrite::rewrite(&mut model, &options(arguments))?;
         Ok((model, report))
     });

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::data_set::Recording;
 use super::destination::Destination;
-use super::inputs::{self, Sources, in_model, list};
-use super::{Outcome, say_nan};
+use super::inputs::{Sources, in_model, list};
+use super::{Outcome, say_nan, trial};
 use crate::backend::ort::Placement;
 use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
@@ -29,8 +29,8 @@ use crate::units::time;
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
-    let mut model = Model::read(&located.model)?;
-    let mut bindings = model.set_sizes(&arguments.inputs.dims)?;
+    let model = Model::read(&located.model)?;
+    let bindings = model.sizes(&arguments.inputs.dims)?;
     let model = model.with_data()?;
     let read = start.elapsed();
     detail(format!(
@@ -51,13 +51,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
         ..Sources::new(&arguments.inputs.values)
     };
-    let mut run = || -> Result<_> {
+    let run = || -> Result<_> {
         let start = Instant::now();
         let mut session = engine.load(&model)?.ready()?;
         let loaded = read + start.elapsed();
-        let tensors = inputs::gather(&model, &sources, &mut bindings)?;
-        let results = execute(arguments, &engine, &mut session, &tensors, loaded)?;
-        Ok((tensors, results))
+        trial::run(&model, &sources, &bindings, |tensors| {
+            execute(arguments, &engine, &mut session, tensors, loaded)
+        })
     };
     let (tensors, mut results) = run().with_context(in_model(&located.model))?;
     say_nan(&engine, &model, "input", &tensors);
@@ -189,6 +189,8 @@ struct Results {
     profile: Option<Profile>,
     /// The provider of ONNX Runtime that ran each of our nodes.
     placements: Option<Vec<Placement>>,
+    /// The number of nodes that each of them ran.
+    providers: Option<BTreeMap<String, usize>>,
     /// The GPU on which our nodes ran.
     gpu: Option<String>,
     /// The data set that was written.
@@ -220,6 +222,7 @@ fn execute(
     };
     progress.message("preparing");
     let placements = session.placements().map(<[Placement]>::to_vec);
+    let providers = session.providers().cloned();
     let start = Instant::now();
     let mut prepared = session.prepare(tensors)?;
     let load = loaded + start.elapsed();
@@ -265,6 +268,7 @@ fn execute(
         load,
         profile,
         placements,
+        providers,
         gpu: engine.gpu_name(),
         data_set: None,
         is_interrupted,

@@ -194,6 +194,7 @@ pub(super) fn say(results: &Results) -> Result<()> {
         load,
         profile,
         placements,
+        providers,
         gpu,
         data_set,
         ..
@@ -202,8 +203,13 @@ pub(super) fn say(results: &Results) -> Result<()> {
         note(format!("recorded in {}", set.display()));
     }
     commands::say_gpu(gpu.as_deref());
-    for placement in placements.iter().flatten() {
-        note(placement);
+    // Those with a reason were noted when the model was prepared.
+    let placements = placements.iter().flatten();
+    placements.filter(|it| it.reason.is_none()).for_each(note);
+    if let Some(providers) = providers {
+        let providers = providers.iter();
+        let counts = providers.map(|(provider, nodes)| format!("{nodes} on {provider}"));
+        note(format!("nodes: {}", counts.collect::<Vec<_>>().join(", ")));
     }
     if let Some(summary) = summary(times) {
         let plural = if times.len() == 1 { "run" } else { "runs" };
@@ -253,6 +259,7 @@ pub(super) fn as_json(
         load,
         profile,
         placements,
+        providers,
         gpu,
         data_set,
         is_interrupted,
@@ -287,6 +294,7 @@ pub(super) fn as_json(
     }
     if let Some(placements) = placements {
         json["nodes"] = placements.iter().map(commands::placement_json).collect();
+        json["providers"] = json!(providers);
     }
     if let Some(archive) = files.archive {
         json["file"] = archive.display().to_string().into();
