@@ -166,37 +166,25 @@ pub(crate) enum Command {
 impl Command {
     /// The name of the command's report, if it is JSON on standard output.
     pub(crate) fn json_report(&self) -> Option<&'static str> {
-        let goes_to_file = |report: &ReportArguments| report.file().is_some();
-        let (name, is_json) = match self {
-            Self::Run(it) => ("run", it.format == Format::Json),
-            Self::Snapshot(it) => ("snapshot", it.format == Format::Json),
-            Self::Rewrite(it) => {
-                let is_model = it.output.as_os_str() == "-";
-                ("rewrite", it.format == Format::Json && !is_model)
-            }
-            Self::Verify(it) => (
-                "verify",
-                it.format == VerifyFormat::Json && !goes_to_file(&it.report),
-            ),
-            Self::Compare(it) => (
-                "compare",
-                it.format == Format::Json && !goes_to_file(&it.report),
-            ),
+        let (name, is_json, report) = match self {
+            Self::Run(it) => ("run", it.format == Format::Json, None),
+            Self::Snapshot(it) => ("snapshot", it.format == Format::Json, None),
+            // Standard output may be the model.
+            Self::Rewrite(it) if it.output.as_os_str() == "-" => return None,
+            Self::Rewrite(it) => ("rewrite", it.format == Format::Json, None),
+            Self::Verify(it) => ("verify", it.format == VerifyFormat::Json, Some(&it.report)),
+            Self::Compare(it) => ("compare", it.format == Format::Json, Some(&it.report)),
             Self::Inspect(it) => (
                 "inspect",
-                it.format == InspectFormat::Json && !goes_to_file(&it.report),
+                it.format == InspectFormat::Json,
+                Some(&it.report),
             ),
-            Self::Bench(it) => (
-                "bench",
-                it.format == BenchFormat::Json && !goes_to_file(&it.report),
-            ),
-            Self::Devices(it) => (
-                "devices",
-                it.format == Format::Json && !goes_to_file(&it.report),
-            ),
+            Self::Bench(it) => ("bench", it.format == BenchFormat::Json, Some(&it.report)),
+            Self::Devices(it) => ("devices", it.format == Format::Json, Some(&it.report)),
             Self::Completions { .. } | Self::Man { .. } => return None,
         };
-        is_json.then_some(name)
+        let is_file = report.is_some_and(|it| it.file().is_some());
+        (is_json && !is_file).then_some(name)
     }
 }
 
