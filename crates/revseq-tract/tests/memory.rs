@@ -40,6 +40,9 @@ const MOST: isize = 16 << 10;
 /// Threads that have run once.
 const THREADS: usize = 8;
 
+/// Threads that run at once.
+const MANY_THREADS: usize = 100;
+
 /// Inputs of a session, with so many elements where the model leaves a size open.
 fn inputs(session: &Session, open: usize) -> Vec<(String, Tensor)> {
     let inputs = session.inputs().iter().map(|input| {
@@ -78,6 +81,22 @@ fn kept_by_thread(session: &Session, inputs: &[(String, Tensor)]) -> isize {
     })
 }
 
+/// Runs a session of a model on many threads at once, with sizes of each; returns the bytes that are kept
+/// when all have ended.
+fn kept_by_session(session: &Session, sizes: std::ops::Range<usize>) -> isize {
+    thread::scope(|scope| {
+        for thread in 0..MANY_THREADS {
+            let sizes = sizes.clone();
+            scope.spawn(move || {
+                for size in sizes.filter(|size| size % 4 == thread % 4) {
+                    session.run(inputs(session, size)).unwrap();
+                }
+            });
+        }
+    });
+    LIVE.load(Ordering::Relaxed)
+}
+
 #[test]
 fn threads_keep_little_of_what_their_runs_took() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
@@ -91,5 +110,10 @@ fn threads_keep_little_of_what_their_runs_took() {
         let inputs = inputs(&session, size);
         let kept = kept_by_thread(&session, &inputs);
         assert!(kept < MOST, "{model}: a thread keeps {kept} bytes");
+        // Sizes and threads come and go.
+        let few = kept_by_session(&session, 1..9);
+        let many = kept_by_session(&session, 1..25);
+        let kept = many - few;
+        assert!(kept < MOST, "{model}: the session keeps {kept} bytes more");
     }
 }
