@@ -17,7 +17,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotArguments {
-    /// ONNX models
+    /// ONNX models, and folders that are searched for those without a data set
     #[arg(required = true, value_name = "MODEL")]
     pub(crate) models: Vec<PathBuf>,
     /// Record another data set for a model that has one

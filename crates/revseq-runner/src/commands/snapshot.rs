@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use walkdir::WalkDir;
 
 use super::data_set::Recording;
 use super::destination::Destination;
@@ -22,13 +23,14 @@ use crate::tensor::fill::Fill;
 pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
     let mut destination = Destination::StandardOutput;
     let engine = Engine::open(&arguments.on)?;
+    let models = models(arguments)?;
     // All of them before the first is recorded.
-    for model in &arguments.models {
+    for model in &models {
         check(arguments, model)?;
     }
-    let progress = Progress::new(arguments.models.len() as u64);
+    let progress = Progress::new(models.len() as u64);
     let mut recorded: Vec<(&Path, PathBuf)> = Vec::new();
-    for model in &arguments.models {
+    for model in &models {
         progress.message(model.display().to_string());
         let set = record(arguments, model, &engine)?;
         if arguments.format == Format::Text {
@@ -56,6 +58,31 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
         destination.json("snapshot", json)?;
     }
     Ok(Outcome::Done)
+}
+
+/// The models that are named, and those without a data set in folders that are none of a model's.
+fn models(arguments: &SnapshotArguments) -> Result<Vec<PathBuf>> {
+    let mut models = Vec::new();
+    for path in &arguments.models {
+        if !path.is_dir() || path.join("model.onnx").exists() {
+            models.push(path.clone());
+            continue;
+        }
+        let before = models.len();
+        for entry in WalkDir::new(path).sort_by_file_name() {
+            let found = entry?.into_path();
+            let is_model = found.extension().is_some_and(|it| it == "onnx") && found.is_file();
+            if is_model && (arguments.add || !read::has_data_sets(&read::data_folder(&found))) {
+                models.push(found);
+            }
+        }
+        ensure!(
+            models.len() > before,
+            "{}: there is no model without a data set in or below it",
+            path.display()
+        );
+    }
+    Ok(models)
 }
 
 /// Checks all that can be without running a model.

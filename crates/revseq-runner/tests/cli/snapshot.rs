@@ -18,7 +18,9 @@ fn snapshots_are_recorded_verified_and_updated() {
     let folder = Folder::new();
     let path = encoder(&folder);
     refuses(&["verify", &path], "`revseq snapshot` records one");
-    let said = succeeds(&["snapshot", &path]);
+    let all = folder.path("");
+    let all = all.to_str().unwrap().trim_end_matches('/');
+    let said = succeeds(&["snapshot", all]);
     assert!(
         said.ends_with("encoder.snapshots/test_data_set_0: recorded on tract\n"),
         "{said}"
@@ -27,9 +29,11 @@ fn snapshots_are_recorded_verified_and_updated() {
         &["snapshot", &path],
         "it has a data set already; `revseq verify --update`",
     );
+    refuses(
+        &["snapshot", all],
+        "there is no model without a data set in or below it",
+    );
     succeeds(&["snapshot", &path, "--add", "--fill", "iota"]);
-    let all = folder.path("");
-    let all = all.to_str().unwrap().trim_end_matches('/');
     assert_eq!(
         succeeds(&["verify", all]),
         format!("{path}: ok\n1 passed, 0 failed, 0 skipped\n")
