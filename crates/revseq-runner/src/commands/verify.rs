@@ -27,6 +27,9 @@ use crate::progress::Progress;
 use crate::tensor::compare::compare;
 use crate::tensor::{Tensor, Tensors};
 
+/// Number of models without a snapshot that are named in text.
+const WITHOUT_SHOWN: usize = 8;
+
 /// A model and its data sets.
 #[derive(Clone, Debug, PartialEq)]
 struct Test {
@@ -149,6 +152,10 @@ impl Found {
 fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     let mut found = Found::default();
     for path in paths {
+        ensure!(
+            !read::is_standard_input(path),
+            "standard input has no data sets: give a folder, or a model's file"
+        );
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry = match entry {
@@ -400,11 +407,16 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
         } else {
             "models"
         };
+        let shown = without.len().min(WITHOUT_SHOWN);
+        let more = match without.len() - shown {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         writeln!(
             out,
-            "{} {models} without a snapshot: {}",
+            "{} {models} without a snapshot: {}{more}",
             without.len(),
-            printable(&without.join(", "))
+            printable(&without[..shown].join(", "))
         )?;
     }
     if results.interrupted {

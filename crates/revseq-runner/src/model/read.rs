@@ -28,7 +28,14 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
     match is_standard_input(path) {
         true => standard_input(),
-        false => Ok(revseq_onnx::file::read_model(path)?),
+        false => {
+            let kind = std::fs::metadata(path)?.file_type();
+            ensure!(
+                kind.is_file() || kind.is_dir(),
+                "it is not a regular file: pipe a model into -"
+            );
+            Ok(revseq_onnx::file::read_model(path)?)
+        }
     }
 }
 

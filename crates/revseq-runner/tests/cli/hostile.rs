@@ -81,11 +81,12 @@ fn folders_pipes_and_missing_files() {
         &["run", folder.path("").to_str().unwrap()],
         "a folder without a model.onnx",
     );
+    refuses(&["verify", "-"], "standard input has no data sets");
     #[cfg(unix)]
     {
         refuses(
             &["run", "/dev/zero"],
-            "cannot read /dev/zero: it is not a regular file",
+            "cannot read /dev/zero: it is not a regular file: pipe a model into -",
         );
         let pipe = folder.path("pipe");
         let made = std::process::Command::new("mkfifo")

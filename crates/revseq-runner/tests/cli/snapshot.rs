@@ -342,6 +342,12 @@ fn nothing_tested_is_a_failure() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["without_snapshot"][0], format!("{all}/broken.onnx"));
     assert_eq!(json["interrupted"], false);
+    for number in 0..9 {
+        folder.write(&format!("other{number}.onnx"), b"no model");
+    }
+    let said = succeeds(&["verify", all]);
+    assert!(said.contains("\n11 models without a snapshot: "), "{said}");
+    assert!(said.ends_with("other6.onnx and 3 more\n"), "{said}");
 }
 
 /// Outputs that change places fail although their values agree, and `--update` accepts them.

@@ -134,8 +134,8 @@ impl Check<'_> {
         Err(match names.len() {
             0 | 1 => error,
             _ => error.context(format!(
-                "made-up inputs may not fit each other; give their sizes with {}, or the inputs \
-                 with --input",
+                "made-up inputs may not fit each other; give their sizes with {}, the inputs with \
+                 --input, or what they hold with --fill",
                 names.join(" ")
             )),
         })
