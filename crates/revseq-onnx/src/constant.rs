@@ -409,7 +409,8 @@ pub fn normal_axis(axis: i64, rank: usize) -> Option<usize> {
 }
 
 /// Axes counted from the front; `None` if one is listed twice.
-pub(crate) fn normal_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
+#[must_use]
+pub fn normal_axes(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
     let mut seen = HashSet::new();
     let axes = axes.iter().map(|&axis| normal_axis(axis, rank));
     axes.map(|axis| axis.filter(|&axis| seen.insert(axis)))
@@ -468,7 +469,7 @@ pub fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<
     Some(Floats { sizes, elements })
 }
 
-fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
+pub(crate) fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
     let sizes = sizes(tensor)?;
     let count = element_count(&sizes)?;
     if tensor.data_type? != FLOAT || tensor.is_external() {

@@ -1,10 +1,10 @@
 //! Conditions that are the same in every run: computed from ranks, declared sizes and constants.
 //!
 //! Each value has an element type and sizes. Where a result depends on anything else, as a number
-//! that overflows depends on the runtime, nothing is known.
+//! that overflows depends on the runtime, nothing is known. Of floats, whole numbers are followed.
 
-use crate::constant;
-use crate::model::{Attribute, BOOL, INT32, INT64, NodeProto, TensorProto};
+use crate::constant::{self, Integers};
+use crate::model::{Attribute, BOOL, FLOAT, INT32, INT64, NodeProto, TensorProto};
 use crate::scope::{Scope, Source};
 use crate::sizes::{self, Size};
 use crate::types;
@@ -29,14 +29,25 @@ pub fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
     }
 }
 
-/// A tensor of integers, or of truth values as 0 and 1.
+/// A tensor of whole numbers, or of truth values as 0 and 1.
 #[derive(Clone, Debug, PartialEq)]
 struct Value {
-    /// ONNX's code of the element type: bool, int32 or int64.
+    /// ONNX's code of the element type: bool, int32, int64 or float32.
     code: i32,
     sizes: Vec<usize>,
     /// The elements in row-major order.
     elements: Vec<i64>,
+}
+
+/// The whole numbers and truth values of a constant.
+pub(crate) fn constant(scope: &Scope<'_>, name: &str) -> Option<Integers> {
+    if let Some(integers) = constant::integers(scope, name) {
+        return Some(integers);
+    }
+    let Value {
+        sizes, elements, ..
+    } = Value::of(constant::tensor(scope, name)?)?;
+    Some(Integers { sizes, elements })
 }
 
 fn value(scope: &Scope<'_>, name: &str, depth: usize, left: &mut usize) -> Option<Value> {
@@ -149,14 +160,6 @@ fn of_node(scope: &Scope<'_>, node: &NodeProto, depth: usize, left: &mut usize) 
         }
         op => {
             let operation = Operation::of(op, node)?;
-            // Before opset 7, `axis` said where the smaller operand lies.
-            let is_read = match op {
-                "Max" | "Min" => true,
-                _ => node.input.len() == 2,
-            };
-            if !is_read || node.attribute("axis").is_some() {
-                return None;
-            }
             let mut result = input(0)?;
             for index in 1..node.input.len() {
                 result = result.combined(&input(index)?, operation)?;
@@ -175,9 +178,11 @@ fn size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
 
 /// A binary elementwise operator.
 #[derive(Clone, Copy)]
-enum Operation {
+pub(crate) enum Operation {
     /// A function of numbers; `None` for a result that is not defined.
     Numbers(fn(i64, i64) -> Option<i64>),
+    /// One that is another for integers than for floats.
+    Integers(fn(i64, i64) -> Option<i64>),
     /// A comparison of the order of numbers.
     Order(fn(&i64, &i64) -> bool),
     Equal,
@@ -186,14 +191,19 @@ enum Operation {
 }
 
 impl Operation {
-    fn of(op: &str, node: &NodeProto) -> Option<Self> {
+    pub(crate) fn of(op: &str, node: &NodeProto) -> Option<Self> {
+        // Before opset 7, `axis` said where the smaller operand lies.
+        let is_read = matches!(op, "Max" | "Min") || node.input.len() == 2;
+        if !is_read || node.attribute("axis").is_some() {
+            return None;
+        }
         Some(match op {
             "Add" => Self::Numbers(i64::checked_add),
             "Sub" => Self::Numbers(i64::checked_sub),
             "Mul" => Self::Numbers(i64::checked_mul),
-            "Div" => Self::Numbers(i64::checked_div),
-            "Mod" if node.int("fmod").or(0)? != 0 => Self::Numbers(i64::checked_rem),
-            "Mod" => Self::Numbers(modulo),
+            "Div" => Self::Integers(i64::checked_div),
+            "Mod" if node.int("fmod").or(0)? != 0 => Self::Integers(i64::checked_rem),
+            "Mod" => Self::Integers(modulo),
             "Min" => Self::Numbers(|one, other| Some(one.min(other))),
             "Max" => Self::Numbers(|one, other| Some(one.max(other))),
             "Greater" => Self::Order(i64::gt),
@@ -209,9 +219,10 @@ impl Operation {
     }
 
     /// The result, for operands of one type; `None` if the runtime decides or refuses.
-    fn on(self, code: i32, one: i64, other: i64) -> Option<i64> {
+    pub(crate) fn on(self, code: i32, one: i64, other: i64) -> Option<i64> {
         match self {
             Self::Numbers(of) if code != BOOL => fitting(code, of(one, other)?),
+            Self::Integers(of) if [INT32, INT64].contains(&code) => fitting(code, of(one, other)?),
             Self::Order(of) if code != BOOL => Some(of(&one, &other).into()),
             Self::Equal => Some((one == other).into()),
             Self::Truths(of) if code == BOOL => Some(of(one != 0, other != 0).into()),
@@ -229,7 +240,21 @@ fn modulo(one: i64, other: i64) -> Option<i64> {
 
 /// A number, if the type holds it.
 fn fitting(code: i32, number: i64) -> Option<i64> {
-    (code == INT64 || i32::try_from(number).is_ok()).then_some(number)
+    let fits = match code {
+        INT64 => true,
+        INT32 => i32::try_from(number).is_ok(),
+        FLOAT => number as f32 as i128 == i128::from(number),
+        _ => false,
+    };
+    fits.then_some(number)
+}
+
+/// A number after a Cast. What becomes of one that the type does not hold is left to the runtime.
+pub(crate) fn cast(code: i32, number: i64) -> Option<i64> {
+    match code {
+        BOOL => Some(i64::from(number != 0)),
+        _ => fitting(code, number),
+    }
 }
 
 fn count(sizes: &[usize]) -> usize {
@@ -245,8 +270,13 @@ impl Value {
                 let truths = constant::truths(tensor)?;
                 truths.into_iter().map(i64::from).collect()
             }
-            INT32 | INT64 => constant::tensor_ints(tensor)?.elements,
-            _ => return None,
+            FLOAT => {
+                let elements = constant::tensor_floats(tensor)?.elements.into_iter();
+                let whole = elements.map(|it| (it as i64 as f32 == it).then_some(it as i64));
+                let whole = whole.map(|it| fitting(FLOAT, it?));
+                whole.collect::<Option<_>>()?
+            }
+            _ => constant::tensor_ints(tensor)?.elements,
         };
         Some(Self {
             code,
@@ -304,15 +334,8 @@ impl Value {
     }
 
     fn cast(self, code: i32) -> Option<Self> {
-        let elements = self.elements.into_iter();
-        let elements = match code {
-            BOOL => elements.map(|it| i64::from(it != 0)).collect(),
-            // What becomes of a number that the type does not hold is left to the runtime.
-            INT32 | INT64 => elements
-                .map(|it| fitting(code, it))
-                .collect::<Option<_>>()?,
-            _ => return None,
-        };
+        let elements = self.elements.into_iter().map(|it| cast(code, it));
+        let elements = elements.collect::<Option<_>>()?;
         Some(Self {
             code,
             elements,
@@ -414,7 +437,8 @@ impl Value {
             // The type's last number, or an error.
             _ => None,
         };
-        let has_numbers = self.code != BOOL || of_nothing.is_none();
+        // The runtime chooses the order of a sum of floats.
+        let has_numbers = [INT32, INT64].contains(&self.code) || of_nothing.is_none();
         let elements = elements.into_iter().map(|element| element.or(of_nothing));
         let reduced = Self {
             code: self.code,
@@ -445,7 +469,7 @@ impl Value {
             .map(|index| operation.on(self.code, at(self, index), at(other, index)));
         let elements = elements.collect::<Option<_>>()?;
         let code = match operation {
-            Operation::Numbers(_) => self.code,
+            Operation::Numbers(_) | Operation::Integers(_) => self.code,
             _ => BOOL,
         };
         Some(Self {

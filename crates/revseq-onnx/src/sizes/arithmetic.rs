@@ -1,10 +1,11 @@
 //! Elements of integer tensors after arithmetic, comparisons and choices.
 
-use super::element::element;
-use super::{Size, Steps, axis_within, rank_within};
+use super::element::{element, number_of, place_in_operand};
+use super::{Size, Steps};
 use crate::constant;
-use crate::model::{Attribute, INT64, NodeProto};
+use crate::model::{Attribute, INT32, INT64, NodeProto};
 use crate::scope::Scope;
+use crate::truth::Operation;
 use crate::types;
 
 /// An element of an operator's output, at an index along each of its axes.
@@ -23,34 +24,38 @@ pub(super) fn element_of<'a>(
             }
             Attribute::Absent | Attribute::Reference => None,
         },
-        "Where" => {
-            let (inner, condition, output) = scope.producer(node.input(0)?)?;
-            let is_comparison = condition.is("Equal") && output == 0;
-            let chosen = is_comparison.then(|| equal(inner, condition, place, steps));
-            at(if chosen?? { 1 } else { 2 })
-        }
-        "Add" | "Sub" | "Mul" | "Div" => {
-            // The runtime decides what becomes of a number that int32 does not hold.
-            let is_long = types::of(scope, node.input(0)?) == Some(INT64);
-            let (Size::Known(one), Size::Known(other)) = (at(0)?, at(1)?) else {
-                return None;
+        "Equal" => equal(at(0)?, at(1)?).map(|same| Size::Known(same.into())),
+        op => {
+            let code = types::of(scope, node.input(0)?)?;
+            let operands = (0..node.input.len()).map(|input| at(input).and_then(number_of));
+            let operands: Vec<Option<i64>> = operands.collect();
+            // Some numbers decide, whatever the other operand is; 0 times a float may be NaN.
+            let deciding = match op {
+                "And" => Some(0),
+                "Mul" => Some(0).filter(|_| [INT32, INT64].contains(&code)),
+                "Or" => Some(1),
+                _ => None,
             };
-            let number = match node.op() {
-                "Add" => one.checked_add(other),
-                "Sub" => one.checked_sub(other),
-                "Mul" => one.checked_mul(other),
-                _ => one.checked_div(other),
+            if deciding.is_some() && operands.contains(&deciding) {
+                return deciding.map(Size::Known);
+            }
+            let mut operands = operands.into_iter();
+            let first = operands.next()??;
+            let number = match op {
+                "Not" => Some(i64::from(first == 0)),
+                _ => {
+                    let operation = Operation::of(op, node)?;
+                    operands.try_fold(first, |number, next| operation.on(code, number, next?))
+                }
             };
-            number.filter(|_| is_long).map(Size::Known)
+            number.map(Size::Known)
         }
-        _ => None,
     }
 }
 
-/// Whether the operands of an Equal are the same at a place, if that is the same in every run.
-fn equal(scope: &Scope<'_>, node: &NodeProto, place: &[usize], steps: Steps<'_>) -> Option<bool> {
-    let at = |input: usize| operand(scope, node.input(input)?, place, steps);
-    match (at(0)?, at(1)?) {
+/// Whether two numbers are the same, if that is the same in every run.
+fn equal(one: Size<'_>, other: Size<'_>) -> Option<bool> {
+    match (one, other) {
         (Size::Known(one), Size::Known(other)) => Some(one == other),
         // No axis has a negative length.
         (Size::Known(number), Size::Axis { .. }) | (Size::Axis { .. }, Size::Known(number))
@@ -69,12 +74,6 @@ fn operand<'a>(
     place: &[usize],
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let rank = rank_within(scope, name, steps)?;
-    let skipped = place.len().checked_sub(rank)?;
-    let mut own = Vec::new();
-    for (axis, &place) in place[skipped..].iter().enumerate() {
-        let is_one = place == 0 || axis_within(scope, name, axis, steps)? == Size::Known(1);
-        own.push(if is_one { 0 } else { place });
-    }
+    let own = place_in_operand(scope, name, place, steps)?;
     element(scope, name, &own, steps)
 }

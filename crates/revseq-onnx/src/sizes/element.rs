@@ -2,12 +2,14 @@
 
 use super::reshape::reshape_axis;
 use super::{
-    Size, Steps, arithmetic, axis_within, follow, rank_within, shape_range, squeezed_within,
-    transposed_within, unsqueezed_within,
+    Size, Steps, arithmetic, axis_within, follow, rank_within, reduced, shape_range,
+    squeezed_within, transposed_within, unsqueezed_within,
 };
 use crate::constant;
-use crate::model::{Attribute, INT32, INT64, NodeProto};
+use crate::model::{INT32, INT64, NodeProto};
 use crate::scope::Scope;
+use crate::truth;
+use crate::types;
 
 /// The most elements of a tensor that are visited one by one.
 const MAXIMUM_ELEMENTS: usize = 64;
@@ -20,7 +22,7 @@ pub(super) fn element<'a>(
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let steps = steps.next()?;
-    if let Some(value) = constant::integers(scope, name) {
+    if let Some(value) = truth::constant(scope, name) {
         let index = index_of(&value.sizes, place)?;
         return value.elements.get(index).copied().map(Size::Known);
     }
@@ -38,26 +40,94 @@ pub(super) fn element<'a>(
             };
             axis_within(scope, input, start.checked_add(place)?, steps)
         }
-        "Cast" => cast(node, element(scope, input, place, steps)?),
-        "Identity" => element(scope, input, place, steps),
-        "Squeeze" | "Unsqueeze" | "Transpose" | "Reshape" | "Expand" | "Gather" | "Slice" => {
-            let place = place_in_input(scope, node, place, steps)?;
-            element(scope, input, &place, steps)
+        "Range" => {
+            let number = |input: usize| {
+                let number = scalar_within(scope, node.input(input)?, steps)?;
+                number_of(number)
+            };
+            let ahead = number(2)?.checked_mul(i64::try_from(*place.first()?).ok()?)?;
+            let code = types::of(scope, input)?;
+            truth::cast(code, number(0)?.checked_add(ahead)?).map(Size::Known)
         }
+        "Cast" => cast(node, element(scope, input, place, steps)?),
+        _ => match moved(scope, node, place, steps) {
+            Some((from, place)) => element(scope, from, &place, steps),
+            None => arithmetic::element_of(scope, node, place, steps),
+        },
+    }
+}
+
+/// The input from which a node moves an element, and its place there.
+fn moved<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> Option<(&'a str, Vec<usize>)> {
+    match node.op() {
+        "Identity" => Some((node.input(0)?, place.to_vec())),
         "Concat" => {
             let axis = constant::normal_axis(node.int("axis").value()?, place.len())?;
             let mut place = place.to_vec();
             for part in node.inputs() {
                 let size = known_size(scope, part, axis, steps)?;
                 if place[axis] < size {
-                    return element(scope, part, &place, steps);
+                    return Some((part, place));
                 }
                 place[axis] -= size;
             }
             None
         }
-        _ => arithmetic::element_of(scope, node, place, steps),
+        "Where" => {
+            let condition = node.input(0)?;
+            let own = place_in_operand(scope, condition, place, steps)?;
+            let truth = number_of(element(scope, condition, &own, steps)?)?;
+            let chosen = node.input(if truth != 0 { 1 } else { 2 })?;
+            Some((chosen, place_in_operand(scope, chosen, place, steps)?))
+        }
+        _ => Some((node.input(0)?, place_in_input(scope, node, place, steps)?)),
     }
+}
+
+/// The value from which other nodes only move an element, its graph, and the place there.
+#[must_use]
+pub fn origin<'a>(
+    scope: &'a Scope<'a>,
+    name: &'a str,
+    place: &[usize],
+) -> (&'a Scope<'a>, &'a str, Vec<usize>) {
+    follow(|steps| {
+        let mut found = (scope, name, place.to_vec());
+        while let Some(steps) = steps.next()
+            && let Some((inner, node, 0)) = found.0.producer(found.1)
+            && node.domain().is_empty()
+            && let Some((from, place)) = moved(inner, node, &found.2, steps)
+        {
+            found = (inner, from, place);
+        }
+        found
+    })
+}
+
+/// The place in an operand that is broadcast.
+pub(super) fn place_in_operand(
+    scope: &Scope<'_>,
+    name: &str,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> Option<Vec<usize>> {
+    let rank = rank_within(scope, name, steps)?;
+    let skipped = place.len().checked_sub(rank)?;
+    let own = place[skipped..].iter().enumerate();
+    let own = own.map(|(axis, &place)| match place {
+        0 => Some(0),
+        // An axis that may be 1 may be broadcast.
+        _ => match known_size(scope, name, axis, steps)? {
+            1 => Some(0),
+            _ => Some(place),
+        },
+    });
+    own.collect()
 }
 
 /// The place in its first input of an element that a node moves.
@@ -112,6 +182,19 @@ fn place_in_input<'a>(
             place.collect()
         }
         "Gather" => gathered_place(scope, node, place, steps),
+        // Of one element.
+        "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceSum" => {
+            let removed = reduced(scope, node, steps)?;
+            let is_one = |&axis: &usize| known_size(scope, input, axis, steps) == Some(1);
+            let mut kept = place.iter().copied();
+            let keeps = node.int("keepdims").or(1)? != 0;
+            let rank = rank_within(scope, input, steps).filter(|_| removed.iter().all(is_one))?;
+            let place = (0..rank).map(|axis| match removed.contains(&axis) && !keeps {
+                true => Some(0),
+                false => kept.next(),
+            });
+            place.collect()
+        }
         "Slice" => {
             let mut place = place.to_vec();
             for range in constant::ranges(scope, node)? {
@@ -154,8 +237,8 @@ fn gathered_place<'a>(
     Some([&place[..axis], &[index], &place[end..]].concat())
 }
 
-fn known_size<'a>(
-    scope: &'a Scope<'a>,
+pub(super) fn known_size(
+    scope: &Scope<'_>,
     name: &str,
     axis: usize,
     steps: Steps<'_>,
@@ -165,23 +248,23 @@ fn known_size<'a>(
 
 /// A size as a number, `None` if it is symbolic.
 fn number(size: Size<'_>) -> Option<usize> {
+    usize::try_from(number_of(size)?).ok()
+}
+
+pub(super) fn number_of(size: Size<'_>) -> Option<i64> {
     match size {
-        Size::Known(size) => usize::try_from(size).ok(),
+        Size::Known(number) => Some(number),
         Size::Axis { .. } => None,
     }
 }
 
-/// An element after a Cast. Both types hold every length, but int32 not every number.
+/// An element after a Cast. Both integer types hold every length, but int32 not every number.
 fn cast<'a>(node: &NodeProto, element: Size<'a>) -> Option<Size<'a>> {
-    let holds = |number: i64| match node.int("to") {
-        Attribute::Value(to) if to == i64::from(INT32) => i32::try_from(number).is_ok(),
-        to => to == Attribute::Value(INT64.into()),
-    };
-    let fits = match element {
-        Size::Known(number) => holds(number),
-        Size::Axis { .. } => holds(0),
-    };
-    fits.then_some(element)
+    let to = i32::try_from(node.int("to").value()?).ok()?;
+    match element {
+        Size::Known(number) => truth::cast(to, number).map(Size::Known),
+        Size::Axis { .. } => [INT32, INT64].contains(&to).then_some(element),
+    }
 }
 
 /// The row-major index of an element.
@@ -251,7 +334,7 @@ pub fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     follow(|steps| every_element_within(scope, name, steps))
 }
 
-fn every_element_within<'a>(
+pub(super) fn every_element_within<'a>(
     scope: &'a Scope<'a>,
     name: &str,
     steps: Steps<'_>,

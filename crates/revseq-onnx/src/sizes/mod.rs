@@ -9,6 +9,7 @@ mod element;
 mod loops;
 mod matmul;
 mod node;
+mod progression;
 mod reshape;
 mod window;
 
@@ -19,9 +20,10 @@ use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
 use element::element;
-pub use element::{element_at, every_element, scalar};
+pub use element::{element_at, every_element, origin, scalar};
 pub use loops::LoopBody;
 use node::node_axis;
+pub use progression::{Progression, progression};
 use window::WINDOWED;
 
 /// The largest depth to which values are followed, so that no model overflows the stack.

@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 
-use super::interpreter::Tensor;
+use super::interpreter::{Tensor, UNKNOWN};
 use super::sizes::{Made, made};
-use revseq_onnx::model::{BOOL, INT32, INT64, int};
+use revseq_onnx::model::{BOOL, FLOAT, INT32, INT64, int};
 use revseq_onnx::scope::Scope;
 use revseq_onnx::truth;
 
@@ -56,17 +56,20 @@ fn value_of(made: &mut Made, accepts: impl Fn(&Tensor) -> bool) -> Option<String
     })
 }
 
-fn step(made: &mut Made) {
-    let is_number = |it: &Tensor| [INT32, INT64].contains(&it.code);
-    match made.choose(16) {
+pub(super) fn step(made: &mut Made) {
+    let is_whole = |it: &Tensor| [INT32, INT64].contains(&it.code);
+    let is_number = |it: &Tensor| it.code != BOOL;
+    match made.choose(17) {
         0 | 1 => {
             let name = constant(made);
             made.node("Identity", &[&name], vec![]);
         }
         2..=4 => made.step(),
         5 => {
-            let to = [BOOL, INT32, INT64][made.choose(3)];
-            let Some(name) = value_of(made, |it| is_number(it) || it.code == BOOL) else {
+            let to = [BOOL, INT32, INT64, FLOAT][made.choose(4)];
+            // Numbers that a float does not hold are not known after it.
+            let is_known = |it: &Tensor| !it.elements.contains(&UNKNOWN);
+            let Some(name) = value_of(made, is_known) else {
                 return;
             };
             made.node("Cast", &[&name], vec![int("to", to.into())]);
@@ -80,8 +83,18 @@ fn step(made: &mut Made) {
             let name = made.any_value();
             made.node("Size", &[&name], vec![]);
         }
+        16 => {
+            let Some(condition) = value_of(made, |it| it.code == BOOL) else {
+                return;
+            };
+            let one = made.any_value();
+            let code = made.first(&one).code;
+            if let Some(other) = value_of(made, |it| it.code == code) {
+                made.node("Where", &[&condition, &one, &other], vec![]);
+            }
+        }
         8 | 9 => {
-            let Some(name) = value_of(made, is_number) else {
+            let Some(name) = value_of(made, is_whole) else {
                 return;
             };
             let rank = made.first(&name).sizes.len();
@@ -168,7 +181,7 @@ fn proved_conditions_hold() {
     // The conditions that are always false, always true, and not proved to be either.
     let counts = Cell::new([0_usize; 3]);
     let config = ProptestConfig {
-        cases: 1500,
+        cases: 2000,
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -2,7 +2,7 @@
 
 use revseq_onnx::model::{BOOL, FLOAT, INT32, INT64, NodeProto};
 
-/// A tensor in a run; the elements of floats are not computed.
+/// A tensor in a run. Floats that are no whole numbers, or not known, are [`UNKNOWN`].
 #[derive(Clone, Debug)]
 pub(super) struct Tensor {
     /// ONNX's code of the element type.
@@ -10,6 +10,8 @@ pub(super) struct Tensor {
     pub(super) sizes: Vec<usize>,
     pub(super) elements: Vec<i64>,
 }
+
+pub(super) const UNKNOWN: i64 = i64::MIN + 1;
 
 /// Whether a tensor of these sizes is made. Empty ones count by their other axes.
 fn is_small(sizes: &[usize]) -> bool {
@@ -49,7 +51,7 @@ impl Tensor {
     pub(super) fn typed(self, code: i32) -> Self {
         let elements = self.elements.iter();
         let elements = elements.map(|&it| match code {
-            FLOAT => i64::MIN,
+            FLOAT if it as f32 as i128 != i128::from(it) => UNKNOWN,
             BOOL => i64::from(it != 0),
             INT32 => i64::from(it as i32),
             _ => it,
@@ -120,6 +122,7 @@ pub(super) fn run(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
         "Cast" => node.int("to").value().expect("a type") as i32,
         "Shape" | "Size" => INT64,
         op if is_truth(op) => BOOL,
+        "Where" => inputs[1].code,
         _ => first,
     };
     let takes_truths = matches!(node.op(), "And" | "Not" | "Or" | "Xor");
@@ -196,6 +199,22 @@ fn binary(op: &str, fmod: bool, one: i64, other: i64) -> Option<i64> {
         "LessOrEqual" => i64::from(one <= other),
         op => panic!("{op}"),
     })
+}
+
+/// The result of a binary operator on floats.
+fn float(op: &str, one: i64, other: i64) -> Option<i64> {
+    let [one, other] = [one, other].map(|it| it as f32);
+    let result = match op {
+        "Add" => one + other,
+        "Sub" => one - other,
+        "Mul" => one * other,
+        "Div" => one / other,
+        "Max" => one.max(other),
+        "Min" => one.min(other),
+        _ => return None,
+    };
+    let is_whole = result.fract() == 0.0 && result.abs() < 9e18;
+    Some(if is_whole { result as i64 } else { UNKNOWN })
 }
 
 fn computed(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
@@ -386,6 +405,29 @@ fn computed(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
                 x.at_broadcast(place)
             }))
         }
+        "Range" => {
+            let [start, end, step] = [0, 1, 2].map(|input: usize| inputs[input].elements[0]);
+            let count = end
+                .checked_sub(start)?
+                .checked_add(step - 1)?
+                .checked_div(step)?;
+            let count = usize::try_from(count.max(0)).ok()?;
+            let numbers = (0..count.min(100)).map(|place| start + place as i64 * step);
+            (step > 0 && count < 100).then(|| Tensor::vector(&numbers.collect::<Vec<_>>()))
+        }
+        "Where" => {
+            let [one, other] = [inputs[1], inputs[2]];
+            let sizes = broadcast(&broadcast(&x.sizes, &one.sizes)?, &other.sizes)?;
+            let at = |place: &[usize]| {
+                let chosen = if x.at_broadcast(place) != 0 {
+                    one
+                } else {
+                    other
+                };
+                chosen.at_broadcast(place)
+            };
+            (x.code == BOOL && one.code == other.code).then(|| Tensor::new(&sizes, at))
+        }
         "Not" => Some(Tensor::new(&x.sizes, |place| i64::from(x.at(place) == 0))),
         "Size" => Some(Tensor::new(&[], |_| x.elements.len() as i64)),
         "Flatten" => {
@@ -403,7 +445,8 @@ fn computed(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
                 let elements = places(&sizes).into_iter().map(|place| {
                     let (one, other) = (result.at_broadcast(&place), other.at_broadcast(&place));
                     match x.code {
-                        FLOAT => Some(i64::MIN),
+                        FLOAT if [one, other].contains(&UNKNOWN) => Some(UNKNOWN),
+                        FLOAT if !is_truth(op) => float(op, one, other),
                         _ => binary(op, fmod, one, other),
                     }
                 });
@@ -425,7 +468,7 @@ fn computed(node: &NodeProto, inputs: &[&Tensor]) -> Option<Tensor> {
                 return None;
             }
             *last = weights[1];
-            Some(Tensor::new(&sizes, |_| i64::MIN))
+            Some(Tensor::new(&sizes, |_| UNKNOWN))
         }
         op => panic!("{op}"),
     }

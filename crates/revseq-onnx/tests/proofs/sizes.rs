@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::interpreter::{Tensor, places, run};
+use super::interpreter::{Tensor, UNKNOWN, places, run};
 
 use revseq_onnx::model::{
     self, AttributeProto, BOOL, FLOAT, GraphProto, INT32, INT64, NodeProto, TensorProto, int, ints,
@@ -139,7 +139,8 @@ impl Made {
         let x = self.first(&name);
         let rank = x.sizes.len();
         let x_name = name.as_str();
-        match self.choose(16) {
+        match self.choose(17) {
+            16 => self.list_of_steps(),
             0 => {
                 let attributes = match self.choose(3) {
                     0 => vec![],
@@ -266,6 +267,53 @@ impl Made {
             }
         }
     }
+
+    /// The last value.
+    fn last(&self) -> String {
+        self.names.last().expect("a value").clone()
+    }
+
+    /// A list as TensorFlow's `pfor` makes it: a range, times whether it is longer than 1.
+    fn list_of_steps(&mut self) {
+        let place = self.choose(3);
+        let index = self.constant(&[], &[place as i64 - 1]);
+        self.node("Shape", &["x"], vec![]);
+        self.node("Gather", &[&self.last(), &index], vec![int("axis", 0)]);
+        let size = self.last();
+        let [zero, one, some] = [0, 1, self.choose(3) as i64].map(|it| self.constant(&[], &[it]));
+        let start = [&zero, &zero, &some][self.choose(3)];
+        self.node("Range", &[start, &size, &one], vec![]);
+        let range = self.last();
+        let code = [FLOAT, INT32, INT64][self.choose(3)];
+        self.node("Cast", &[&size], vec![int("to", code.into())]);
+        let length = self.last();
+        let limit = [1, 1, 1, 0, 2][self.choose(5)];
+        let limit = self.typed_constant(code, &[], &[limit]);
+        self.node("Greater", &[&length, &limit], vec![]);
+        let longer = self.last();
+        if self.choose(2) == 0 {
+            let other = if self.choose(3) == 0 { &some } else { &zero };
+            self.node("Where", &[&longer, &range, other], vec![]);
+        } else {
+            self.node("Cast", &[&longer], vec![int("to", INT64.into())]);
+            let factor = self.last();
+            self.node("Mul", &[&factor, &range], vec![]);
+        }
+        let list = self.last();
+        match self.choose(4) {
+            0 => self.node("Add", &[&list, &some], vec![]),
+            1 => self.node("Gather", &[&range, &list], vec![int("axis", 0)]),
+            2 => {
+                let axis = self.choose(2) as i64;
+                let axes = self.ints(&[axis]);
+                self.node("Unsqueeze", &[&list, &axes], vec![]);
+                let both = self.ints(&[1, 3]);
+                let column = self.last();
+                self.node("Add", &[&column, &both], vec![]);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Makes a graph of `x`, with some declared sizes, in steps.
@@ -289,7 +337,7 @@ pub(super) fn made(choices: Vec<u32>, step: impl Fn(&mut Made)) -> Made {
     }
     made.add(
         "x".to_owned(),
-        runs.map(|sizes| Some(Tensor::new(&sizes, |_| 0).typed(FLOAT))),
+        runs.map(|sizes| Some(Tensor::new(&sizes, |_| UNKNOWN).typed(FLOAT))),
     );
     while made.choices.len() > 0 {
         step(&mut made);
@@ -303,10 +351,10 @@ struct Proved {
     ranks: usize,
     axes: usize,
     elements: usize,
+    progressions: usize,
 }
 
-fn check(choices: Vec<u32>, proved: &mut Proved) -> Result<(), TestCaseError> {
-    let made = made(choices, Made::step);
+fn check(made: &Made, proved: &mut Proved) -> Result<(), TestCaseError> {
     let graph = made.graph();
     let scope = Scope::graph(&graph, None, 18);
     for (name, results) in &made.values {
@@ -340,7 +388,18 @@ fn check(choices: Vec<u32>, proved: &mut Proved) -> Result<(), TestCaseError> {
                     proved.axes += 1;
                 }
             }
+            if let Some(found) = sizes::progression(&scope, name) {
+                for place in places(&tensor.sizes) {
+                    let number = found.first + place[found.axis] as i64;
+                    prop_assert_eq!(tensor.at(&place), number, "{:?}: {}", found, text());
+                }
+                proved.progressions += 1;
+            }
             for place in places(&tensor.sizes) {
+                let (_, from, at) = sizes::origin(&scope, name, &place);
+                if let Some(from) = &made.values[from][run] {
+                    prop_assert_eq!(from.at(&at), tensor.at(&place), "{:?}: {}", place, text());
+                }
                 if let Some(size) = sizes::element_at(&scope, name, &place) {
                     prop_assert!(is(size, tensor.at(&place)), "element {place:?}: {}", text());
                     proved.elements += 1;
@@ -362,24 +421,38 @@ fn check(choices: Vec<u32>, proved: &mut Proved) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-#[test]
-fn proved_sizes_hold() {
-    let mut proved = Proved::default();
+/// Checks graphs that are made in steps.
+fn check_all(step: impl Fn(&mut Made), choices: std::ops::Range<usize>) -> Proved {
+    let proved = std::cell::RefCell::new(Proved::default());
     let config = ProptestConfig {
         cases: 1500,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    let cell = std::cell::RefCell::new(&mut proved);
+    let choices = proptest::collection::vec(any::<u32>(), choices);
     proptest::test_runner::TestRunner::new(config)
-        .run(
-            &proptest::collection::vec(any::<u32>(), 20..60),
-            |choices| check(choices, &mut cell.borrow_mut()),
-        )
+        .run(&choices, |choices| {
+            check(&made(choices, &step), &mut proved.borrow_mut())
+        })
         .unwrap_or_else(|error| panic!("{error}"));
+    proved.into_inner()
+}
+
+#[test]
+fn proved_sizes_hold() {
+    let proved = check_all(Made::step, 20..60);
     // Most facts are proved, so the proofs are really tested.
     assert!(
-        proved.ranks > 30_000 && proved.axes > 40_000 && proved.elements > 25_000,
+        proved.ranks > 30_000
+            && proved.axes > 40_000
+            && proved.elements > 25_000
+            && proved.progressions > 1_000,
         "{proved:?}"
     );
+}
+
+#[test]
+fn proved_elements_hold_after_comparisons() {
+    let proved = check_all(super::conditions::step, 40..120);
+    assert!(proved.elements > 25_000, "{proved:?}");
 }

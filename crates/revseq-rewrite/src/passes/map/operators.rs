@@ -59,22 +59,6 @@ const ALONG_AXIS: &[(&str, i64)] = &[
 /// Operators that are written once if no input depends on the step, and have no form otherwise.
 const FIXED_ONLY: &[&str] = &["Constant", "ConstantOfShape", "Range", "Size"];
 
-/// Operators that only move elements.
-const MOVING: &[&str] = &[
-    "Concat",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-];
-
 /// The opset in which the axes of all reductions became an input.
 const REDUCED_BY_INPUT: i64 = 18;
 
@@ -108,7 +92,6 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
         }
         return Ok(());
     }
-    values.computes |= !MOVING.contains(&node.op()) && !node.is("Shape");
     match node.op() {
         "Identity" => {
             values.set(&node.output[0], inputs[0].clone());

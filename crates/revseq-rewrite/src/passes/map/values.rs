@@ -61,8 +61,6 @@ type Write<'a, 'n> = fn(&mut Values<'a, 'n>, &'a NodeProto) -> Result<(), String
 pub(super) struct Values<'a, 'n> {
     pub(super) body: &'a Body<'a>,
     pub(super) emit: Emit<'n>,
-    /// Whether an operator does more than to move elements.
-    pub(super) computes: bool,
     /// Writes a node, of a counter that is computed.
     write: Write<'a, 'n>,
     known: HashMap<String, Value>,
@@ -75,19 +73,6 @@ pub(super) struct Values<'a, 'n> {
 impl<'a, 'n> Values<'a, 'n> {
     pub(super) fn new(body: &'a Body<'a>, emit: Emit<'n>, write: Write<'a, 'n>) -> Self {
         let inner = body.inner;
-        if let Some(step) = body.iteration
-            && inner
-                .declaration(step)
-                .and_then(model::declared_sizes)
-                .is_none()
-        {
-            inner.assume_rank(step, 0);
-        }
-        for counter in &body.counters {
-            if let Some(rank) = sizes::rank(body.outer, counter.initial) {
-                inner.assume_rank(counter.carried, rank);
-            }
-        }
         for &(slice, sequence) in &body.slices {
             let Some(rank) = sizes::rank(body.outer, sequence.value) else {
                 continue;
@@ -102,7 +87,6 @@ impl<'a, 'n> Values<'a, 'n> {
         Self {
             body,
             emit,
-            computes: false,
             write,
             known: HashMap::new(),
             sequences: Vec::new(),
@@ -198,13 +182,8 @@ impl<'a, 'n> Values<'a, 'n> {
         let outer = self.body.outer;
         let rank = sizes::rank(outer, value)
             .ok_or_else(|| format!("the number of axes of {value} is not known"))?;
-        // All sequences of a Scan have one length.
-        let has_steps =
-            self.body.is_scan() || sizes::axis(outer, value, axis) == Some(self.body.steps);
-        if axis >= rank || !has_steps {
-            return Err(format!(
-                "it does not provably run once for each step of {value}, along axis {axis}"
-            ));
+        if axis >= rank {
+            return Err(format!("{value} has no axis {axis}"));
         }
         let mut name = value.to_owned();
         if axis > 0 {
@@ -215,6 +194,13 @@ impl<'a, 'n> Values<'a, 'n> {
         }
         if sequence.backwards {
             name = self.flipped(&name, 0);
+        }
+        // All sequences of a Scan have one length.
+        if !self.body.is_scan() && sizes::axis(outer, value, axis) != Some(self.body.steps) {
+            let numbers = self.numbers();
+            name = self
+                .emit
+                .op("Gather", &[&name, &numbers], vec![int("axis", 0)]);
         }
         let rank = rank - 1;
         let stepped = Stepped { name, rank };
@@ -258,6 +244,14 @@ impl<'a, 'n> Values<'a, 'n> {
         count
     }
 
+    /// The numbers of all steps.
+    fn numbers(&mut self) -> String {
+        let steps = self.count();
+        let end = self.emit.squeeze(&steps, &[0]);
+        let [start, next] = [0, 1].map(|number| self.emit.scalar(number));
+        self.emit.plain("Range", &[&start, &end, &next])
+    }
+
     /// The numbers of all steps, where a body computes with one.
     fn counter(&mut self, name: &str, count: Count) -> Result<Stepped, String> {
         let inner = self.body.inner;
@@ -271,10 +265,7 @@ impl<'a, 'n> Values<'a, 'n> {
             return self.stepped(name);
         };
         let code = code.ok_or_else(|| format!("the type of its counter {name} is not known"))?;
-        let steps = self.count();
-        let end = self.emit.squeeze(&steps, &[0]);
-        let [start, next] = [0, 1].map(|number| self.emit.scalar(number));
-        let mut numbers = self.emit.plain("Range", &[&start, &end, &next]);
+        let mut numbers = self.numbers();
         if count.ahead != 0 {
             let ahead = self.emit.scalar(count.ahead);
             numbers = self.emit.plain("Add", &[&numbers, &ahead]);

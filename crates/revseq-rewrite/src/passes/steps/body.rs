@@ -199,6 +199,15 @@ impl<'a> Body<'a> {
             facts: Facts::default(),
         };
         this.sort_states()?;
+        for counter in this
+            .iteration
+            .into_iter()
+            .chain(this.counters.iter().map(|it| it.carried))
+        {
+            if let Some(count) = this.counter(counter) {
+                inner.assume_rank(counter, count.rank);
+            }
+        }
         let values = &inner.outputs[layout.leading_outputs + layout.states..];
         let results = node.output.iter().skip(layout.states);
         for (number, (&value, result)) in std::iter::zip(values, results).enumerate() {
@@ -327,12 +336,26 @@ impl<'a> Body<'a> {
             "Cast" if is_number(node) => self.counter_within(node.input(0)?, steps),
             "Gather" => {
                 let count = self.counter_within(node.input(1)?, steps)?;
-                let first = self.first_of_steps(node.input(0)?)?;
-                let reads = count.ahead == 0 && node.int("axis").or(0)? == 0;
-                reads.then_some(Count {
-                    ahead: first,
-                    ..count
+                let (numbers, axis) = (node.input(0)?, node.int("axis").or(0)?);
+                let first = self.first_of_steps(numbers, axis)?;
+                let rank = sizes::rank(self.outer, numbers)?;
+                Some(Count {
+                    ahead: count
+                        .ahead
+                        .checked_add(first)
+                        .filter(|_| count.ahead >= 0)?,
+                    rank: count.rank + rank - 1,
                 })
+            }
+            "Squeeze" => {
+                let count = self.counter_within(node.input(0)?, steps)?;
+                let removed = constant::axes(self.inner, node)?;
+                let all = match removed.len() {
+                    0 => count.rank,
+                    some => some,
+                };
+                let rank = count.rank.checked_sub(all)?;
+                Some(Count { rank, ..count })
             }
             // Of one element there is one shape of each rank.
             "Reshape" => {
@@ -366,26 +389,16 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The first element of a vector of the outer graph that holds a number for each step, each 1
-    /// more than the one before.
-    fn first_of_steps(&self, name: &'a str) -> Option<i64> {
+    /// The first element of a value of the outer graph that has a number for each position along an
+    /// axis, each 1 more than the one before.
+    fn first_of_steps(&self, name: &'a str, axis: i64) -> Option<i64> {
         let scope = self.outer;
-        let is_of_steps = !self.inner.defines(name)
-            && sizes::rank(scope, name) == Some(1)
-            && sizes::axis(scope, name, 0) == Some(self.steps);
-        if !is_of_steps {
-            return None;
-        }
-        if let Some(numbers) = constant::ints(scope, name) {
-            let first = *numbers.first()?;
-            let mut pairs = numbers.windows(2);
-            return pairs
-                .all(|pair| pair[0].checked_add(1) == Some(pair[1]))
-                .then_some(first);
-        }
-        let range = scope.first_output_of(name, "Range")?;
-        let by_one = constant::int(scope, range.input(2)?)? == 1;
-        by_one.then(|| constant::int(scope, range.input(0)?))?
+        let found = sizes::progression(scope, name).filter(|_| !self.inner.defines(name))?;
+        let rank = sizes::rank(scope, name)?;
+        let is_one = |axis| sizes::axis(scope, name, axis) == Some(Size::Known(1));
+        let mut others = (0..rank).filter(|&axis| axis != found.axis);
+        let is_along = constant::normal_axis(axis, rank) == Some(found.axis);
+        (is_along && others.all(is_one)).then_some(found.first)
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.

@@ -1,17 +1,18 @@
 //! Loops and Scans that run once for each step of a sequence.
 //!
 //! `body` sorts what such a loop carries, reads and outputs: states, counters, sequences and scan
-//! outputs. `trips` proves how often it runs. Passes that replace loops of this kind share both.
+//! outputs, once `reads` has made Gathers of what reads a step. `trips` proves how often it runs. Passes that replace loops of this kind share both.
 
 pub(in crate::passes) mod body;
+mod reads;
 pub(in crate::passes) mod trips;
 
 use crate::model::{GraphProto, NodeProto};
 use crate::passes::tract::BATCHED_SCAN;
 use crate::scope::Scope;
 
-/// The body of a Loop or a Scan, with unchanged states read directly from the outer graph; `None`
-/// for other nodes, and a reason for a loop that is of another kind.
+/// The body of a Loop or a Scan, with unchanged states read directly from the outer graph, and reads
+/// of a step as Gathers; `None` for other nodes, and a reason for a loop that is of another kind.
 pub(super) fn graph_of(scope: &Scope<'_>, node: &NodeProto) -> Option<Result<GraphProto, String>> {
     let is_loop = node.is("Loop") || node.is("Scan");
     let graph = node.graph("body").filter(|_| is_loop)?;
@@ -21,5 +22,6 @@ pub(super) fn graph_of(scope: &Scope<'_>, node: &NodeProto) -> Option<Result<Gra
                 .to_owned(),
         ));
     }
-    Some(body::with_captures(scope, node, graph))
+    let body = body::with_captures(scope, node, graph);
+    Some(body.map(|body| reads::with_gathers(scope, node, body)))
 }

@@ -71,6 +71,25 @@ const IN_BRANCH: &[&str] = &[
     y = If<then_branch=@reading;else_branch=@reading>(flag)",
 ];
 
+/// The numbers of the steps, as TensorFlow's `pfor` lists them for TimeDistributed.
+const LISTED: &str = "shape = Shape(x)
+    time = Gather(shape, origin)
+    range = Range(start, time, next)
+    sized = Cast<to=1>(time)
+    longer = Greater(sized, whole)
+    factor = Cast<to=7>(longer)
+    product = Mul(factor, range)
+    list = Gather(range, product)
+    starts = Unsqueeze(list, one)";
+
+/// A step at a number out of that list.
+const SLICES: &str = "place = Unsqueeze(t, zero)
+            corner = Concat<axis=0>(place, zero)
+            number = Slice(starts, corner, fours, leading)
+            at = Squeeze(number, zero)
+            row = Slice(x, at, four, zero)
+            now = Squeeze(row, zero)";
+
 /// The loop with another operator for `fed = MatMul(now, kernel)`.
 fn looped(row: Row) -> Row {
     Row {
@@ -225,7 +244,6 @@ fn steps_of_maps() {
     let near = |why| looped(leaves(why, &[START, LOOP]));
     let what = "its body over all steps at once";
     let scan = |operators| looped(takes(what, operators, &[SCAN]));
-    let once = "does not provably run once for each step of x";
     let early = "its condition c2 may end it before the last step";
     let rows = [
         row(),
@@ -238,8 +256,10 @@ fn steps_of_maps() {
         take("Unsqueeze MatMul Tanh", "fed = MatMul(now, kernel)")
             .with("Gather<axis=0>(x, t)", "Gather(x, at)")
             .with("now = Gather", "at = Unsqueeze(t, zero)\nnow = Gather"),
-        near(once).with("Gather(shape, zero)", "Gather(shape, one)"),
-        near(once).with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
+        // Fewer steps than the sequence has, which the graph does not rule out.
+        take("Shape Slice Squeeze Range Gather MatMul Tanh", "fed = MatMul(now, kernel)")
+            .with("Gather(shape, zero)", "Gather(shape, one)"),
+        take(ANY, "fed = MatMul(now, kernel)").with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
         near("Gather (now), which reads another step than its own")
             .with("Gather<axis=0>(x, t)", "Gather(x, t2)"),
         near(early).with("Less(t2, time)", "Less(t2, four)"),
@@ -268,7 +288,7 @@ fn steps_of_maps() {
         looped(leaves("", &[START, PASSING])).with("xs2 = Identity(xs)", "xs2 = Neg(xs)"),
         looped(takes(what, ANY, &[START, "counted, last, ended, same, y = Loop<body=@passing>(time, always, start, start, time, x)"]))
             .outputs("y same"),
-        near("only moves values").with("step = Tanh(fed)", "step = Identity(now)"),
+        take("", "fed = MatMul(now, kernel)").with("step = Tanh(fed)", "step = Identity(now)"),
         scan("MatMul Tanh"),
         scan("Transpose MatMul Tanh")
             .with("num_scan_inputs=1", "num_scan_inputs=1;scan_input_axes=[1]"),
@@ -285,6 +305,53 @@ fn steps_of_maps() {
         looped(leaves("version 10 of ONNX's operators has no branches of other shapes", IN_BRANCH))
             .opset(10),
         looped(takes(what, "MatMul Tanh If", IN_BRANCH)).opset(11),
+    ];
+    check("map", &rows);
+}
+
+/// Steps that a Slice reads, at numbers out of a list.
+#[test]
+fn sliced_steps_of_maps() {
+    let nodes = &[LISTED, LOOP];
+    let read = |row: Row| looped(row).with("now = Gather<axis=0>(x, t)", SLICES);
+    let take = || read(takes("its body over all steps at once", ANY, nodes));
+    let near = |why| read(leaves(why, nodes));
+    let unread = "Slice (row), which has a shape that depends on the step";
+    let rows = [
+        take(),
+        take().with(
+            "product = Mul(factor, range)",
+            "product = Where(longer, range, start)",
+        ),
+        take().with("product = Mul(factor, range)", "product = Mul(range, next)"),
+        take().with(
+            "time = Gather(shape, origin)",
+            "size = Gather(shape, zero)\ntime = ReduceMax<keepdims=0>(size)",
+        ),
+        take().with("Gather(shape, origin)", "Gather(shape, next)"),
+        take().with("Slice(x, at, four, zero)", "Slice(x, at, four, zero, four)"),
+        // Another list, or one that is a range for some sizes alone.
+        near(unread).with("Greater(sized, whole)", "Greater(sized, two_times)"),
+        near(unread).with("Range(start, time, next)", "Range(next, time, next)"),
+        near(unread).with("Mul(factor, range)", "Mul(range, range)"),
+        near(unread).with(
+            "product = Mul(factor, range)",
+            "product = Where(longer, range, next)",
+        ),
+        near(unread).with("product = Mul", "product = Add"),
+        near(unread)
+            .with("Gather(range, product)", "Gather(product, range)")
+            .with("(sized, whole)", "(sized, two_times)"),
+        // More than a step, or from its end.
+        near("Slice (number), which").with(
+            "(starts, corner, fours, leading)",
+            "(starts, corner, mixed, leading, fours)",
+        ),
+        near(unread).with(
+            "Slice(x, at, four, zero)",
+            "Slice(x, at, first, zero, minus)",
+        ),
+        near("Slice (row), which").with("now = Squeeze(row, zero)", "now = Identity(row)"),
     ];
     check("map", &rows);
 }
