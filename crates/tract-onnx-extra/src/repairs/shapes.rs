@@ -217,6 +217,22 @@ fn check_indices(op: &Gather, inputs: &[TValue]) -> TractResult<()> {
     Ok(())
 }
 
+/// A value whose strides are those of its shape. An axis of size 1 that tract adds has those of the axis
+/// behind it, and tract computes with such a value element by element.
+fn with_strides_of_shape(value: TValue) -> TractResult<TValue> {
+    let strides = Tensor::natural_strides(value.shape());
+    let mut axes = std::iter::zip(value.shape(), std::iter::zip(value.strides(), &strides));
+    let is_contiguous = axes.all(|(size, (own, natural))| *size == 1 || own == natural);
+    if !value.has_plain_ram_storage() || *value.strides() == *strides || !is_contiguous {
+        return Ok(value);
+    }
+    let mut tensor = value.into_tensor();
+    let shape: TVec<usize> = tensor.shape().into();
+    tensor.set_shape(&[tensor.len()])?;
+    tensor.set_shape(&shape)?;
+    Ok(tensor.into_tvalue())
+}
+
 /// An operator that computes with its facts, behind a comparison of its inputs with them.
 #[derive(Clone, Debug)]
 struct Checked {
@@ -262,7 +278,8 @@ impl EvalOp for Checked {
         {
             check_reflection(op, inputs[0].shape())?;
         }
-        self.op.eval(ctx, inputs)
+        let inputs = inputs.into_iter().map(with_strides_of_shape);
+        self.op.eval(ctx, inputs.collect::<TractResult<_>>()?)
     }
 
     fn forwards_input(&self) -> Option<usize> {
@@ -288,4 +305,21 @@ impl TypedOp for Checked {
     }
 
     as_op!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_added_axis_has_the_strides_of_the_shape() {
+        for axis in 0..3 {
+            let mut value = tensor2(&[[1_f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+            value.insert_axis(axis).expect("it has the axis");
+            let expected = value.clone().into_tvalue();
+            let found = with_strides_of_shape(value.into_tvalue()).expect("it stays");
+            assert_eq!(found, expected);
+            assert_eq!(*found.strides(), *Tensor::natural_strides(found.shape()));
+        }
+    }
 }
