@@ -71,6 +71,7 @@ const SINCE: &[(&str, i64)] = &[
     ("HardSigmoid", 6),
     ("Identity", 1),
     ("LSTM", 7),
+    ("LayerNormalization", 17),
     ("LeakyRelu", 6),
     ("Less", 9),
     ("LessOrEqual", 12),

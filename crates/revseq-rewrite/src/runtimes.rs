@@ -43,6 +43,7 @@ pub(crate) const TRACT: &[&str] = &[
     "output-shape",
     "attention",
     "batch-statistics",
+    "layer-normalization",
     "wrap",
     "features",
     "microsoft",

@@ -13,6 +13,7 @@ mod features;
 mod function;
 mod grown;
 mod inline;
+mod layer_normalization;
 mod list;
 mod microsoft;
 mod nonzero;
@@ -49,6 +50,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &transposed::PASS,
     &attention::PASS,
     &batch_statistics::PASS,
+    &layer_normalization::PASS,
     &wrap::PASS,
     &features::PASS,
     &microsoft::PASS,
@@ -61,6 +63,7 @@ pub(crate) use super::unrolled::concerns as may_be_unrolled;
 pub(crate) fn concerns(operator: &str) -> bool {
     OPERATORS.contains(&operator)
         || operator == features::OPERATOR
+        || operator == layer_normalization::OPERATOR
         || microsoft::OPERATORS.contains(&operator)
 }
 
