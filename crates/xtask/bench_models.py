@@ -172,6 +172,17 @@ def normalisation(sizes: list) -> onnx.ModelProto:
     return model(nodes, sizes, {name: np.asarray(value) for name, value in constants.items()})
 
 
+def statistics(sizes: list) -> onnx.ModelProto:
+    """Return a model of a BatchNormalization of computed statistics, as Keras normalises layers."""
+    nodes = [
+        helper.make_node("ReduceMean", ["X"], ["mean"], axes=[0, 2, 3], keepdims=0),
+        helper.make_node("Mul", ["X", "X"], ["squares"]),
+        helper.make_node("ReduceMean", ["squares"], ["variance"], axes=[0, 2, 3], keepdims=0),
+        helper.make_node("BatchNormalization", ["X", "scale", "bias", "mean", "variance"], ["Y"]),
+    ]
+    return model(nodes, sizes, {"scale": random(sizes[1]), "bias": random(sizes[1])})
+
+
 def gelu(sizes: list) -> onnx.ModelProto:
     """Return a model of a Gelu in parts."""
     nodes = [
@@ -292,6 +303,7 @@ ROWS = [
     ),
     *((name, along, (operator, sizes), attributes) for name, operator, sizes, attributes in ALONG),
     *((f"LayerNormalization in parts, {rows} rows", normalisation, ([8, rows, 256],)) for rows in (16, 128)),
+    ("BatchNormalization of computed statistics", statistics, ([1, 800, 128, 1],)),
     ("Gelu in parts", gelu, ([8, 100, 256],)),
 ]
 
