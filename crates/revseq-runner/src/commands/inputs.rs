@@ -333,8 +333,9 @@ fn made_up(
     })?;
     let sizes = shape.iter().map(|dim| {
         let size = dim.size();
-        let size =
-            size.with_context(|| format!("--fill cannot make {declared}: a size is unknown"))?;
+        let size = size.with_context(|| {
+            format!("--fill cannot make {declared}: give its open sizes with --dim NAME=SIZE")
+        })?;
         Ok(usize::try_from(size)?)
     });
     let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;

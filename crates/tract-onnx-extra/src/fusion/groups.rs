@@ -180,8 +180,11 @@ fn is_small(fact: &TypedFact) -> bool {
 
 fn fusable_op(model: &TypedModel, node: &TypedNode) -> TractResult<Option<FusableOp>> {
     let (inputs, outputs) = model.node_facts(node.id)?;
-    rule_if!(outputs.len() == 1 && inputs.iter().chain(&outputs).all(|fact| is_small(fact)));
     let op = &node.op;
+    // The matrix of a product is bounded by its multiplications.
+    let is_matrix = |fact: &TypedFact| op.is::<EinSum>() && fact.konst.is_some();
+    let mut facts = inputs.iter().chain(&outputs);
+    rule_if!(outputs.len() == 1 && facts.all(|fact| is_matrix(fact) || is_small(fact)));
     Ok(if let Some(op) = op.downcast_ref::<ElementWiseOp>() {
         unary(op).map(FusableOp::Unary)
     } else if let Some(op) = op.downcast_ref::<TypedBinOp>() {

@@ -42,9 +42,6 @@ pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> Tract
         patch.apply(model)?;
     }
     model.compact()?;
-    if std::env::var_os("NOFUSE").is_some() {
-        return Ok(());
-    }
     while let Some(patch) = fuse(model, known)? {
         patch.apply(model)?;
         model.compact()?;
