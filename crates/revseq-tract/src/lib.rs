@@ -62,7 +62,6 @@ mod flip;
 mod onnx;
 mod op;
 mod options;
-mod others;
 mod read;
 mod session;
 mod slice;

@@ -5,9 +5,10 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx_extra::operator::{self, Parsed};
 
 use crate::error::clause;
-use crate::{LoadOptions, ReverseSubsequences, others, slice};
+use crate::{LoadOptions, ReverseSubsequences, slice};
 
 /// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_onnx_extra`], `Slice`
 /// along axes of any size (one that reverses them is a [`Flip`](crate::Flip)), and `Squeeze` and
@@ -30,20 +31,14 @@ const AXES_BY_INPUT: i64 = 13;
 
 /// Parses Squeeze or Unsqueeze like tract, but by where the axes are. tract goes by the opset, and
 /// has no Squeeze of all axes of size 1 before opset 13.
-fn with_axes(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+fn with_axes(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let by_attribute = node.attribute.iter().any(|it| it.name == "axes");
     let mut ctx = ctx.clone();
     ctx.onnx_operator_set_version = AXES_BY_INPUT - i64::from(by_attribute);
-    others::parse(&ctx, node)
+    operator::parse(&ctx, node)
 }
 
-fn parse(
-    ctx: &ParsingContext<'_>,
-    proto: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+fn parse(ctx: &ParsingContext<'_>, proto: &NodeProto) -> Parsed {
     let attributes: Vec<_> = proto
         .attribute
         .iter()

@@ -4,14 +4,12 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::constant_integers;
+use tract_onnx_extra::operator::{self, Parsed};
 
-use crate::{Flip, others};
+use crate::Flip;
 
 /// Parses a Slice: one that reverses whole axes, of any size, becomes a [`Flip`] along each.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     ensure!(
         matches!(node.domain.as_str(), "" | "ai.onnx"),
         "it is of domain {:?}, expected ONNX's own",
@@ -21,7 +19,7 @@ pub(crate) fn parse(
         let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
         return Ok((expand(OnnxFlip { axes, inputs }), vec![]));
     }
-    others::parse(ctx, node)
+    operator::parse(ctx, node)
 }
 
 /// The axes of a Slice if it reverses all of them, by constants of the model. They may count from

@@ -8,13 +8,7 @@ use crate::dims::in_dims;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CastToSizes;
 
-impl Op for CastToSizes {
-    fn name(&self) -> StaticName {
-        "CastToSizes".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(CastToSizes, "CastToSizes");
 
 impl EvalOp for CastToSizes {
     op_out_of_plan!();
@@ -31,23 +25,7 @@ impl TypedOp for CastToSizes {
         Ok(tvec![fact])
     }
 
-    fn axes_mapping(
-        &self,
-        inputs: &[&TypedFact],
-        outputs: &[&TypedFact],
-    ) -> TractResult<AxesMapping> {
-        AxesMapping::natural(inputs, outputs)
-    }
-
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        _io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
-    }
+    passes_axes!();
 
     as_op!();
 }

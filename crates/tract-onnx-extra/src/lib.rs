@@ -136,12 +136,11 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod equality;
+mod typed_op;
 
 mod binary;
 mod cast_to_sizes;
 mod data_sizes;
-pub mod delegate;
 mod dims;
 mod fusion;
 mod graph;
@@ -151,6 +150,7 @@ mod load;
 mod loops;
 mod names;
 mod node;
+pub mod operator;
 mod operators;
 mod other_sizes;
 mod polynomial;

@@ -9,6 +9,8 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::operator::Parsed;
+
 /// tract's parsers as they are, for all loaders: one that was given to `register` no longer has them.
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
@@ -18,7 +20,7 @@ pub(crate) fn parse_with_tract(
     operator: &str,
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+) -> Parsed {
     let parse = UPSTREAM.0.get(operator);
     let parse = parse.with_context(|| format!("tract has no {operator}"))?;
     let count = node.input.iter().rposition(|name| !name.is_empty());

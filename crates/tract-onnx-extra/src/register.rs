@@ -1,24 +1,30 @@
 //! Registers the operators in tract's ONNX loader.
 //!
 //! A loader has one parser for each name, and a later one replaces the one before. Each operator's
-//! file has its parser, which returns tract's operator behind a hook, or one of its own.
+//! file has its parser, which returns an operator over tract's, or one of its own.
 
 use std::sync::LazyLock;
 
-use tract_onnx::model::{OnnxOpRegister, ParsingContext};
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::beside_sizes;
-use crate::loops::{if_, onnx_scan, parse};
-use crate::node::check_arity;
+use crate::data_sizes::{
+    beside_sizes, compress, concat, of_sizes, one_hot, slice, squeeze, unique,
+};
+use crate::loops::{self, if_, onnx_scan};
+use crate::node::{check_arity, names};
+use crate::operator::Parsed;
 use crate::operators::{
     arithmetic, batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty,
     functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
     nd_indices, pool, quantize, random, range, reduce, resize, retyped, scalar_value, split, top_k,
     within_rank,
 };
-use crate::{data_sizes, recurrent};
+use crate::recurrent;
+
+/// Makes an operator of a node.
+type Parser = fn(&ParsingContext<'_>, &NodeProto) -> Parsed;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without
@@ -33,88 +39,106 @@ use crate::{data_sizes, recurrent};
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
-    register_beneath(onnx);
-    for operator in BENEATH.0.keys() {
-        onnx.op_register.0.insert(operator.clone(), parse_checked);
+    for operator in OPERATORS.keys() {
+        onnx.op_register.insert(operator, parse);
     }
 }
 
-/// The operators without what several of them have: a check of their inputs, and hooks.
-static BENEATH: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
-    let mut onnx = tract_onnx::onnx();
-    register_beneath(&mut onnx);
-    onnx.op_register
+/// The parsers of operators that tract lacks or has in part, each with their names.
+const PARSERS: &[(Parser, &str)] = &[
+    (arithmetic::parse, "Add Neg Sub Sum"),
+    (batch_norm::parse, "BatchNormalization"),
+    (cast::parse, "Cast"),
+    (categories::parse, "LabelEncoder OneHotEncoder"),
+    (
+        compare::parse,
+        "Equal Greater GreaterOrEqual Less LessOrEqual",
+    ),
+    (compress::parse, "Compress"),
+    (concat::parse, "Concat"),
+    (conv::parse, "Conv"),
+    (div::parse, "Div"),
+    (dropout::parse, "Dropout"),
+    (einsum::parse, "Einsum"),
+    (
+        functions::parse,
+        "Celu Erf Gelu HardSwish IsInf IsNaN LeakyRelu",
+    ),
+    (functions::parse, "Mish Round Selu Sigmoid Softplus Swish"),
+    (gemm::parse, "Gemm"),
+    (global_lp_pool::parse, "GlobalLpPool"),
+    (if_::parse, "If"),
+    (int64::parse, "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor"),
+    (int64::parse, "EyeLike NonZero Sign"),
+    (int64::parse_cum_sum, "CumSum"),
+    (layer_norm::parse, "LayerNormalization"),
+    (
+        layer_norm::parse_rms,
+        "RMSNormalization SimplifiedLayerNormalization",
+    ),
+    (log_softmax::parse, "LogSoftmax"),
+    (mat_mul::parse, "MatMul"),
+    (mod_::parse, "Mod"),
+    (mul::parse, "Mul Pow"),
+    (nd_indices::parse, "GatherND ScatterND"),
+    (of_sizes::constant_of_shape::parse, "ConstantOfShape"),
+    (of_sizes::expand::parse, "Expand"),
+    (of_sizes::pad::parse, "Pad"),
+    (of_sizes::reshape::parse, "Reshape"),
+    (of_sizes::tile::parse, "Tile"),
+    (one_hot::parse, "OneHot"),
+    (onnx_scan::parse, "Scan"),
+    (loops::parse::parse, "Loop"),
+    (pool::parse, "AveragePool MaxPool"),
+    (quantize::dynamic::parse, "DynamicQuantizeLinear"),
+    (quantize::linear::parse, "DequantizeLinear QuantizeLinear"),
+    (quantize::product::parse, "MatMulInteger QLinearMatMul"),
+    (random::parse, "RandomNormal RandomNormalLike"),
+    (random::parse, "RandomUniform RandomUniformLike"),
+    (range::parse, "Range"),
+    (recurrent::parse, "DynamicQuantizeLSTM GRU LSTM RNN"),
+    (recurrent::parse, "MaskedGRU MaskedLSTM MaskedRNN"),
+    (
+        reduce::parse,
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum",
+    ),
+    (
+        reduce::parse,
+        "ReduceLogSumExp ReduceMax ReduceMean ReduceMin",
+    ),
+    (reduce::parse, "ReduceProd ReduceSum ReduceSumSquare"),
+    (resize::parse, "Resize Upsample"),
+    (scalar_value::parse_trilu, "Trilu"),
+    (slice::parse, "Slice"),
+    (split::parse, "Split"),
+    (squeeze::parse, "Squeeze"),
+    (top_k::parse, "TopK"),
+    (unique::parse, "Unique"),
+];
+
+/// The parser of each operator; where there is no other, that of tract's operator.
+static OPERATORS: LazyLock<HashMap<&str, Parser>> = LazyLock::new(|| {
+    // A constant is one already.
+    let tracts = names().filter(|name| *name != "Constant");
+    let tracts = tracts.map(|name| (name, empty::parse as Parser));
+    let of_parser = |(parser, names): &(Parser, &'static str)| {
+        let parser = *parser;
+        names.split(' ').map(move |name| (name, parser))
+    };
+    tracts.chain(PARSERS.iter().flat_map(of_parser)).collect()
 });
 
-/// Parses an operator whose inputs are there, with the hooks that several of them have.
-fn parse_checked(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+/// Parses a node whose inputs are there, by the operators of this crate or of tract.
+///
+/// # Errors
+/// The node lacks an input, or has an attribute that is not ONNX's.
+pub fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let operator = node.op_type.as_str();
-    let parse = BENEATH.0.get(operator);
+    let parse = OPERATORS.get(operator);
     let parse = parse.with_context(|| format!("tract has no {operator}"))?;
     check_arity(node)?;
     let (upstream, captured) = parse(ctx, node)?;
-    let upstream = within_rank::hooked(node, upstream)?;
-    let upstream = beside_sizes::hooked(operator, upstream);
-    Ok((retyped::hooked(operator, upstream), captured))
-}
-
-/// Registers all but that.
-fn register_beneath(onnx: &mut tract_onnx::Onnx) {
-    // First, since it replaces every operator of tract's; those below replace some of these.
-    empty::register(onnx);
-    functions::register(onnx);
-    onnx.op_register
-        .insert("BatchNormalization", batch_norm::parse);
-    onnx.op_register.insert("Div", div::parse);
-    onnx.op_register.insert("Dropout", dropout::parse);
-    onnx.op_register.insert("Einsum", einsum::parse);
-    onnx.op_register.insert("Gemm", gemm::parse);
-    onnx.op_register
-        .insert("GlobalLpPool", global_lp_pool::parse);
-    onnx.op_register
-        .insert("LayerNormalization", layer_norm::parse);
-    for operator in ["RMSNormalization", "SimplifiedLayerNormalization"] {
-        onnx.op_register.insert(operator, layer_norm::parse_rms);
-    }
-    onnx.op_register.insert("LogSoftmax", log_softmax::parse);
-    onnx.op_register.insert("Loop", parse::parse);
-    onnx.op_register.insert("If", if_::parse);
-    onnx.op_register.insert("Cast", cast::parse);
-    onnx.op_register.insert("Conv", conv::parse);
-    onnx.op_register.insert("MatMul", mat_mul::parse);
-    onnx.op_register.insert("AveragePool", pool::parse);
-    onnx.op_register.insert("MaxPool", pool::parse);
-    onnx.op_register.insert("Mod", mod_::parse);
-    onnx.op_register.insert("Mul", mul::parse);
-    onnx.op_register.insert("Pow", mul::parse);
-    onnx.op_register.insert("Range", range::parse);
-    onnx.op_register.insert("Resize", resize::parse);
-    onnx.op_register.insert("Scan", onnx_scan::parse);
-    onnx.op_register.insert("Split", split::parse);
-    onnx.op_register.insert("TopK", top_k::parse);
-    onnx.op_register.insert("Trilu", scalar_value::parse_trilu);
-    onnx.op_register.insert("Upsample", resize::parse);
-    for operator in arithmetic::OPERATORS {
-        onnx.op_register.insert(operator, arithmetic::parse);
-    }
-    for operator in categories::OPERATORS {
-        onnx.op_register.insert(operator, categories::parse);
-    }
-    for (operator, _) in compare::OPERATORS {
-        onnx.op_register.insert(operator, compare::parse);
-    }
-    for operator in random::OPERATORS {
-        onnx.op_register.insert(operator, random::parse);
-    }
-    for operator in nd_indices::OPERATORS {
-        onnx.op_register.insert(operator, nd_indices::parse);
-    }
-    int64::register(onnx);
-    quantize::register(onnx);
-    reduce::register(onnx);
-    data_sizes::register(onnx);
-    recurrent::register(onnx);
+    let upstream = within_rank::mended(node, upstream)?;
+    let upstream = beside_sizes::mended(operator, upstream);
+    Ok((retyped::mended(operator, upstream), captured))
 }

@@ -32,46 +32,6 @@ pub(crate) fn wire_cast(
     Ok(model.wire_node(name, cast(to), &[outlet])?[0])
 }
 
-/// Wires a node like tract, without the facts inferred for its outputs: tract compares wired facts
-/// with inferred ones, in which another symbol may stand for the same size. Floats stay the floats that
-/// they are computed from, since a Mean divides by a number of that type.
-pub(crate) fn to_typed_without_facts(
-    upstream: &dyn InferenceOp,
-    source: &InferenceModel,
-    node: &InferenceNode,
-    target: &mut TypedModel,
-    mapping: &HashMap<OutletId, OutletId>,
-) -> TractResult<TVec<OutletId>> {
-    let mut node = node.clone();
-    let types = node.inputs.iter().map(|input| {
-        let fact = target.outlet_fact(mapping[input])?;
-        Ok(fact.datum_type)
-    });
-    let types: TVec<DatumType> = types.collect::<TractResult<_>>()?;
-    for output in &mut node.outputs {
-        let datum_type = output.fact.datum_type.concretize();
-        let kept = datum_type.filter(|it| it.is_float() && types.contains(it));
-        output.fact = kept.map(InferenceFact::dt).unwrap_or_default();
-    }
-    upstream.to_typed(source, &node, target, mapping)
-}
-
-/// The outlets of a node's inputs, with others in place of some.
-pub(crate) fn with_inputs(
-    node: &InferenceNode,
-    target: &mut TypedModel,
-    mapping: &HashMap<OutletId, OutletId>,
-    other: impl Fn(&mut TypedModel, OutletId) -> TractResult<Option<OutletId>>,
-) -> TractResult<HashMap<OutletId, OutletId>> {
-    let mut mapping = mapping.clone();
-    for input in &node.inputs {
-        if let Some(other) = other(target, mapping[input])? {
-            mapping.insert(*input, other);
-        }
-    }
-    Ok(mapping)
-}
-
 /// Whether a value is one of the sought ones, or depends on one.
 pub(crate) fn reads(
     model: &TypedModel,

@@ -9,18 +9,16 @@ use revseq_onnx::axes;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::*;
-use tract_onnx::tract_hir::infer::{
-    DimFact, InferenceFact, InferenceModel, InferenceNode, InferenceOp, ShapeFactoid,
-};
+use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::delegate::{Facts, Hook, Inference, Known};
+use tract_onnx_extra::operator::{Facts, Inferred, Inferring, Operator, Wired, Wiring};
 
 use super::inference;
 use crate::LoadOptions;
 use crate::error::{ErrorKind, Explained};
 use crate::session::words::{AtNode, node_in_words};
 
-/// The hook of an operator whose outputs may not be larger than the limit of [`LoadOptions`].
+/// The operator over one whose outputs may not be larger than the limit of [`LoadOptions`].
 #[derive(Clone, Debug)]
 pub(super) struct Bounded {
     node: String,
@@ -46,19 +44,19 @@ fn integers(attribute: &AttributeProto) -> Option<(String, Vec<i64>)> {
 }
 
 /// Knowledge of a node that is inferred.
-struct Inferred<'a> {
+struct KnownOf<'a> {
     node: &'a Bounded,
     inputs: &'a [&'a InferenceFact],
 }
 
-impl Inferred<'_> {
+impl KnownOf<'_> {
     fn fact(&self, input: usize) -> Option<&InferenceFact> {
         let index = self.node.places.iter().position(|place| *place == input)?;
         self.inputs.get(index).copied()
     }
 }
 
-impl axes::Known for Inferred<'_> {
+impl axes::Known for KnownOf<'_> {
     fn integers(&self, attribute: &str) -> Option<Vec<i64>> {
         let mut axes = self.node.axes.iter();
         let (_, integers) = axes.find(|(name, _)| name == attribute)?;
@@ -93,7 +91,7 @@ impl Bounded {
     }
 
     fn check_axes(&self, inputs: &[&InferenceFact]) -> TractResult<()> {
-        let known = Inferred { node: self, inputs };
+        let known = KnownOf { node: self, inputs };
         let inputs = self.places.last().map_or(0, |last| last + 1);
         axes::check(&self.op_type, inputs, &known).map_err(|why| {
             Explained {
@@ -108,12 +106,13 @@ impl Bounded {
     /// Infers, and refuses outputs that are too large before they are computed.
     fn infer_bounded(
         &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
+        node: &mut Inferring<'_>,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
     ) -> TractResult<Facts> {
-        let facts = Inference::Facts.of(upstream, known.clone())?;
-        let (inputs, outputs, _) = &facts;
-        for fact in outputs {
+        node.computes = false;
+        let facts = node.by_upstream_of(inputs.clone(), outputs.clone())?;
+        for fact in &facts.1 {
             // A type that is not known yet has elements of at least one byte.
             let datum_type = fact.datum_type.concretize().unwrap_or(DatumType::U8);
             let shape = fact.shape.concretize().map(|shape| {
@@ -127,10 +126,11 @@ impl Bounded {
             }
         }
         // An operator computes outputs of inputs that are all known.
-        match inputs.iter().all(|fact| fact.value.is_concrete()) {
-            true => Inference::Values.of(upstream, known),
-            false => Ok(facts),
+        if !facts.0.iter().all(|fact| fact.value.is_concrete()) {
+            return Ok(facts);
         }
+        node.computes = true;
+        node.by_upstream_of(inputs, outputs)
     }
 }
 
@@ -202,57 +202,47 @@ fn without_names(fact: &InferenceFact) -> InferenceFact {
     fact
 }
 
-impl Hook for Bounded {
+impl Operator for Bounded {
     const IS_TRANSPARENT: bool = true;
 
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        self.check_axes(&known.inputs)?;
-        if inference == Inference::Facts {
-            return inference.of(upstream, known);
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        self.check_axes(&node.inputs)?;
+        if !node.computes {
+            return Ok(None);
         }
         if let Some(key) = &self.key {
-            inference::record(key, &known.inputs);
+            inference::record(key, &node.inputs);
         }
-        let inferred = self.infer_bounded(upstream, known.clone());
+        let (inputs, outputs) = (node.inputs.clone(), node.outputs.clone());
+        let inferred = self.infer_bounded(node, inputs.clone(), outputs.clone());
         let inferred = inferred.map_err(|error| {
-            let inputs = known.inputs.iter().copied();
+            let inputs = inputs.iter().copied();
             AtNode::add(error, &self.node, &self.op_type, &self.places, inputs)
         });
         if inferred.is_ok() || !inference::is_watched() {
-            return inferred;
+            return inferred.map(Some);
         }
         // Two names may well be one size: only sizes that are known contradict each other.
         let unnamed = |facts: &[&InferenceFact]| -> Vec<InferenceFact> {
             facts.iter().map(|fact| without_names(fact)).collect()
         };
-        let (inputs, outputs) = (unnamed(&known.inputs), unnamed(&known.outputs));
-        let again = Known::new(&inputs, &outputs, known.observed);
-        match self.infer_bounded(upstream, again) {
+        let (unnamed_inputs, unnamed_outputs) = (unnamed(&inputs), unnamed(&outputs));
+        let again = (
+            unnamed_inputs.iter().collect(),
+            unnamed_outputs.iter().collect(),
+        );
+        match self.infer_bounded(node, again.0, again.1) {
             Ok((_, outputs, observed)) => {
-                let inputs = known.inputs.into_iter().cloned().collect();
-                Ok((inputs, outputs, observed))
+                let inputs = inputs.into_iter().cloned().collect();
+                Ok(Some((inputs, outputs, observed)))
             }
-            Err(_) => inferred,
+            Err(_) => inferred.map(Some),
         }
     }
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let typed = upstream.to_typed(source, node, target, mapping);
-        typed.map_err(|error| {
-            let inputs = node.inputs.iter();
-            let facts = inputs.filter_map(|&input| source.outlet_fact(input).ok());
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        node.by_upstream().map(Some).map_err(|error| {
+            let facts = node.inferred_inputs();
             AtNode::add(error, &self.node, &self.op_type, &self.places, facts)
         })
     }

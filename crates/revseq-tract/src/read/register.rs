@@ -4,17 +4,13 @@ use std::sync::LazyLock;
 
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
-use tract_onnx_extra::delegate::Delegate;
+use tract_onnx_extra::operator::{Parsed, over};
 
 use super::bounded::Bounded;
 use super::weights;
 use crate::session::words::AtNode;
-
-/// A builder of tract's: from a node to its operator and the names it captures.
-type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// tract's operators and revseq's, for all models.
 static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
@@ -69,14 +65,14 @@ pub(crate) fn has_operator(domain: &str, op_type: &str) -> bool {
 
 /// Wraps every operator in the check of its outputs' sizes, and fixes Constant.
 pub(super) fn bounded_operators() -> OnnxOpRegister {
-    fn bounded(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+    fn bounded(context: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         let build = OPERATORS
             .0
             .get(&node.op_type)
             .context("the operator was registered")?;
         let (operator, captured) = build(context, node)
             .map_err(|error| AtNode::add(error, &node.name, &node.op_type, &[], [].iter()))?;
-        Ok((Delegate::boxed(operator, Bounded::new(node)), captured))
+        Ok((over(operator, Bounded::new(node)), captured))
     }
     // These hold graphs, whose nodes are wrapped themselves.
     let plain = ["If", "Loop", "Scan"];
@@ -96,7 +92,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
 }
 
 /// Parses a Constant, whose value may be one of the model's weights.
-fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
+fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let value = node.attribute.iter().find(|it| it.name == "value");
     match value.and_then(|value| weights::find(value.t.as_ref()?)) {
         None => {

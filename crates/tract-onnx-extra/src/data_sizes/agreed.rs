@@ -10,7 +10,6 @@
 use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::{rewire, substituted};
 use crate::other_sizes::OtherSizes;
 
 /// Passes a value on by other expressions for its sizes, which are checked when the model runs.
@@ -80,13 +79,7 @@ pub(crate) struct Agreed {
     shape: TVec<TDim>,
 }
 
-impl Op for Agreed {
-    fn name(&self) -> StaticName {
-        "Agreed".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Agreed, "Agreed");
 
 impl EvalOp for Agreed {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -118,17 +111,7 @@ impl TypedOp for Agreed {
         Ok(tvec![inputs[0].datum_type.fact(self.shape.clone())])
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let shape = substituted(&self.shape, subs)?;
-        rewire(Self { shape }, node, target, mapping)
-    }
+    substitutes!(shape);
 
     as_op!();
 }

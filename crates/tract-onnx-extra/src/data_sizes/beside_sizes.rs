@@ -9,9 +9,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
 use crate::dims::in_dims;
-use crate::wire::{to_typed_without_facts, wire_cast};
+use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// The inputs of an operator that are of one type.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +41,15 @@ const OPERATORS: [(&str, Alike); 17] = [
     ("Where", Alike::These(&[1, 2])),
 ];
 
-/// Adds the hook to one of the operators.
-pub(crate) fn hooked(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
+/// Puts an operator over one of these.
+pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     match OPERATORS.iter().find(|(name, _)| *name == operator) {
-        Some((_, inputs)) => Delegate::boxed(upstream, BesideSizes { inputs: *inputs }),
+        Some((_, inputs)) => over(upstream, BesideSizes { inputs: *inputs }),
         None => upstream,
     }
 }
 
-/// The hook of an operator that gets sizes for the numbers beside sizes.
+/// The operator over one that gets sizes for the numbers beside sizes.
 #[derive(Clone, Debug)]
 struct BesideSizes {
     /// The inputs of one type.
@@ -78,16 +77,10 @@ impl BesideSizes {
     }
 }
 
-impl Hook for BesideSizes {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        let types = known.inputs.iter().map(|fact| fact.datum_type.concretize());
-        let becomes = self.become_sizes(&types.collect::<Vec<_>>());
-        let sizes = std::iter::zip(&known.inputs, becomes).map(|(fact, becomes)| {
+impl Operator for BesideSizes {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let becomes = self.become_sizes(&node.types().collect::<Vec<_>>());
+        let sizes = std::iter::zip(&node.inputs, becomes).map(|(fact, becomes)| {
             let value = match fact.value.concretize() {
                 Some(value) if becomes => Some(in_dims(&value)?),
                 _ => None,
@@ -99,33 +92,18 @@ impl Hook for BesideSizes {
             }))
         });
         let sizes = sizes.collect::<TractResult<Vec<_>>>()?;
-        inference.with_others(upstream, known, &sizes)
+        node.with_others(&sizes).map(Some)
     }
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let types = node.inputs.iter().map(|input| {
-            let fact = target.outlet_fact(mapping[input])?;
-            Ok(Some(fact.datum_type))
-        });
-        let becomes = self.become_sizes(&types.collect::<TractResult<Vec<_>>>()?);
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let types = node.types()?.into_iter().map(Some);
+        let becomes = self.become_sizes(&types.collect::<Vec<_>>());
         if !becomes.contains(&true) {
-            return upstream.to_typed(source, node, target, mapping);
+            return node.by_upstream().map(Some);
         }
-        let mut mapping = mapping.clone();
-        for (input, becomes) in std::iter::zip(&node.inputs, becomes) {
-            if becomes {
-                let name = format!("{}.size", node.name);
-                let size = wire_cast(target, name, mapping[input], TDim::datum_type())?;
-                mapping.insert(*input, size);
-            }
+        for slot in (0..becomes.len()).filter(|slot| becomes[*slot]) {
+            node.inputs[slot] = node.cast("size", node.inputs[slot], TDim::datum_type())?;
         }
-        to_typed_without_facts(upstream, source, node, target, &mapping)
+        Ok(None)
     }
 }

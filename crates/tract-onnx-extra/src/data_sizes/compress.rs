@@ -12,22 +12,19 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{CustomNode, CustomOp};
 use super::part::{along, change_around, take};
-use super::size_symbols::{SizeSymbols, axis, rewire};
+use super::size_symbols::{SizeSymbols, axis};
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a Compress; tract runs only constant ones.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let op = OnnxCompress {
         axis: node.get_attr_opt("axis")?,
         sizes: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(CustomOp(op)), vec![]))
+    own(node, [2, 1], op)
 }
 
 /// A Compress before types and shapes are known.
@@ -37,20 +34,11 @@ struct OnnxCompress {
     sizes: SizeSymbols,
 }
 
-impl CustomNode for OnnxCompress {
-    type Typed = Compress;
-
-    fn name(&self) -> StaticName {
-        "Compress".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (2, 1)
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Compress> {
-        let axis = self.axis.map(|it| axis(it, inputs[0].rank())).transpose()?;
-        Ok(Compress {
+impl Operator for OnnxCompress {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let rank = node.input(0)?.rank();
+        let axis = self.axis.map(|it| axis(it, rank)).transpose()?;
+        node.whole(Compress {
             axis,
             size: self.sizes.of(axis.unwrap_or(0)),
         })
@@ -76,17 +64,7 @@ impl Compress {
     }
 }
 
-impl Op for Compress {
-    fn name(&self) -> StaticName {
-        "Compress".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Compress, "Compress", mints_runtime_symbols);
 
 impl EvalOp for Compress {
     // Its size is a symbol elsewhere, which a constant would not give a number.
@@ -132,20 +110,7 @@ impl TypedOp for Compress {
         }))
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            axis: self.axis,
-            size: self.size.substitute_all(subs)?,
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(size);
 
     as_op!();
 }

@@ -14,21 +14,14 @@ use tract_onnx::tract_core::ops::array::TypedConcat;
 use tract_onnx::tract_hir::internal::*;
 
 use super::agreed::agreed;
-use super::size_symbols::{axis, inferred};
-use super::with_fallback::{Override, parse_overridden};
-use crate::delegate::Facts;
-use crate::wire::wire_cast;
+use super::size_symbols::axis;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a Concat: like tract if the sizes beside its axis are known to be equal, otherwise as one
 /// that checks at run time.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |node| {
-        let axis = node.get_attr("axis")?;
-        Ok(OnnxConcat { axis })
-    })
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let axis = node.get_attr("axis")?;
+    over_tract(ctx, node, OnnxConcat { axis })
 }
 
 #[derive(Clone, Debug)]
@@ -77,52 +70,28 @@ impl OnnxConcat {
     }
 }
 
-impl Override for OnnxConcat {
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let types = inputs.iter().map(|fact| fact.datum_type.concretize());
-        let shapes = inputs.iter().map(|fact| fact.shape.concretize());
-        let (types, shapes): (Option<Vec<_>>, Option<Vec<_>>) = (types.collect(), shapes.collect());
-        let Some((types, shapes)) = types.zip(shapes) else {
-            return Ok(None);
-        };
+impl Operator for OnnxConcat {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let shapes = node.inputs.iter().map(|fact| fact.shape.concretize());
+        let (types, shapes): (Option<Vec<_>>, Option<Vec<_>>) =
+            (node.types().collect(), shapes.collect());
+        rule_if_some!((types, shapes) = types.zip(shapes));
         let joined = self.joined(&types, &shapes)?;
-        Ok(joined.map(|(_, of, shape)| inferred(inputs, outputs, of, shape)))
+        Ok(joined.map(|(_, of, shape)| node.output(of, shape)))
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let mut types = vec![];
-        let mut shapes = vec![];
-        for input in inputs {
-            let fact = target.outlet_fact(*input)?;
-            types.push(fact.datum_type);
-            shapes.push(fact.shape.to_tvec());
-        }
-        let Some((axis, datum_type, joined)) = self.joined(&types, &shapes)? else {
-            return Ok(None);
-        };
-        let mut operands: TVec<OutletId> = tvec![];
-        for (index, (input, before)) in std::iter::zip(inputs, shapes).enumerate() {
-            let cast = format!("{name}.cast{index}");
-            let mut wire = wire_cast(target, cast, *input, datum_type)?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let facts = node.facts()?;
+        let shapes: Vec<TVec<TDim>> = facts.iter().map(|fact| fact.shape.to_tvec()).collect();
+        let joined = self.joined(&node.types()?, &shapes)?;
+        rule_if_some!((axis, datum_type, joined) = joined);
+        for (index, before) in shapes.into_iter().enumerate() {
+            let wire = node.cast(&format!("cast{index}"), node.inputs[index], datum_type)?;
             let mut shape = joined.clone();
             shape[axis] = before[axis].clone();
-            wire = agreed(target, &format!("{name}.agreed{index}"), wire, shape)?;
-            operands.push(wire);
+            let name = format!("{}.agreed{index}", node.name);
+            node.inputs[index] = agreed(node.model, &name, wire, shape)?;
         }
-        let name = target.unique_name(name).into_owned();
-        target
-            .wire_node(name, TypedConcat::new(axis), &operands)
-            .map(Some)
+        node.whole(TypedConcat::new(axis))
     }
 }

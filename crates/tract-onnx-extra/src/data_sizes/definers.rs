@@ -132,13 +132,7 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct After;
 
-impl Op for After {
-    fn name(&self) -> StaticName {
-        "After".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(After, "After");
 
 impl EvalOp for After {
     not_out_of_plan!();

@@ -15,13 +15,7 @@ pub(crate) struct Next {
     pub(crate) axis: usize,
 }
 
-impl Op for Next {
-    fn name(&self) -> StaticName {
-        "Next".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Next, "Next");
 
 impl EvalOp for Next {
     op_out_of_plan!();

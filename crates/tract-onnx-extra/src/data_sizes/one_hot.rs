@@ -11,24 +11,21 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{CustomNode, CustomOp};
-use super::size_symbols::{SizeSymbols, axis, in_numbers, rewire, symbols_of};
+use super::size_symbols::{SizeSymbols, axis, in_numbers, symbols_of};
 use crate::dims::{self, scalar};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a OneHot.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let op = OnnxOneHot {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1),
         depth: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };
-    Ok((Box::new(CustomOp(op)), vec![]))
+    own(node, [3, 1], op)
 }
 
 /// A OneHot before types and shapes are known.
@@ -39,25 +36,15 @@ struct OnnxOneHot {
     limits: Limits,
 }
 
-impl CustomNode for OnnxOneHot {
-    type Typed = OneHot;
-
-    fn name(&self) -> StaticName {
-        "OneHot".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (3, 1)
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<OneHot> {
-        let axis = axis(self.axis, inputs[0].rank() + 1)?;
-        let depth = match &inputs[1].konst {
+impl Operator for OnnxOneHot {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let axis = axis(self.axis, node.input(0)?.rank() + 1)?;
+        let depth = match &node.input(1)?.konst {
             Some(depth) if depth.datum_type().is_tdim() => dims::sizes(depth)?.first().cloned(),
             Some(depth) => Some(number_from_0(depth)?.to_dim()),
             None => None,
         };
-        Ok(OneHot {
+        node.whole(OneHot {
             axis,
             is_from_data: depth.is_none(),
             depth: depth.unwrap_or_else(|| self.depth.of(axis)),
@@ -223,20 +210,7 @@ impl TypedOp for OneHot {
         Ok(tvec![output])
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            depth: self.depth.substitute_all(subs)?,
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(depth);
 
     as_op!();
 }

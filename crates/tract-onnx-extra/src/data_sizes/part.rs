@@ -10,7 +10,8 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::{Extent, extent, positions};
-use super::size_symbols::{in_numbers, rewire, symbols_of};
+use super::size_symbols::{in_numbers, symbols_of};
+use crate::typed_op::Sizes;
 
 /// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///
@@ -73,8 +74,10 @@ impl Bound {
             Self::Element { .. } => None,
         }
     }
+}
 
-    fn substitute(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
+impl Sizes for Bound {
+    fn substituted(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
         Ok(match self {
             Self::Known(bound) => Self::Known(bound.substitute_all(subs)?),
             Self::Element { .. } => self.clone(),
@@ -247,22 +250,7 @@ impl TypedOp for Part {
         }))
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            start: self.start.substitute(subs)?,
-            end: self.end.substitute(subs)?,
-            size: self.size.substitute_all(subs)?,
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(start, end, size);
 
     fn declutter(
         &self,

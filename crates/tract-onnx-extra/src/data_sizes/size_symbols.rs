@@ -8,8 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::Facts;
-
 /// A node's symbols, one for each axis of an output whose size comes from data.
 ///
 /// Copies of the node share them, since tract copies and queries nodes repeatedly.
@@ -62,15 +60,6 @@ pub(crate) fn symbols_of(fact: &TypedFact) -> Vec<Symbol> {
     symbols
 }
 
-/// Sizes with others in place of symbols.
-pub(crate) fn substituted<'a>(
-    sizes: impl IntoIterator<Item = &'a TDim>,
-    subs: &HashMap<Symbol, TDim>,
-) -> TractResult<TVec<TDim>> {
-    let sizes = sizes.into_iter();
-    sizes.map(|size| size.substitute_all(subs)).collect()
-}
-
 /// Replaces symbols in a value by numbers.
 pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<TValue> {
     if value.datum_type() != TDim::datum_type() {
@@ -80,19 +69,6 @@ pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<T
     let numbers = sizes.iter().map(|size| Ok(size.eval(symbols).to_i64()?));
     let numbers: Vec<i64> = numbers.collect::<TractResult<_>>()?;
     Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
-}
-
-/// Infers one output with this type and shape; sizes that are already known stay. The inputs stay
-/// as they are.
-pub(crate) fn inferred(
-    inputs: &TVec<&InferenceFact>,
-    outputs: &TVec<&InferenceFact>,
-    datum_type: DatumType,
-    shape: TVec<TDim>,
-) -> Facts {
-    let inputs = inputs.iter().map(|fact| (*fact).clone()).collect();
-    let output = inferred_output(outputs[0], datum_type, shape);
-    (inputs, tvec![output], tvec![])
 }
 
 /// An output with this type and shape; sizes that are already known stay.
@@ -124,5 +100,11 @@ pub(crate) fn rewire(
 pub(crate) fn axis(axis: i64, rank: usize) -> TractResult<usize> {
     let from_first = if axis < 0 { axis + rank as i64 } else { axis };
     let from_first = usize::try_from(from_first).ok().filter(|it| *it < rank);
-    from_first.with_context(|| format!("axis {axis} of data of rank {rank}"))
+    from_first.with_context(|| {
+        let last = rank as i64 - 1;
+        format!(
+            "its axis is {axis}, expected one from {} to {last}",
+            -1 - last
+        )
+    })
 }

@@ -23,16 +23,12 @@ use super::next::Next;
 use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
 use super::size_symbols::{SizeSymbols, axis};
-use crate::delegate::Facts;
 use crate::dims;
 use crate::node::check_domain;
-use crate::wire::wire_cast;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let context = NodeContext::new(ctx);
     let lists = if node.input.len() > 1 {
@@ -65,7 +61,8 @@ pub(crate) fn parse(
         lists,
         sizes: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(op), vec![]))
+    let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
+    own(node, [inputs, 1], op)
 }
 
 /// A number that the graph determines.
@@ -140,8 +137,6 @@ struct OnnxSlice {
     hints: Vec<Hint>,
     sizes: SizeSymbols,
 }
-
-never_equal!(OnnxSlice);
 
 /// Knowledge of an input that holds a list: its elements, or its length.
 #[derive(Clone, Debug, Default)]
@@ -294,63 +289,45 @@ impl OnnxSlice {
     }
 
     /// A list of bounds that are not all known.
-    fn list(&self, list: usize, inputs: &[OutletId]) -> TractResult<OutletId> {
+    fn list(&self, list: usize, node: &Wiring<'_>) -> TractResult<OutletId> {
         match self.lists[list] {
-            List::Input(input, _) => Ok(inputs[input]),
+            List::Input(input, _) => Ok(node.inputs[input]),
             _ => bail!("a bound of a Slice is unknown"),
         }
     }
-}
 
-impl Op for OnnxSlice {
-    fn name(&self) -> StaticName {
-        "Slice".into()
-    }
-
-    not_a_typed_op!();
-}
-
-impl EvalOp for OnnxSlice {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        let given = |input: usize| {
-            let value = inputs.get(input).cloned();
-            Ok(Given::new(value.map(TValue::into_arc_tensor), None))
-        };
-        let mut data = inputs[0].clone();
-        let Some(along) = self.along(data.rank(), given)? else {
-            return Ok(None);
-        };
+    /// The elements of known data between known bounds.
+    fn value(&self, data: Arc<Tensor>, along: &[Along]) -> TractResult<Option<Arc<Tensor>>> {
+        let mut data = data.into_tvalue();
         for along in along {
-            let (Some(start), Some(end)) = (along.start.number(), along.end.number()) else {
-                return Ok(None);
-            };
-            let output = between(&data, along.axis, start, end, along.step)?;
-            data = output.into_tvalue();
+            rule_if_some!(bounds = along.start.number().zip(along.end.number()));
+            data = between(&data, along.axis, bounds.0, bounds.1, along.step)?.into_tvalue();
         }
-        Ok(Some(tvec![data]))
+        Ok(Some(data.into_arc_tensor()))
     }
 }
 
-impl InferenceOp for OnnxSlice {
-    fn infer_facts(
-        &mut self,
-        inputs: TVec<&InferenceFact>,
-        outputs: TVec<&InferenceFact>,
-        _observed: TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
+impl Operator for OnnxSlice {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         let given = |input: usize| {
-            let fact = inputs
-                .get(input)
-                .context("an input of a Slice is missing")?;
+            let fact = node.inputs.get(input).context("it lacks an input")?;
             Ok(Given::new(fact.value.concretize(), fact.shape.concretize()))
         };
+        let data = node.inputs[0];
+        let mut output = node.outputs[0].clone();
+        output.datum_type.unify_with(&data.datum_type)?;
         let mut shape = ShapeFactoid::default();
-        if let Some(rank) = inputs[0].shape.rank().concretize() {
+        if let Some(rank) = data.shape.rank().concretize() {
             let rank = usize::try_from(rank)?;
-            let mut dims: TVec<DimFact> = inputs[0].shape.dims().cloned().collect();
+            let mut dims: TVec<DimFact> = data.shape.dims().cloned().collect();
             match self.along(rank, given)? {
                 None => dims = tvec![DimFact::default(); rank],
                 Some(along) => {
+                    if let Some(data) = node.value(0).filter(|_| node.computes)
+                        && let Some(value) = self.value(data, &along)?
+                    {
+                        output.value = value.into();
+                    }
                     for along in along {
                         let dim = &mut dims[along.axis];
                         let Some(size) = dim.concretize() else {
@@ -368,94 +345,69 @@ impl InferenceOp for OnnxSlice {
             }
             shape = ShapeFactoid::closed(dims);
         }
-        let mut output = outputs[0].clone();
-        output.datum_type.unify_with(&inputs[0].datum_type)?;
         for (axis, size) in output.shape.dims().enumerate() {
             if let Some(size) = size.concretize() {
                 shape.set_dim(axis, size);
             }
         }
         output.shape = shape;
-        let inputs = inputs.into_iter().cloned().collect();
-        Ok((inputs, tvec![output], tvec![]))
+        let inputs = node.inputs.iter().map(|fact| (*fact).clone()).collect();
+        Ok(Some((inputs, tvec![output], tvec![])))
     }
 
-    fn to_typed(
-        &self,
-        _source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        let rank = target.outlet_fact(inputs[0])?.rank();
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let rank = node.input(0)?.rank();
         let given = |input: usize| {
-            let input = inputs
-                .get(input)
-                .context("an input of a Slice is missing")?;
-            let fact = target.outlet_fact(*input)?;
+            let fact = node.input(input)?;
             Ok(Given::new(fact.konst.clone(), Some(fact.shape.to_tvec())))
         };
         let along = self.along(rank, given)?;
         let along = along.context("its axes or its steps are not constants")?;
-        let mut wire = inputs[0];
+        let mut wire = node.inputs[0];
         for along in along {
-            let name = format!("{}.axis{}", node.name, along.axis);
-            wire = self.wire(&name, target, &inputs, &along, wire)?;
+            wire = self.wire_along(node, &along, wire)?;
         }
-        let name = target.unique_name(&node.name).into_owned();
-        target.wire_node(name, Identity, &[wire])
+        node.last(Identity, &[wire])
     }
-
-    as_op!();
 }
 
 impl OnnxSlice {
-    fn wire(
+    fn wire_along(
         &self,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
+        node: &mut Wiring<'_>,
         along: &Along,
         data: OutletId,
     ) -> TractResult<OutletId> {
         let axis = along.axis;
-        let unique = |target: &TypedModel, what: &str| {
-            let name = format!("{name}.{what}");
-            target.unique_name(name).into_owned()
-        };
-        let size = target.outlet_fact(data)?.shape[axis].clone();
+        let part = |what: &str| format!("axis{axis}.{what}");
+        let size = node.fact(data)?.shape[axis].clone();
         let (size, is_from_data) = match along.taken(&size) {
             Taken::Element { at } => {
-                let start = self.list(0, inputs)?;
-                let bound = unique(target, "bound");
-                let index = target.wire_node(bound, Slice::new(0, at, at + 1), &[start])?;
-                let scalar = unique(target, "scalar");
-                let index = target.wire_node(scalar, AxisOp::Rm(0), &index)?[0];
-                let name = unique(target, "index");
-                let mut index = wire_cast(target, name, index, i64::datum_type())?;
+                let start = self.list(0, node)?;
+                let index = node.op(&part("bound"), Slice::new(0, at, at + 1), &[start])?;
+                let index = node.op(&part("scalar"), AxisOp::Rm(0), &[index])?;
+                let mut index = node.cast(&part("index"), index, i64::datum_type())?;
                 if along.hint.is_next {
-                    index = target.wire_node(unique(target, "next"), Next { axis }, &[index])?[0];
+                    index = node.op(&part("next"), Next { axis }, &[index])?;
                 }
-                let element = unique(target, "element");
-                let element = target.wire_node(element, Gather::new(axis), &[data, index])?[0];
+                let element = node.op(&part("element"), Gather::new(axis), &[data, index])?;
                 // The Squeeze behind the Slice removes this axis again, and both vanish.
-                let position = unique(target, "of");
-                return Ok(target.wire_node(position, AxisOp::Add(axis), &[element])?[0]);
+                return node.op(&part("of"), AxisOp::Add(axis), &[element]);
             }
             Taken::Within(from, to) => {
-                return wire_within((from, to), name, target, axis, data);
+                let name = format!("{}.axis{axis}", node.name);
+                return wire_within((from, to), &name, node.model, axis, data);
             }
             Taken::Part(size) => (size, false),
             Taken::Unknown => (self.sizes.of(axis), true),
         };
-        let mut inputs_of_part = tvec![data];
+        let mut inputs = tvec![data];
         for (list, bound) in [&along.start, &along.end].into_iter().enumerate() {
             if let Bound::Element { .. } = bound {
-                inputs_of_part.push(self.list(list, inputs)?);
+                inputs.push(self.list(list, node)?);
             }
         }
-        let part = Part {
+        let op = Part {
             axis,
             start: along.start.clone(),
             end: along.end.clone(),
@@ -463,6 +415,6 @@ impl OnnxSlice {
             size,
             is_from_data,
         };
-        Ok(target.wire_node(unique(target, "part"), part, &inputs_of_part)?[0])
+        node.op(&part("part"), op, &inputs)
     }
 }

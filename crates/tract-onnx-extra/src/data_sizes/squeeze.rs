@@ -18,17 +18,13 @@ use tract_onnx::tract_hir::ops::array;
 
 use super::bounds::{least, most};
 use super::node_context::NodeContext;
-use super::size_symbols::{axis, inferred};
-use super::with_fallback::{Override, with_fallback};
-use crate::delegate::Facts;
+use super::size_symbols::axis;
 use crate::node::{check_domain, parse_with_tract};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract, own};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let axes: Option<Vec<i64>> = match node.input.get(1).filter(|name| !name.is_empty()) {
         Some(axes) => NodeContext::new(ctx).constant(axes)?,
@@ -36,16 +32,12 @@ pub(crate) fn parse(
     };
     let is_without = node.input.get(1).is_none_or(String::is_empty) && axes.is_none();
     if is_without || axes.as_ref().is_some_and(Vec::is_empty) {
-        return Ok((expand(SqueezeAll), vec![]));
+        return own(node, [node.input.len().min(2), 1], SqueezeAll);
     }
-    let (upstream, captured) = parse_with_tract("Squeeze", ctx, node)?;
-    Ok(match axes {
-        Some(axes) => {
-            let op = OnnxSqueeze { axes };
-            (with_fallback(upstream, op), captured)
-        }
-        None => (upstream, captured),
-    })
+    match axes {
+        Some(axes) => over_tract(ctx, node, OnnxSqueeze { axes }),
+        None => parse_with_tract("Squeeze", ctx, node),
+    }
 }
 
 /// A Squeeze without axes, or of an empty list of them: of all of size 1, as in ONNX Runtime.
@@ -71,33 +63,11 @@ impl SqueezeAll {
     }
 }
 
-impl Expansion for SqueezeAll {
-    fn name(&self) -> StaticName {
-        "Squeeze".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_output_arity(outputs, 1)?;
-        s.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
-        s.given(&inputs[0].shape, move |s, shape| {
-            let shape = Self::without_axes(&shape)?.output_shape(&shape)?;
-            s.equals(&outputs[0].shape, shape)
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let shape = model.outlet_fact(inputs[0])?.shape.to_tvec();
-        Self::without_axes(&shape)?.wire(prefix, model, &inputs[..1])
+impl Operator for SqueezeAll {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let shape = node.input(0)?.shape.to_tvec();
+        let op = Self::without_axes(&shape)?;
+        op.wire(node.name, node.model, &node.inputs[..1]).map(Some)
     }
 }
 
@@ -126,51 +96,27 @@ impl OnnxSqueeze {
     }
 }
 
-impl Override for OnnxSqueeze {
-    fn name(&self, _upstream: &dyn InferenceOp) -> StaticName {
-        "Squeeze".into()
-    }
-
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let data = inputs[0].datum_type.concretize();
-        let Some((datum_type, mut shape)) = data.zip(inputs[0].shape.concretize()) else {
-            return Ok(None);
-        };
-        let Some(axes) = self.unknown(&shape)? else {
-            return Ok(None);
-        };
+impl Operator for OnnxSqueeze {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let data = node.inputs[0].datum_type.concretize();
+        rule_if_some!((datum_type, mut shape) = data.zip(node.inputs[0].shape.concretize()));
+        rule_if_some!(axes = self.unknown(&shape)?);
         for axis in axes {
             shape.remove(axis);
         }
-        Ok(Some(inferred(inputs, outputs, datum_type, shape)))
+        Ok(Some(node.output(datum_type, shape)))
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let mut wire = inputs[0];
-        let shape = target.outlet_fact(wire)?.shape.to_tvec();
-        let Some(axes) = self.unknown(&shape)? else {
-            return Ok(None);
-        };
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let mut wire = node.inputs[0];
+        let shape = node.input(0)?.shape.to_tvec();
+        rule_if_some!(axes = self.unknown(&shape)?);
         for axis in axes {
-            let name = target
-                .unique_name(format!("{name}.axis{axis}"))
-                .into_owned();
             let op: Box<dyn TypedOp> = match shape[axis].is_one() {
                 true => Box::new(AxisOp::Rm(axis)),
                 false => Box::new(Only { axis }),
             };
-            wire = target.wire_node(name, op, &[wire])?[0];
+            wire = node.op(&format!("axis{axis}"), op, &[wire])?;
         }
         Ok(Some(tvec![wire]))
     }

@@ -13,16 +13,13 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::custom::{CustomNode, CustomOp};
 use super::part::{along, take};
-use super::size_symbols::{SizeSymbols, axis, in_numbers, rewire};
+use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a Unique.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let mut is_wanted = [false; 4];
     for (is_wanted, name) in std::iter::zip(&mut is_wanted, &node.output) {
@@ -34,7 +31,8 @@ pub(crate) fn parse(
         is_wanted,
         size: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(CustomOp(op)), vec![]))
+    let outputs = is_wanted.into_iter().filter(|it| *it).count();
+    own(node, [1, outputs], op)
 }
 
 /// A Unique before types and shapes are known.
@@ -46,21 +44,11 @@ struct OnnxUnique {
     size: SizeSymbols,
 }
 
-impl CustomNode for OnnxUnique {
-    type Typed = Unique;
-
-    fn name(&self) -> StaticName {
-        "Unique".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (1, self.is_wanted.iter().filter(|it| **it).count())
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Unique> {
-        let axis = self.axis.map(|it| axis(it, inputs[0].rank())).transpose()?;
-        Ok(Unique {
-            axis,
+impl Operator for OnnxUnique {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let rank = node.input(0)?.rank();
+        node.whole(Unique {
+            axis: self.axis.map(|it| axis(it, rank)).transpose()?,
             is_sorted: self.is_sorted,
             is_wanted: self.is_wanted,
             size: self.size.of(0),
@@ -137,17 +125,7 @@ impl Unique {
     }
 }
 
-impl Op for Unique {
-    fn name(&self) -> StaticName {
-        "Unique".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Unique, "Unique", mints_runtime_symbols);
 
 impl EvalOp for Unique {
     // Its size is a symbol elsewhere, which a constant would not give a number.
@@ -210,20 +188,7 @@ impl TypedOp for Unique {
         Ok(facts.map(|(fact, _)| fact).collect())
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            size: self.size.substitute_all(subs)?,
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(size);
 
     as_op!();
 }

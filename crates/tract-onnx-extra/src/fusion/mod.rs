@@ -111,13 +111,7 @@ impl Fused {
 
 never_equal!(Fused);
 
-impl Op for Fused {
-    fn name(&self) -> StaticName {
-        "Fused".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Fused, "Fused");
 
 impl EvalOp for Fused {
     not_out_of_plan!();

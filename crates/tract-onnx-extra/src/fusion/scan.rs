@@ -86,13 +86,7 @@ impl FusedScan {
 
 never_equal!(FusedScan);
 
-impl Op for FusedScan {
-    fn name(&self) -> StaticName {
-        "FusedScan".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(FusedScan, "FusedScan");
 
 impl EvalOp for FusedScan {
     not_out_of_plan!();

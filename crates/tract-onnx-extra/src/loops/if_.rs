@@ -22,14 +22,12 @@ use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
 use crate::node::check_domain;
 use crate::node::element_type;
+use crate::operator::Parsed;
 use crate::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let mut captured: Vec<String> = Vec::new();
     let mut branch = |name: &str| -> TractResult<Branch> {

@@ -14,13 +14,7 @@ pub(crate) struct LastOrInitial {
     pub(crate) axis: usize,
 }
 
-impl Op for LastOrInitial {
-    fn name(&self) -> StaticName {
-        "LastOrInitial".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(LastOrInitial, "LastOrInitial");
 
 impl EvalOp for LastOrInitial {
     op_out_of_plan!();

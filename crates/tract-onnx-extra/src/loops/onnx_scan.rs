@@ -7,21 +7,18 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::{Delegate, Hook};
+use crate::data_sizes::axis;
 use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
-use crate::node::{check_domain, parse_with_tract};
+use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::operators::empty::OrNothing;
-use crate::wire::wire_cast;
 
 /// The most axes of a value: tract makes a size for each up to the one that is named.
 const MAXIMUM_RANK: i64 = 64;
 
 /// Parses a Scan like tract, but for the final states.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     for list in ["scan_input_axes", "scan_output_axes"] {
         let axes: Option<Vec<i64>> = node.get_attr_opt_vec(list)?;
@@ -44,17 +41,16 @@ pub(crate) fn parse(
         let inputs = node.input.len();
         format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
     })?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
     let op = OnnxScan {
         states,
         axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
     };
-    let upstream = Delegate::boxed(upstream, op);
-    Ok((Delegate::boxed(upstream, OrNothing), captured))
+    let (upstream, captured) = over_tract(ctx, node, op)?;
+    Ok((over(upstream, OrNothing), captured))
 }
 
-/// The hook of a Scan.
+/// The operator over a Scan.
 #[derive(Clone, Debug)]
 struct OnnxScan {
     /// The number of states, which are the first inputs and outputs.
@@ -63,52 +59,30 @@ struct OnnxScan {
     axis: i64,
 }
 
-impl Hook for OnnxScan {
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let first = target.nodes().len();
-        let mut outlets = upstream.to_typed(source, node, target, mapping)?;
-        for made in &mut target.nodes[first..] {
+impl Operator for OnnxScan {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let first = node.model.nodes().len();
+        let mut outlets = node.by_upstream()?;
+        for made in &mut node.model.nodes[first..] {
             if let Some(scan) = made.op_as_mut() {
                 nested::settle(scan)?;
             }
         }
-        let input = |index: usize| mapping[&node.inputs[index]];
-        let scanned = input(self.states);
-        let shape = &target.outlet_fact(scanned)?.shape;
-        let axis = self.axis
-            + if self.axis < 0 {
-                shape.rank() as i64
-            } else {
-                0
-            };
-        let axis = usize::try_from(axis).ok().filter(|it| *it < shape.rank());
-        let axis = axis.with_context(|| format!("it has no axis {}", self.axis))?;
+        let shape = &node.input(self.states)?.shape;
+        let axis = axis(self.axis, shape.rank())?;
         let steps = shape[axis].to_i64().ok();
         if steps == Some(0) {
-            return self.without_steps(node, target, mapping, &outlets);
+            return self.without_steps(node, &outlets).map(Some);
         }
-        if steps.is_some() {
-            return Ok(outlets);
+        let open = if steps.is_some() { 0 } else { self.states };
+        for state in 0..open.min(outlets.len()) {
+            let (last, initial) = (outlets[state], node.inputs[state]);
+            let datum_type = node.fact(last)?.datum_type;
+            let initial = node.cast(&format!("initial{state}"), initial, datum_type)?;
+            let inputs = [last, initial, node.inputs[self.states]];
+            outlets[state] = node.op(&format!("last{state}"), LastOrInitial { axis }, &inputs)?;
         }
-        for state in 0..self.states.min(outlets.len()) {
-            let datum_type = target.outlet_fact(outlets[state])?.datum_type;
-            let name = format!("{}.initial{state}", node.name);
-            let initial = match target.outlet_fact(input(state))?.datum_type {
-                same if same == datum_type => input(state),
-                _ => wire_cast(target, name, input(state), datum_type)?,
-            };
-            let name = target.unique_name(format!("{}.last{state}", node.name));
-            let (name, inputs) = (name.into_owned(), [outlets[state], initial, scanned]);
-            outlets[state] = target.wire_node(name, LastOrInitial { axis }, &inputs)?[0];
-        }
-        Ok(outlets)
+        Ok(Some(outlets))
     }
 }
 
@@ -116,23 +90,19 @@ impl OnnxScan {
     /// The initial states, and empty scan outputs.
     fn without_steps(
         &self,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
+        node: &mut Wiring<'_>,
         outlets: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let outlets = outlets.iter().enumerate();
         let outlets = outlets.map(|(output, outlet)| {
             if output < self.states {
-                return Ok(mapping[&node.inputs[output]]);
+                return Ok(node.inputs[output]);
             }
-            let fact = target.outlet_fact(*outlet)?.clone();
+            let fact = node.fact(*outlet)?;
             let shape = fact.shape.as_concrete();
             let shape =
                 shape.with_context(|| format!("its outputs have sizes {:?}", fact.shape))?;
-            let nothing = Tensor::zero_dt(fact.datum_type, shape)?;
-            let name = target.unique_name(format!("{}.nothing", node.name));
-            target.add_const(name.into_owned(), nothing)
+            node.constant("nothing", Tensor::zero_dt(fact.datum_type, shape)?)
         });
         outlets.collect()
     }

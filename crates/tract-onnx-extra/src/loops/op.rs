@@ -12,11 +12,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::run;
 use super::scan::{self, Why};
-use crate::data_sizes::substituted;
+use crate::data_sizes::rewire;
 use crate::fusion;
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
+use crate::typed_op::Sizes;
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -225,11 +226,9 @@ impl TypedOp for Loop {
         let steps = spec.steps.map(|steps| steps.substitute_all(subs));
         spec.steps = steps.transpose()?;
         for output in &mut spec.outputs {
-            let shape = substituted(output.fact.shape.iter(), subs)?;
-            output.fact = output.fact.datum_type.fact(shape);
+            output.fact = output.fact.substituted(subs)?;
         }
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, Self::new(spec)?, &inputs)
+        rewire(Self::new(spec)?, node, target, mapping)
     }
 
     fn codegen(

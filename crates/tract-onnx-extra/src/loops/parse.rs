@@ -14,22 +14,17 @@ use crate::data_sizes::SizeSymbols;
 use crate::graph::self_contained;
 use crate::loops::infer::{BodyInput, OnnxLoop};
 use crate::node::{check_domain, element_type};
+use crate::operator::Parsed;
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
 /// at each level.
 const MAXIMUM_DEPTH: usize = 8;
 
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     read(ctx, node).with_context(|| format!("Loop {:?}", node.name))
 }
 
-fn read(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     ensure!(
         ctx.parent_graphs.len() <= MAXIMUM_DEPTH,

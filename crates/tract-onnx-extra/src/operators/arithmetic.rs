@@ -13,26 +13,19 @@ use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, in_numbers, parse_overridden};
+use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, in_dims};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::polynomial::{difference, product, quotient, sum};
-use crate::wire::wire_cast;
-
-/// The operators that are tract's but for sizes.
-pub(crate) const OPERATORS: [&str; 4] = ["Add", "Neg", "Sub", "Sum"];
 
 /// Parses one of them.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |node| {
-        Ok(match node.op_type.as_str() {
-            "Neg" => OfSizes::Negation,
-            "Sub" => OfSizes::Difference,
-            _ => OfSizes::Sum,
-        })
-    })
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let op = match node.op_type.as_str() {
+        "Neg" => OfSizes::Negation,
+        "Sub" => OfSizes::Difference,
+        _ => OfSizes::Sum,
+    };
+    over_tract(ctx, node, op)
 }
 
 /// A node whose inputs may be sizes.
@@ -44,41 +37,31 @@ enum OfSizes {
 }
 
 /// Whether an input is known to have sizes.
-pub(crate) fn has_sizes(inputs: &TVec<&InferenceFact>) -> bool {
-    let is_size = |fact: &&InferenceFact| {
-        let datum_type = fact.datum_type.concretize();
-        datum_type.is_some_and(|it| it.is_tdim())
-    };
-    inputs.iter().any(is_size)
+pub(crate) fn has_sizes(node: &Inferring<'_>) -> bool {
+    node.types().flatten().any(|it| it.is_tdim())
 }
 
-impl Override for OfSizes {
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        !has_sizes(inputs)
+impl Operator for OfSizes {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        node.computes &= !has_sizes(node);
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let operator = match self {
             Self::Sum => Arithmetic::Add,
             Self::Difference | Self::Negation => Arithmetic::Sub,
         };
-        let mut operands = inputs.to_vec();
-        if let (Self::Negation, [size]) = (self, inputs) {
-            rule_if!(target.outlet_fact(*size)?.datum_type.is_tdim());
-            let zero = target.unique_name(format!("{name}.zero")).into_owned();
-            operands.insert(0, target.add_const(zero, tensor0(0.to_dim()))?);
+        let mut operands = node.inputs.clone();
+        if matches!(self, Self::Negation) {
+            rule_if!(node.input(0)?.datum_type.is_tdim());
+            operands.insert(0, node.constant("zero", tensor0(0.to_dim()))?);
         }
         let mut operands = operands.into_iter();
         rule_if_some!(mut result = operands.next());
         rule_if!(operands.len() > 0);
         for operand in operands {
-            rule_if_some!(outlet = operator.wire(name, target, [result, operand])?);
+            rule_if_some!(outlet = operator.wire(node, [result, operand])?);
             result = outlet;
         }
         Ok(Some(tvec![result]))
@@ -98,21 +81,15 @@ impl Arithmetic {
     /// Wires the operator; `None` if no operand is a size.
     pub(crate) fn wire(
         self,
-        name: &str,
-        target: &mut TypedModel,
+        node: &mut Wiring<'_>,
         operands: [OutletId; 2],
     ) -> TractResult<Option<OutletId>> {
-        let types = operands.map(|it| target.outlet_fact(it).map(|fact| fact.datum_type));
-        let [a, b] = types;
+        let [a, b] = operands.map(|it| node.fact(it).map(|fact| fact.datum_type));
         rule_if!(a?.is_tdim() || b?.is_tdim());
-        let mut sizes = tvec![];
-        for operand in operands {
-            let name = format!("{name}.size");
-            sizes.push(wire_cast(target, name, operand, TDim::datum_type())?);
-        }
-        let sizes = wire_rank_broadcast(format!("{name}.operand"), target, &sizes)?;
-        let name = target.unique_name(name).into_owned();
-        Ok(Some(target.wire_node(name, self, &sizes)?[0]))
+        let sizes = operands.map(|it| node.cast("size", it, TDim::datum_type()));
+        let sizes = sizes.into_iter().collect::<TractResult<TVec<_>>>()?;
+        let sizes = wire_rank_broadcast(node.part("operand"), node.model, &sizes)?;
+        Ok(node.last(self, &sizes)?.map(|outlets| outlets[0]))
     }
 
     /// The results in exact expressions.

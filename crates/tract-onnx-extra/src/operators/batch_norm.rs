@@ -3,26 +3,20 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::change_axes::{AxisOp, wire_with_rank_broadcast};
+use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, with_fallback};
-use crate::node::{check_domain, parse_with_tract};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a BatchNormalization.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let is_training = node.get_attr_opt::<i64>("training_mode")?.unwrap_or(0) != 0;
     ensure!(!is_training, "its training_mode is 1, expected 0");
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     let op = Computed {
         epsilon: node.get_attr_opt("epsilon")?.unwrap_or(1e-5),
     };
-    Ok((with_fallback(upstream, op), captured))
+    over_tract(ctx, node, op)
 }
 
 /// A BatchNormalization with a computed scale, bias, mean or variance.
@@ -31,62 +25,33 @@ struct Computed {
     epsilon: f32,
 }
 
-impl Override for Computed {
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let is_known = |input: &OutletId| {
-            let fact = target.outlet_fact(*input);
-            fact.is_ok_and(|fact| fact.konst.is_some())
-        };
-        rule_if!(!inputs[1..].iter().all(is_known));
-        let mut to = Wiring { name, target };
-        let fact = to.target.outlet_fact(inputs[0])?;
+impl Operator for Computed {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let is_known = |fact: &&TypedFact| fact.konst.is_some();
+        rule_if!(!node.facts()?[1..].iter().all(is_known));
+        let fact = node.input(0)?;
         let (datum_type, rank) = (fact.datum_type, fact.rank());
-        let mut parameters: TVec<OutletId> = inputs[1..].into();
+        let mut parameters: TVec<OutletId> = node.inputs[1..].into();
         for parameter in &mut parameters {
             // From [channels] to [channels, 1, …].
             for axis in 1..rank.saturating_sub(1) {
-                *parameter = to.wire("parameter", AxisOp::Add(axis), &[*parameter])?;
+                *parameter = node.op("parameter", AxisOp::Add(axis), &[*parameter])?;
             }
         }
         let &[scale, bias, mean, variance] = &*parameters else {
-            bail!("it has {} inputs, expected 5", inputs.len());
+            bail!("it has {} inputs, expected 5", node.inputs.len());
         };
         let epsilon = tensor0(self.epsilon).cast_to_dt(datum_type)?.into_owned();
-        let epsilon = to.target.add_const(to.unique("epsilon"), epsilon)?;
-        let centered = to.wire("centered", math::sub(), &[inputs[0], mean])?;
-        let variance = to.wire("variance", math::add(), &[variance, epsilon])?;
-        let deviation = to.wire("deviation", math::sqrt(), &[variance])?;
-        let factor = to.wire("factor", math::div(), &[scale, deviation])?;
-        let scaled = to.wire("scaled", math::mul(), &[centered, factor])?;
-        Ok(Some(tvec![to.wire("y", math::add(), &[scaled, bias])?]))
-    }
-}
-
-/// Wires operators that broadcast.
-struct Wiring<'a> {
-    name: &'a str,
-    target: &'a mut TypedModel,
-}
-
-impl Wiring<'_> {
-    fn unique(&self, part: &str) -> String {
-        let name = format!("{}.{part}", self.name);
-        self.target.unique_name(name).into_owned()
-    }
-
-    fn wire(
-        &mut self,
-        part: &str,
-        op: impl Into<Box<dyn TypedOp>>,
-        inputs: &[OutletId],
-    ) -> TractResult<OutletId> {
-        let name = self.unique(part);
-        Ok(wire_with_rank_broadcast(name, self.target, op, inputs)?[0])
+        let epsilon = node.constant("epsilon", epsilon)?;
+        let centered = node.broadcast("centered", math::sub(), &[node.inputs[0], mean])?;
+        let variance = node.broadcast("variance", math::add(), &[variance, epsilon])?;
+        let deviation = node.op("deviation", math::sqrt(), &[variance])?;
+        let factor = node.broadcast("factor", math::div(), &[scale, deviation])?;
+        let scaled = node.broadcast("scaled", math::mul(), &[centered, factor])?;
+        Ok(Some(tvec![node.broadcast(
+            "y",
+            math::add(),
+            &[scaled, bias]
+        )?]))
     }
 }

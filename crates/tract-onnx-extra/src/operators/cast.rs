@@ -16,6 +16,7 @@ use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::node::{check_domain, parse_with_tract};
+use crate::operator::Parsed;
 
 /// Parses a Cast.
 ///
@@ -24,10 +25,7 @@ use crate::node::{check_domain, parse_with_tract};
 ///
 /// tract's Cast to int32, which TensorFlow writes around each size, loses symbols, and with them
 /// the sizes computed from them. Here they stay if they flow only into sizes and comparisons.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
     if to == i64::from(DataType::Int64 as i32) {

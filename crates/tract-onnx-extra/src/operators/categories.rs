@@ -16,16 +16,10 @@ use tract_onnx::pb::{NodeProto, TensorProto};
 use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{CustomNode, CustomOp};
-
-/// The operators, by their ONNX names.
-pub(crate) const OPERATORS: [&str; 2] = ["LabelEncoder", "OneHotEncoder"];
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a LabelEncoder or a OneHotEncoder.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     ensure!(
         node.domain == "ai.onnx.ml",
         "it is of domain {:?}, expected ai.onnx.ml",
@@ -36,7 +30,7 @@ pub(crate) fn parse(
         "OneHotEncoder" => vec![attributes.one_hot()?],
         _ => attributes.labels()?,
     };
-    Ok((Box::new(CustomOp(OnnxEncoder(encoders))), vec![]))
+    own(node, [1, 1], OnnxEncoder(encoders))
 }
 
 struct Attributes<'a> {
@@ -195,25 +189,15 @@ fn keys(tensor: &Tensor) -> TractResult<Vec<Key>> {
 #[derive(Clone, Debug)]
 struct OnnxEncoder(Vec<Encoder>);
 
-impl CustomNode for OnnxEncoder {
-    type Typed = Encoder;
-
-    fn name(&self) -> StaticName {
-        "Encoder".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (1, 1)
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Encoder> {
-        let given = inputs[0].datum_type;
+impl Operator for OnnxEncoder {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let given = node.input(0)?.datum_type;
         let encoder = self.0.iter().find(|it| it.takes(given));
         let encoder = encoder.with_context(|| {
             let expected: Vec<String> = self.0.iter().map(|it| format!("{:?}", it.keys)).collect();
             format!("its input is {given:?}, expected {}", expected.join(" or "))
         })?;
-        Ok(encoder.clone())
+        node.whole(encoder.clone())
     }
 }
 
@@ -247,13 +231,7 @@ impl Encoder {
     }
 }
 
-impl Op for Encoder {
-    fn name(&self) -> StaticName {
-        "Encoder".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Encoder, "Encoder");
 
 impl EvalOp for Encoder {
     op_out_of_plan!();

@@ -16,32 +16,22 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{Override, in_numbers, parse_overridden};
-use crate::delegate::Delegate;
+use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::polynomial::difference;
-use crate::wire::wire_cast;
-
-/// The operators, by their ONNX names.
-pub(crate) const OPERATORS: [(&str, Comparison); 5] = [
-    ("Equal", Comparison::Equal),
-    ("Greater", Comparison::Greater),
-    ("GreaterOrEqual", Comparison::GreaterOrEqual),
-    ("Less", Comparison::Less),
-    ("LessOrEqual", Comparison::LessOrEqual),
-];
 
 /// Parses a comparison.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let (upstream, captured) = parse_overridden(ctx, node, |node| {
-        let known = OPERATORS.iter().find(|(name, _)| *name == node.op_type);
-        let (_, comparison) = *known.context("it is one of the registered")?;
-        Ok(comparison)
-    })?;
-    Ok((Delegate::boxed(upstream, OrNothing), captured))
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let comparison = match node.op_type.as_str() {
+        "Equal" => Comparison::Equal,
+        "Greater" => Comparison::Greater,
+        "GreaterOrEqual" => Comparison::GreaterOrEqual,
+        "Less" => Comparison::Less,
+        _ => Comparison::LessOrEqual,
+    };
+    let (upstream, captured) = over_tract(ctx, node, comparison)?;
+    Ok((over(upstream, OrNothing), captured))
 }
 
 /// A comparison, of sizes where it is a node.
@@ -93,33 +83,21 @@ impl Comparison {
     }
 }
 
-impl Override for Comparison {
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        let is_number = |input: &&InferenceFact| {
-            let value = input.value.concretize();
-            value.is_none_or(|value| !value.datum_type().is_tdim())
+impl Operator for Comparison {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let is_size = |input| {
+            node.value(input)
+                .is_some_and(|it| it.datum_type().is_tdim())
         };
-        inputs.iter().all(is_number)
+        node.computes &= !(0..node.inputs.len()).any(is_size);
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let types = [0, 1].map(|input| Ok(target.outlet_fact(inputs[input])?.datum_type));
-        let [a, b]: [TractResult<DatumType>; 2] = types;
-        rule_if!(a?.is_tdim() || b?.is_tdim());
-        let mut operands: TVec<OutletId> = tvec![];
-        for input in inputs {
-            let name = format!("{name}.size");
-            operands.push(wire_cast(target, name, *input, TDim::datum_type())?);
-        }
-        let operands = wire_rank_broadcast(format!("{name}.operand"), target, &operands)?;
-        let name = target.unique_name(name).into_owned();
-        target.wire_node(name, *self, &operands).map(Some)
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        rule_if!(node.types()?.iter().any(|it| it.is_tdim()));
+        node.replace_inputs(|node, input| node.cast("size", input, TDim::datum_type()).map(Some))?;
+        let operands = wire_rank_broadcast(node.part("operand"), node.model, &node.inputs)?;
+        node.last(*self, &operands)
     }
 }
 

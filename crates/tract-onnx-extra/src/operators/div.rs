@@ -12,59 +12,39 @@ use tract_onnx::tract_core::ops::math::{Div, mul};
 use tract_onnx::tract_hir::internal::*;
 
 use super::arithmetic::{Arithmetic, has_sizes};
-use crate::data_sizes::{Override, parse_overridden};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a Div.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |_| Ok(QuotientOf))
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    over_tract(ctx, node, QuotientOf)
 }
 
 #[derive(Clone, Debug)]
 struct QuotientOf;
 
-impl Override for QuotientOf {
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        !has_sizes(inputs)
+impl Operator for QuotientOf {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        node.computes &= !has_sizes(node);
+        if let Some(divisor) = node.value(1).filter(|_| node.computes) {
+            check_divisor(&divisor)?;
+        }
+        Ok(None)
     }
 
-    fn check(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<()> {
-        let divisor = inputs.get(1).and_then(|fact| fact.value.concretize());
-        divisor.map_or(Ok(()), |divisor| check_divisor(&divisor))
-    }
-
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        if let Some(quotient) = Arithmetic::Div.wire(name, target, [inputs[0], inputs[1]])? {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let operands = [node.inputs[0], node.inputs[1]];
+        if let Some(quotient) = Arithmetic::Div.wire(node, operands)? {
             return Ok(Some(tvec![quotient]));
         }
-        let [a, b] = [inputs[0], inputs[1]].map(|it| target.outlet_fact(it));
-        let (a, b) = (a?, b?);
-        let datum_type = a.datum_type;
+        let (datum_type, b) = (node.input(0)?.datum_type, node.input(1)?);
         rule_if!(datum_type == b.datum_type);
         rule_if!(datum_type.is_float() || datum_type.is_integer());
         let (op, b) = match b.konst.as_deref().map(reciprocals).transpose()?.flatten() {
-            Some(reciprocals) => {
-                let name = target.unique_name(format!("{name}.reciprocal"));
-                let name = name.into_owned();
-                (mul(), target.add_const(name, reciprocals)?)
-            }
-            None => (TypedBinOp(Box::new(Quotient), None), inputs[1]),
+            Some(reciprocals) => (mul(), node.constant("reciprocal", reciprocals)?),
+            None => (TypedBinOp(Box::new(Quotient), None), operands[1]),
         };
-        let operands = wire_rank_broadcast(name, target, &[inputs[0], b])?;
-        target.wire_node(name, op, &operands).map(Some)
+        let operands = wire_rank_broadcast(node.name, node.model, &[operands[0], b])?;
+        node.last(op, &operands)
     }
 }
 

@@ -14,14 +14,10 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, parse_overridden};
-use crate::delegate::Facts;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses an Einsum.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let equation = node.get_attr::<&str>("equation")?;
     let left = equation.trim_end().strip_suffix("->");
     // Of letters that stand twice none is left where there is no right side.
@@ -35,7 +31,7 @@ pub(crate) fn parse(
     );
     let to_vector = letter.map(|letter| format!("{equation}{letter}").parse());
     let to_vector = to_vector.transpose()?;
-    parse_overridden(ctx, node, |_| Ok(Einsum { to_vector }))
+    over_tract(ctx, node, Einsum { to_vector })
 }
 
 #[derive(Clone, Debug)]
@@ -44,31 +40,20 @@ struct Einsum {
     to_vector: Option<AxesMapping>,
 }
 
-impl Override for Einsum {
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
+impl Operator for Einsum {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         rule_if!(self.to_vector.is_some());
         let scalar = InferenceFact {
-            datum_type: inputs[0].datum_type,
+            datum_type: node.inputs[0].datum_type,
             ..InferenceFact::shape([0_usize; 0])
         };
-        let inputs = inputs.iter().map(|fact| (*fact).clone()).collect();
+        let inputs = node.inputs.iter().map(|fact| (*fact).clone()).collect();
         Ok(Some((inputs, tvec![scalar], tvec![])))
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        for input in inputs {
-            let name = match target.outlet_fact(*input)?.datum_type {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        for datum_type in node.types()? {
+            let name = match datum_type {
                 DatumType::I64 | DatumType::TDim => "int64",
                 DatumType::U64 => "uint64",
                 DatumType::U32 => "uint32",
@@ -79,15 +64,14 @@ impl Override for Einsum {
             );
         }
         rule_if_some!(axes = self.to_vector.clone());
-        let operating_dt = target.outlet_fact(inputs[0])?.datum_type;
+        let operating_dt = node.input(0)?.datum_type;
         let to_vector = EinSum {
             axes,
             operating_dt,
             q_params: None,
         };
-        let vector = target.wire_node(format!("{name}.vector"), to_vector, inputs)?;
-        let sum = Reduce::new(tvec![0], Reducer::Sum);
-        let sum = target.wire_node(format!("{name}.sum"), sum, &vector)?;
-        target.wire_node(name, AxisOp::Rm(0), &sum).map(Some)
+        let vector = node.op("vector", to_vector, &node.inputs.clone())?;
+        let sum = node.op("sum", Reduce::new(tvec![0], Reducer::Sum), &[vector])?;
+        node.last(AxisOp::Rm(0), &[sum])
     }
 }

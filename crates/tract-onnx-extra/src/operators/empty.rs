@@ -1,7 +1,7 @@
 //! Operators whose outputs are known to be empty.
 //!
 //! tract takes a value without elements for a constant, and then refuses or panics in operators
-//! that it would run. Here they become constants themselves. This hook is the outermost of an
+//! that it would run. Here they become constants themselves. This is the outermost of an
 //! operator of tract's; those that this crate registers in their place answer for themselves.
 //!
 //! ```text
@@ -12,28 +12,17 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::{Delegate, Hook};
-use crate::node::{names, parse_with_tract};
+use crate::node::parse_with_tract;
+use crate::operator::{Operator, Parsed, Wired, Wiring, over};
 use crate::operators::along_axes;
-use crate::wire::to_typed_without_facts;
 
-/// Replaces all of tract's operators in its ONNX loader.
-pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    // A constant is one already.
-    for name in names().filter(|name| *name != "Constant") {
-        onnx.op_register.0.insert(name.to_owned(), parse);
-    }
-}
-
-fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+/// Parses an operator of tract's.
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((Delegate::boxed(upstream, OrNothing), captured))
+    Ok((over(upstream, OrNothing), captured))
 }
 
-/// The hook of an operator whose outputs may be empty.
+/// The operator over one whose outputs may be empty.
 #[derive(Clone, Debug)]
 pub(crate) struct OrNothing;
 
@@ -48,28 +37,21 @@ fn nothing(fact: &InferenceFact) -> Option<TractResult<Tensor>> {
         .then(|| Tensor::zero_dt(datum_type, &shape))
 }
 
-impl Hook for OrNothing {
+impl Operator for OrNothing {
     const IS_TRANSPARENT: bool = true;
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let outputs = node.outputs.iter().map(|output| nothing(&output.fact));
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let outputs = node.inferred_outputs().map(nothing);
         let Some(outputs) = outputs.collect::<Option<TVec<_>>>() else {
-            let first = target.nodes().len();
-            let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
-            along_axes::wrap(target, first);
-            return Ok(outlets);
+            let first = node.model.nodes().len();
+            let outlets = node.without_facts()?;
+            along_axes::wrap(node.model, first);
+            return Ok(Some(outlets));
         };
         let outputs = outputs.into_iter().map(|output| {
-            let name = target.unique_name(&*node.name).into_owned();
-            target.add_const(name, output?)
+            let name = node.model.unique_name(node.name).into_owned();
+            node.model.add_const(name, output?)
         });
-        outputs.collect()
+        outputs.collect::<TractResult<_>>().map(Some)
     }
 }

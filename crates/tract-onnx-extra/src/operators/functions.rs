@@ -8,37 +8,12 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, parse_overridden};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::recurrent::activation::Activation;
 
-const OPERATORS: [&str; 13] = [
-    "Celu",
-    "Erf",
-    "Gelu",
-    "HardSwish",
-    "IsInf",
-    "IsNaN",
-    "LeakyRelu",
-    "Mish",
-    "Round",
-    "Selu",
-    "Sigmoid",
-    "Softplus",
-    "Swish",
-];
-
-/// Registers them in a tract ONNX loader.
-pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in OPERATORS {
-        onnx.op_register.insert(operator, parse);
-    }
-}
-
-fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, read)
+/// Parses a function.
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    over_tract(ctx, node, read(node)?)
 }
 
 fn read(node: &NodeProto) -> TractResult<Function> {
@@ -91,42 +66,35 @@ enum Function {
     IsInfinite { positive: bool, negative: bool },
 }
 
-impl Override for Function {
-    fn lets_tract_compute(&self, _inputs: &TVec<&InferenceFact>) -> bool {
-        false
+impl Operator for Function {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        node.computes = false;
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let x = inputs[0];
-        let datum_type = target.outlet_fact(x)?.datum_type;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let x = node.inputs[0];
+        let datum_type = node.input(0)?.datum_type;
         let is_double = datum_type.is::<f64>();
         rule_if!(is_double || datum_type.is::<f32>() && matches!(self, Self::OfAll(_)));
-        let equal = |target: &mut TypedModel, number: f64| {
-            let name = target.unique_name(format!("{name}.number")).into_owned();
-            let number = target.add_const(&*name, tensor0(number))?;
-            let name = target.unique_name(format!("{name}.equal")).into_owned();
-            let operands = wire_rank_broadcast(&name, target, &[x, number])?;
-            TractResult::Ok(target.wire_node(name, TypedBinOp(comp_eq(), None), &operands)?[0])
+        let equal = |node: &mut Wiring<'_>, number: f64| {
+            let number = node.constant("number", tensor0(number))?;
+            let operands = wire_rank_broadcast(node.part("equal"), node.model, &[x, number])?;
+            node.op("equal", TypedBinOp(comp_eq(), None), &operands)
         };
-        Ok(Some(match *self {
+        match *self {
             Self::OfAll(activation) | Self::OfDoubles(activation) => {
-                target.wire_node(name, activation.op(), &[x])?
+                node.last(activation.op(), &[x])
             }
-            Self::IsNan => target.wire_node(name, TypedBinOp(comp_ne(), None), &[x, x])?,
+            Self::IsNan => node.last(TypedBinOp(comp_ne(), None), &[x, x]),
             Self::IsInfinite { positive, negative } => {
                 // Of NaN if none is sought: no number equals it.
                 let sought = |is_sought: bool, it: f64| if is_sought { it } else { f64::NAN };
                 let (most, least) = (f64::INFINITY, f64::NEG_INFINITY);
-                let above = equal(target, sought(positive, most))?;
-                let below = equal(target, sought(negative, least))?;
-                target.wire_node(name, TypedBinOp(Box::new(Or), None), &[above, below])?
+                let above = equal(node, sought(positive, most))?;
+                let below = equal(node, sought(negative, least))?;
+                node.last(TypedBinOp(Box::new(Or), None), &[above, below])
             }
-        }))
+        }
     }
 }

@@ -14,44 +14,28 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{Override, agreed, axis, with_fallback};
-use crate::delegate::{Delegate, Hook};
-use crate::node::{check_domain, parse_with_tract};
+use crate::data_sizes::{agreed, axis};
+use crate::node::parse_with_tract;
+use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::rows::join_row;
-use crate::wire::{to_typed_without_facts, with_inputs};
 
 /// Parses a LayerNormalization.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_rows(ctx, node)?;
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let (upstream, captured) = over_tract(ctx, node, OfRows)?;
     if node.output.iter().skip(1).any(|output| !output.is_empty()) {
-        return Ok((Delegate::boxed(upstream, OrNothing), captured));
+        return Ok((over(upstream, OrNothing), captured));
     }
     let op = OnnxLayerNorm {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
         epsilon: node.get_attr_opt("epsilon")?.unwrap_or(1e-5),
     };
-    Ok((with_fallback(upstream, op), captured))
+    Ok((over(upstream, op), captured))
 }
 
 /// Parses an RMSNormalization, and what else tract computes of rows with a scale.
-pub(crate) fn parse_rms(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let (upstream, captured) = parse_rows(ctx, node)?;
-    Ok((Delegate::boxed(upstream, OrNothing), captured))
-}
-
-fn parse_rows(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse_rms(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((Delegate::boxed(upstream, OfRows), captured))
+    Ok((over(over(upstream, OfRows), OrNothing), captured))
 }
 
 /// A LayerNormalization without the statistics of its rows.
@@ -61,81 +45,56 @@ struct OnnxLayerNorm {
     epsilon: f32,
 }
 
-impl Override for OnnxLayerNorm {
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let facts = inputs.iter().map(|input| target.outlet_fact(*input));
-        let facts = facts.collect::<TractResult<Vec<_>>>()?;
+impl Operator for OnnxLayerNorm {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let facts = node.facts()?;
         rule_if!(facts.iter().all(|fact| fact.datum_type.is::<f32>()));
         let axis = axis(self.axis, facts[0].rank())?;
         let row: ShapeFact = facts[0].shape[axis..].iter().collect();
         rule_if!(facts[1..].iter().all(|fact| fact.rank() <= row.rank()));
-        let mut operands = tvec![inputs[0]];
-        for input in &inputs[1..] {
-            operands.push(of_row(name, target, *input, &row)?);
+        for slot in 1..node.inputs.len() {
+            node.inputs[slot] = of_row(node, node.inputs[slot], &row)?;
         }
-        let op = LayerNorm {
+        node.whole(LayerNorm {
             axis,
             epsilon: self.epsilon.to_bits(),
-        };
-        target.wire_node(name, op, &operands).map(Some)
+        })
     }
 }
 
 /// Makes what scales or shifts rows agree on their sizes, unless it broadcasts.
 fn agreed_with_rows(
-    name: &str,
-    target: &mut TypedModel,
+    node: &mut Wiring<'_>,
     input: OutletId,
     rows: &ShapeFact,
 ) -> TractResult<OutletId> {
-    let mut shape = target.outlet_fact(input)?.shape.to_tvec();
+    let mut shape = node.fact(input)?.shape.to_tvec();
     for (size, of_row) in std::iter::zip(shape.iter_mut().rev(), rows.iter().rev()) {
         if !size.is_one() {
             *size = of_row.clone();
         }
     }
-    agreed(target, &format!("{name}.agreed"), input, shape)
+    agreed(node.model, &format!("{}.agreed", node.name), input, shape)
 }
 
 /// A scale or a bias with an element for each of a row.
-fn of_row(
-    name: &str,
-    target: &mut TypedModel,
-    input: OutletId,
-    row: &ShapeFact,
-) -> TractResult<OutletId> {
-    let operand = agreed_with_rows(name, target, input, row)?;
-    if target.outlet_fact(operand)?.shape == *row {
+fn of_row(node: &mut Wiring<'_>, input: OutletId, row: &ShapeFact) -> TractResult<OutletId> {
+    let operand = agreed_with_rows(node, input, row)?;
+    if node.fact(operand)?.shape == *row {
         return Ok(operand);
     }
-    let name = target.unique_name(format!("{name}.row")).into_owned();
-    Ok(target.wire_node(name, MultiBroadcastTo::new(row.clone()), &[operand])?[0])
+    node.op("row", MultiBroadcastTo::new(row.clone()), &[operand])
 }
 
-/// The hook of a normalisation of tract's, whose scale and bias have the sizes of its rows.
+/// The operator over a normalisation of tract's, whose scale and bias have the sizes of its rows.
 #[derive(Clone, Debug)]
 struct OfRows;
 
-impl Hook for OfRows {
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let rows = target.outlet_fact(mapping[&node.inputs[0]])?.shape.clone();
-        let agreed = with_inputs(node, target, mapping, |target, outlet| {
-            agreed_with_rows(&node.name, target, outlet, &rows).map(Some)
-        })?;
-        to_typed_without_facts(upstream, source, node, target, &agreed)
+impl Operator for OfRows {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let rows = node.input(0)?.shape.clone();
+        node.replace_inputs(|node, input| agreed_with_rows(node, input, &rows).map(Some))?;
+        Ok(None)
     }
 }
 
@@ -147,13 +106,7 @@ struct LayerNorm {
     epsilon: u32,
 }
 
-impl Op for LayerNorm {
-    fn name(&self) -> StaticName {
-        "LayerNorm".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(LayerNorm, "LayerNorm");
 
 impl EvalOp for LayerNorm {
     op_out_of_plan!();

@@ -10,28 +10,19 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
-use crate::data_sizes::{Override, parse_overridden};
-use crate::delegate::Facts;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a MatMul.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |_| Ok(MatMul))
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    over_tract(ctx, node, MatMul)
 }
 
 #[derive(Clone, Debug)]
 struct MatMul;
 
-impl Override for MatMul {
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let shapes = inputs.iter().map(|fact| fact.shape.concretize());
+impl Operator for MatMul {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let shapes = node.inputs.iter().map(|fact| fact.shape.concretize());
         let shapes: Option<TVec<TVec<TDim>>> = shapes.collect();
         if let Some([a, b]) = shapes.as_deref()
             && let (Some(columns), Some(rows)) = (a.last(), b.iter().rev().take(2).next_back())
@@ -42,57 +33,41 @@ impl Override for MatMul {
                 "its operands have {columns} columns and {rows} rows, expected as many"
             );
         }
+        let mut ranks = node.inputs.iter().map(|it| it.shape.rank().concretize());
+        node.computes &= !ranks.all(|rank| rank == Some(1));
         Ok(None)
     }
 
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        let mut ranks = inputs.iter().map(|it| it.shape.rank().concretize());
-        !ranks.all(|rank| rank == Some(1))
-    }
-
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let facts = [0, 1].map(|input| target.outlet_fact(inputs[input]));
-        let [a, b] = facts;
-        let (a, b) = (a?, b?);
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let (a, b) = (node.input(0)?, node.input(1)?);
         let is_vector = [a, b].map(|fact| fact.rank() == 1);
         let datum_type = a.datum_type;
         let is_wide =
             [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&datum_type);
         let is_open = may_broadcast(&batch(a), &batch(b));
         rule_if!(is_wide || is_open || is_vector == [true, true]);
-        let mut operands: TVec<OutletId> = inputs.into();
+        let mut operands = node.inputs.clone();
         // Of a vector a row on the left side, and a column on the right side.
         for (side, operand) in operands.iter_mut().enumerate() {
             if is_vector[side] {
-                let name = target.unique_name(format!("{name}.matrix")).into_owned();
-                *operand = target.wire_node(name, AxisOp::Add(side), &[*operand])?[0];
+                *operand = node.op("matrix", AxisOp::Add(side), &[*operand])?;
             }
         }
-        let operands = wire_rank_broadcast(format!("{name}.operand"), target, &operands)?;
-        let rank = target.outlet_fact(operands[0])?.rank();
-        let operands = if is_open && !is_wide {
-            broadcast(&format!("{name}.batch"), target, &operands, rank - 2)?
-        } else {
-            operands
-        };
+        let mut operands = wire_rank_broadcast(node.part("operand"), node.model, &operands)?;
+        let rank = node.fact(operands[0])?.rank();
+        if is_open && !is_wide {
+            operands = broadcast(node, &operands, rank - 2)?;
+        }
         let op: Box<dyn TypedOp> = if is_wide {
             Box::new(IntegerProduct)
         } else {
             let axes = AxesMapping::for_numpy_matmul(rank, false, false, false)?;
             Box::new(EinSum::new(axes, datum_type))
         };
-        let product = target.unique_name(format!("{name}.product")).into_owned();
-        let mut made = target.wire_node(product, op, &operands)?[0];
+        let mut made = node.op("product", op, &operands)?;
         for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
             if is_vector[side] {
-                let name = target.unique_name(format!("{name}.vector")).into_owned();
-                made = target.wire_node(name, AxisOp::Rm(axis), &[made])?[0];
+                made = node.op("vector", AxisOp::Rm(axis), &[made])?;
             }
         }
         Ok(Some(tvec![made]))
@@ -113,15 +88,14 @@ pub(crate) fn may_broadcast(a: &[TDim], b: &[TDim]) -> bool {
 }
 
 /// Broadcasts the first axes of two operands to the same sizes.
-pub(crate) fn broadcast(
-    name: &str,
-    target: &mut TypedModel,
+fn broadcast(
+    node: &mut Wiring<'_>,
     operands: &[OutletId],
     axes: usize,
 ) -> TractResult<TVec<OutletId>> {
     let shapes = operands
         .iter()
-        .map(|it| Ok(target.outlet_fact(*it)?.shape.to_tvec()));
+        .map(|it| Ok(node.fact(*it)?.shape.to_tvec()));
     let shapes: TVec<TVec<TDim>> = shapes.collect::<TractResult<_>>()?;
     let batch: TVec<&[TDim]> = shapes.iter().map(|shape| &shape[..axes]).collect();
     let batch = multi_broadcast(&batch)?;
@@ -131,9 +105,7 @@ pub(crate) fn broadcast(
         if to == *shape {
             return Ok(*operand);
         }
-        let op = MultiBroadcastTo::new(to.into());
-        let name = target.unique_name(name).into_owned();
-        Ok(target.wire_node(name, op, &[*operand])?[0])
+        node.op("batch", MultiBroadcastTo::new(to.into()), &[*operand])
     });
     operands.collect()
 }
@@ -185,13 +157,7 @@ impl IntegerProduct {
     }
 }
 
-impl Op for IntegerProduct {
-    fn name(&self) -> StaticName {
-        "IntegerMatMul".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(IntegerProduct, "IntegerMatMul");
 
 impl EvalOp for IntegerProduct {
     op_out_of_plan!();

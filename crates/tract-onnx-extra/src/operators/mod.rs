@@ -1,8 +1,7 @@
 //! Operators that tract has in part: a file for each, after its ONNX name.
 //!
-//! What only adds to an operator of tract's is a hook of one `Delegate` (`delegate.rs`). Some files have
-//! what several operators share: those whose outputs are empty (`empty.rs`), whose elements depend on
-//! each other along an axis (`along_axes.rs`), which compute with int64 as numbers (`int64.rs`), compare
+//! All are of one kind (`operator.rs`). Some files have what several operators share: those whose outputs
+//! are empty (`empty.rs`), whose elements depend on each other along an axis (`along_axes.rs`), which compute with int64 as numbers (`int64.rs`), compare
 //! sizes (`compare.rs`), need axes (`within_rank.rs`), or compute half floats in floats and truth values in
 //! bytes, in models that no session prepared (`retyped.rs`); functions of one number (`functions.rs`) and
 //! pools of windows that slide (`pool.rs`). `quantize/` computes with quantised numbers.

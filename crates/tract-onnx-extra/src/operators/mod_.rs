@@ -14,22 +14,20 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{CustomNode, CustomOp, in_numbers};
+use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 use crate::polynomial::{difference, product, quotient, sum};
 
 /// Parses a Mod.
-pub(crate) fn parse(
-    _ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let sign = match node.get_attr_opt::<i64>("fmod")? {
         Some(1) => Sign::Dividend,
         _ => Sign::Divisor,
     };
-    Ok((Box::new(CustomOp(OnnxMod { sign })), vec![]))
+    own(node, [2, 1], OnnxMod { sign })
 }
 
 /// The operand whose sign a remainder has.
@@ -45,22 +43,13 @@ struct OnnxMod {
     sign: Sign,
 }
 
-impl CustomNode for OnnxMod {
-    type Typed = Remainder;
-
-    fn name(&self) -> StaticName {
-        "Mod".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (2, 1)
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<Remainder> {
-        Ok(Remainder {
+impl Operator for OnnxMod {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let op = Remainder {
             sign: self.sign,
-            datum_type: common_type(inputs[0].datum_type, inputs[1].datum_type)?,
-        })
+            datum_type: common_type(node.input(0)?.datum_type, node.input(1)?.datum_type)?,
+        };
+        node.whole(op)
     }
 }
 
@@ -125,13 +114,7 @@ fn each<T: Datum>(
     broadcast(a.to_plain_array_view()?, b.to_plain_array_view()?, function)
 }
 
-impl Op for Remainder {
-    fn name(&self) -> StaticName {
-        "Mod".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Remainder, "Mod");
 
 impl EvalOp for Remainder {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {

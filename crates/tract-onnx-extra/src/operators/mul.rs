@@ -14,21 +14,17 @@ use tract_onnx::tract_core::ops::math::{mul, pow};
 use tract_onnx::tract_hir::internal::*;
 
 use super::arithmetic::{Arithmetic, has_sizes};
-use crate::data_sizes::{Override, parse_overridden};
 use crate::dims::scalar;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |node| {
-        Ok(match node.op_type.as_str() {
-            "Mul" => ProductOf::Both,
-            _ => ProductOf::Base,
-        })
-    })
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let op = match node.op_type.as_str() {
+        "Mul" => ProductOf::Both,
+        _ => ProductOf::Base,
+    };
+    over_tract(ctx, node, op)
 }
 
 /// The operands that an operator multiplies.
@@ -39,81 +35,67 @@ enum ProductOf {
     Base,
 }
 
-impl Override for ProductOf {
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        !has_sizes(inputs)
+impl Operator for ProductOf {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        node.computes &= !has_sizes(node);
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let [first, second] = [0, 1].map(|input| target.outlet_fact(inputs[input]));
-        let (first, second) = (first?, second?);
-        let operands = match self {
-            Self::Base => {
-                let is_two =
-                    |value: &Arc<Tensor>| scalar::<f64>(value).is_ok_and(|number| number == 2.0);
-                // A list of one exponent may have more axes than the base; so has the output then.
-                let squares =
-                    first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);
-                if !squares {
-                    return power(name, target, [inputs[0], inputs[1]]);
-                }
-                [inputs[0], inputs[0]]
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let (first, second) = (node.input(0)?, node.input(1)?);
+        let mut operands = [node.inputs[0], node.inputs[1]];
+        if matches!(self, Self::Base) {
+            let is_two =
+                |value: &Arc<Tensor>| scalar::<f64>(value).is_ok_and(|number| number == 2.0);
+            // A list of one exponent may have more axes than the base; so has the output then.
+            let squares =
+                first.rank() >= second.rank() && second.konst.as_ref().is_some_and(is_two);
+            if !squares {
+                return power(node);
             }
-            Self::Both => [inputs[0], inputs[1]],
-        };
-        if let Some(product) = Arithmetic::Mul.wire(name, target, operands)? {
+            operands[1] = operands[0];
+        }
+        if let Some(product) = Arithmetic::Mul.wire(node, operands)? {
             return Ok(Some(tvec![product]));
         }
-        let types = operands.map(|it| target.outlet_fact(it).map(|fact| fact.datum_type));
+        let types = operands.map(|it| node.fact(it).map(|fact| fact.datum_type));
         let [first, second] = types;
         rule_if_some!(datum_type = first?.common_super_type(second?));
         rule_if!(datum_type.is_integer());
-        let mut operands = wire_rank_broadcast(name, target, &operands)?;
-        for (index, operand) in operands.iter_mut().enumerate() {
-            *operand = wire_cast(target, format!("{name}.in{index}"), *operand, datum_type)?;
-        }
-        let name = target.unique_name(name).into_owned();
-        target.wire_node(name, Product, &operands).map(Some)
+        let operands = cast_alike(node, &operands, datum_type)?;
+        node.last(Product, &operands)
     }
 }
 
+/// Operands of one type and rank.
+fn cast_alike(
+    node: &mut Wiring<'_>,
+    operands: &[OutletId],
+    to: DatumType,
+) -> TractResult<TVec<OutletId>> {
+    let operands = wire_rank_broadcast(node.name, node.model, operands)?;
+    let operands = operands.into_iter().enumerate();
+    let cast = operands.map(|(index, operand)| node.cast(&format!("in{index}"), operand, to));
+    cast.collect()
+}
+
 /// Wires a power whose exponent has a wider type than the base.
-fn power(
-    name: &str,
-    target: &mut TypedModel,
-    operands: [OutletId; 2],
-) -> TractResult<Option<TVec<OutletId>>> {
-    let [base, exponent] = operands.map(|it| target.outlet_fact(it).map(|fact| fact.datum_type));
-    let (base, exponent) = (base?, exponent?);
+fn power(node: &mut Wiring<'_>) -> Wired {
+    let (base, exponent) = (node.input(0)?.datum_type, node.input(1)?.datum_type);
     rule_if!(base.is_float() && exponent.is_float() || base.is_integer() && exponent.is_integer());
     rule_if_some!(wide = base.common_super_type(exponent));
     rule_if!(wide != base);
-    let mut operands = wire_rank_broadcast(name, target, &operands)?;
-    for (index, operand) in operands.iter_mut().enumerate() {
-        *operand = wire_cast(target, format!("{name}.in{index}"), *operand, wide)?;
-    }
-    let wide = target.unique_name(format!("{name}.wide")).into_owned();
-    let made = target.wire_node(wide, pow(), &operands)?[0];
-    Ok(Some(tvec![wire_cast(target, name.to_owned(), made, base)?]))
+    let operands = cast_alike(node, &node.inputs.clone(), wide)?;
+    let made = node.op("wide", pow(), &operands)?;
+    let name = node.name.to_owned();
+    Ok(Some(tvec![wire_cast(node.model, name, made, base)?]))
 }
 
 /// The product of integers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Product;
 
-impl Op for Product {
-    fn name(&self) -> StaticName {
-        "Mul".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Product, "Mul");
 
 impl EvalOp for Product {
     op_out_of_plan!();

@@ -11,32 +11,23 @@ use tract_onnx::tract_core::ops::array::{GatherNd, ScatterNd, ScatterReduction};
 use tract_onnx::tract_core::ops::cast::wire_cast as wire_casts;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{Override, parse_overridden};
-use crate::delegate::Facts;
-use crate::wire::wire_cast;
-
-/// The operators, by their ONNX names.
-pub(crate) const OPERATORS: [&str; 2] = ["GatherND", "ScatterND"];
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a GatherND or a ScatterND.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    parse_overridden(ctx, node, |node| {
-        Ok(match node.op_type.as_str() {
-            "GatherND" => {
-                let axes: i64 = node.get_attr_opt("batch_dims")?.unwrap_or(0);
-                let axes = usize::try_from(axes)
-                    .with_context(|| format!("its batch_dims is {axes}, expected 0 or more"))?;
-                Indexing::Gather(GatherNd::new(axes))
-            }
-            _ => {
-                let reduction = node.get_attr_opt("reduction")?.unwrap_or("none");
-                Indexing::Scatter(ScatterNd::new(ScatterReduction::parse(reduction)?))
-            }
-        })
-    })
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let op = match node.op_type.as_str() {
+        "GatherND" => {
+            let axes: i64 = node.get_attr_opt("batch_dims")?.unwrap_or(0);
+            let axes = usize::try_from(axes)
+                .with_context(|| format!("its batch_dims is {axes}, expected 0 or more"))?;
+            Indexing::Gather(GatherNd::new(axes))
+        }
+        _ => {
+            let reduction = node.get_attr_opt("reduction")?.unwrap_or("none");
+            Indexing::Scatter(ScatterNd::new(ScatterReduction::parse(reduction)?))
+        }
+    };
+    over_tract(ctx, node, op)
 }
 
 #[derive(Clone, Debug)]
@@ -45,52 +36,36 @@ enum Indexing {
     Scatter(ScatterNd),
 }
 
-impl Override for Indexing {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
+impl Operator for Indexing {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         // tract computes the values of known inputs as soon as it knows them.
-        upstream
-            .infer_facts(inputs.clone(), outputs.clone(), tvec![])
-            .map(Some)
+        node.computes = false;
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let data = inputs[0];
-        let indices = format!("{name}.indices");
-        let indices = wire_cast(target, indices, inputs[1], i64::datum_type())?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let data = node.inputs[0];
+        let indices = node.cast("indices", node.inputs[1], i64::datum_type())?;
         let from_start = FromStart {
             first: match self {
                 Self::Gather(gather) => gather.batch_dims,
                 Self::Scatter(_) => 0,
             },
         };
-        let from_start_name = target
-            .unique_name(format!("{name}.from_start"))
-            .into_owned();
-        let indices = target.wire_node(from_start_name, from_start, &[data, indices])?[0];
+        let indices = node.op("from_start", from_start, &[data, indices])?;
         match self {
-            Self::Gather(gather) => target.wire_node(name, gather.clone(), &[data, indices]),
+            Self::Gather(gather) => node.last(gather.clone(), &[data, indices]),
             Self::Scatter(scatter) => {
-                let types = [data, inputs[2]].map(|it| Ok(target.outlet_fact(it)?.datum_type));
-                let types = types.into_iter().collect::<TractResult<TVec<_>>>()?;
-                let wide = DatumType::super_type_for(types.iter().copied()).with_context(|| {
-                    format!("its data is {:?}, and its updates {:?}", types[0], types[1])
+                let (of_data, of_updates) = (node.input(0)?.datum_type, node.input(2)?.datum_type);
+                let wide = DatumType::super_type_for([of_data, of_updates]);
+                let wide = wide.with_context(|| {
+                    format!("its data is {of_data:?}, and its updates {of_updates:?}")
                 })?;
-                let values = wire_casts(name, target, &[data, inputs[2]], wide)?;
-                target.wire_node(name, scatter.clone(), &[values[0], indices, values[1]])
+                let updates = node.inputs[2];
+                let values = wire_casts(node.name, node.model, &[data, updates], wide)?;
+                node.last(scatter.clone(), &[values[0], indices, values[1]])
             }
         }
-        .map(Some)
     }
 }
 
@@ -121,13 +96,7 @@ impl FromStart {
     }
 }
 
-impl Op for FromStart {
-    fn name(&self) -> StaticName {
-        "FromStart".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(FromStart, "FromStart");
 
 impl EvalOp for FromStart {
     op_out_of_plan!();

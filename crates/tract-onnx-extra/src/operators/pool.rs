@@ -11,19 +11,12 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::cnn::{HirMaxPool, HirSumPool};
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
-use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
-use crate::node::{check_domain, parse_with_tract};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::sliding::{Axis, Fold, at_most, most_windows, slide, slide_floats, window_facts};
-use crate::wire::to_typed_without_facts;
 
 /// Parses a MaxPool or an AveragePool.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((Delegate::boxed(upstream, Sliding), captured))
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    over_tract(ctx, node, Sliding)
 }
 
 /// The most taps of a window whose maximum is not taken along one axis after the other.
@@ -32,30 +25,22 @@ const MAX_TAPS: usize = 12;
 #[derive(Clone, Debug)]
 struct Sliding;
 
-impl Hook for Sliding {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        let sizes = known.inputs[0].shape.concretize();
-        let most = match pool_spec(upstream).zip(sizes) {
+impl Operator for Sliding {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let sizes = node.inputs[0].shape.concretize();
+        let most = match node.upstream().and_then(pool_spec).zip(sizes) {
             Some((spec, sizes)) => most_windows(spec, &sizes)?,
             None => tvec![],
         };
-        if most.is_empty() {
-            return inference.of(upstream, known);
-        }
+        rule_if!(!most.is_empty());
         // tract would compare other expressions for the same size.
-        let without_sizes = known.outputs.iter().map(|fact| InferenceFact {
+        let without_sizes = node.outputs.iter().map(|fact| InferenceFact {
             shape: ShapeFactoid::open(tvec![]),
             ..(*fact).clone()
         });
         let without_sizes: TVec<InferenceFact> = without_sizes.collect();
-        let (inputs, observed) = (known.inputs.iter(), known.observed.iter());
-        let unknown = Known::new(inputs.copied(), &without_sizes, observed.copied());
-        let mut facts = inference.of(upstream, unknown)?;
+        let unknown = without_sizes.iter().collect();
+        let mut facts = node.by_upstream_of(node.inputs.clone(), unknown)?;
         for fact in &mut facts.1 {
             let Some(mut sizes) = fact.shape.concretize() else {
                 continue;
@@ -65,20 +50,13 @@ impl Hook for Sliding {
             }
             fact.shape = sizes.into();
         }
-        Ok(facts)
+        Ok(Some(facts))
     }
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let outlets = to_typed_without_facts(upstream, source, node, target, mapping)?;
-        let datum_type = target.outlet_fact(outlets[0])?.datum_type;
-        let id = outlets[0].node;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let outlets = node.without_facts()?;
+        let datum_type = node.fact(outlets[0])?.datum_type;
+        let (target, id) = (&mut *node.model, outlets[0].node);
         let wired = target.node_mut(id);
         if let Some(op) = wired
             .op_as::<Maxima>()
@@ -99,7 +77,7 @@ impl Hook for Sliding {
         for (output, fact) in std::iter::zip(&mut target.node_mut(id).outputs, facts) {
             output.fact = fact;
         }
-        Ok(outlets)
+        Ok(Some(outlets))
     }
 }
 

@@ -2,29 +2,15 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::delegate::Delegate;
-use crate::node::{check_domain, parse_with_tract};
+use crate::operator::{Parsed, over_tract};
 
-pub(crate) const OPERATORS: [&str; 4] = [
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
-
-/// Parses one of [`OPERATORS`].
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
+/// Parses one of the random operators.
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let node = NodeProto {
         name: node.op_type.clone(),
         ..node.clone()
     };
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, &node)?;
-    Ok((Delegate::boxed(upstream, OrNothing), captured))
+    over_tract(ctx, &node, OrNothing)
 }

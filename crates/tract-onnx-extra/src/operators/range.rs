@@ -12,17 +12,15 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::logic::sym_to_coord_axis;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{in_numbers, rewire};
+use crate::data_sizes::in_numbers;
 use crate::dims::{is_size, scalar, size};
 use crate::limits::{self, Limits};
 use crate::node::check_domain;
+use crate::operator::Parsed;
 use crate::wire::wire_cast;
 
 /// Parses a Range.
-pub(crate) fn parse(
-    _ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let op = OnnxRange {
         limits: limits::of_nodes_read(),
@@ -213,17 +211,7 @@ impl Range {
     }
 }
 
-impl Op for Range {
-    fn name(&self) -> StaticName {
-        "Range".into()
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Range, "Range", mints_runtime_symbols);
 
 impl EvalOp for Range {
     op_out_of_plan!();
@@ -264,20 +252,7 @@ impl TypedOp for Range {
         ])
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            length: self.length.substitute_all(subs)?,
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(length);
 
     as_op!();
 }

@@ -20,61 +20,39 @@ use tract_onnx::tract_hir::internal::tract_ndarray::Dimension as _;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::nn::Reducer;
 
-use crate::data_sizes::{Override, axis, with_fallback};
-use crate::delegate::Facts;
+use crate::data_sizes::axis;
 use crate::dims::{is_size, sizes};
-use crate::node::{check_domain, parse_with_tract};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::rows::{Fold, Layout, Real};
-use crate::wire::wire_cast;
 
-/// The reductions of ONNX.
-const OPERATORS: [(&str, Reducer); 12] = [
-    ("ArgMax", Reducer::ArgMax(false)),
-    ("ArgMin", Reducer::ArgMin(false)),
-    ("ReduceL1", Reducer::L1),
-    ("ReduceL2", Reducer::L2),
-    ("ReduceLogSum", Reducer::LogSum),
-    ("ReduceLogSumExp", Reducer::LogSumExp),
-    ("ReduceMax", Reducer::Max),
-    ("ReduceMean", Reducer::Mean),
-    ("ReduceMin", Reducer::Min),
-    ("ReduceProd", Reducer::Prod),
-    ("ReduceSum", Reducer::Sum),
-    ("ReduceSumSquare", Reducer::SumSquare),
-];
-
-/// Registers them in a tract ONNX loader.
-pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for (operator, _) in OPERATORS {
-        onnx.op_register.insert(operator, parse);
-    }
-}
-
-fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+/// Parses a reduction.
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let is_set = |name: &str, or: i64| -> TractResult<bool> {
         Ok(node.get_attr_opt(name)?.unwrap_or(or) == 1)
     };
-    let known = OPERATORS.iter().find(|(name, _)| *name == node.op_type);
-    let (_, reducer) = *known.context("it is one of the registered")?;
     let takes_last = is_set("select_last_index", 0)?;
-    let (reducer, axes) = match reducer {
+    let reducer = match node.op_type.as_str() {
+        "ArgMax" => Reducer::ArgMax(takes_last),
+        "ArgMin" => Reducer::ArgMin(takes_last),
+        "ReduceL1" => Reducer::L1,
+        "ReduceL2" => Reducer::L2,
+        "ReduceLogSum" => Reducer::LogSum,
+        "ReduceLogSumExp" => Reducer::LogSumExp,
+        "ReduceMax" => Reducer::Max,
+        "ReduceMean" => Reducer::Mean,
+        "ReduceMin" => Reducer::Min,
+        "ReduceProd" => Reducer::Prod,
+        "ReduceSum" => Reducer::Sum,
+        _ => Reducer::SumSquare,
+    };
+    let axes = match reducer {
         Reducer::ArgMax(_) | Reducer::ArgMin(_) => {
-            let axis = node.get_attr_opt("axis")?.unwrap_or(0_i64);
-            let reducer = match reducer {
-                Reducer::ArgMax(_) => Reducer::ArgMax(takes_last),
-                _ => Reducer::ArgMin(takes_last),
-            };
-            (reducer, Axes::These(vec![axis]))
+            Axes::These(vec![node.get_attr_opt("axis")?.unwrap_or(0)])
         }
-        _ if optional_inputs(node).nth(1).flatten().is_some() => (reducer, Axes::OfInput),
+        _ if optional_inputs(node).nth(1).flatten().is_some() => Axes::OfInput,
         _ => {
             let these = node.get_attr_opt_vec("axes")?;
-            (reducer, these.map_or(Axes::OfInput, Axes::These))
+            these.map_or(Axes::OfInput, Axes::These)
         }
     };
     let op = Reduction {
@@ -83,7 +61,7 @@ fn parse(
         keeps_axes: is_set("keepdims", 1)?,
         is_nothing_without_axes: is_set("noop_with_empty_axes", 0)?,
     };
-    Ok((with_fallback(upstream, op), captured))
+    over_tract(ctx, node, op)
 }
 
 #[derive(Clone, Debug)]
@@ -131,77 +109,62 @@ impl Reduction {
     }
 }
 
-impl Override for Reduction {
-    fn infer(
-        &self,
-        _upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        _outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
+impl Operator for Reduction {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         // tract panics if there is no such axis.
-        if let Some(rank) = inputs[0].shape.rank().concretize() {
-            let given = inputs.get(1).map(|fact| fact.value.concretize());
+        if let Some(rank) = node.inputs[0].shape.rank().concretize() {
+            let given = node.inputs.get(1).map(|fact| fact.value.concretize());
             let given = given.as_ref().map(|value| value.as_deref());
             self.axes(usize::try_from(rank)?, given)?;
         }
+        node.computes &= lets_tract_compute(&node.inputs);
         Ok(None)
     }
 
-    /// tract computes with sizes that are not negative; its numbers have 32 bits. Numbers without axes are
-    /// computed by it alone.
-    fn lets_tract_compute(&self, inputs: &TVec<&InferenceFact>) -> bool {
-        let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
-        if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
-            let datum_type = inputs[0].datum_type.concretize();
-            return datum_type.is_none_or(|it| !it.is_float());
-        }
-        let value = inputs[0].value.concretize();
-        value.is_some_and(|value| {
-            let sizes = value.datum_type().is_tdim().then(|| sizes(&value));
-            let sizes = sizes.and_then(Result::ok).unwrap_or_default();
-            let are_sizes = sizes.iter().all(is_size);
-            are_sizes && sizes.iter().any(|size| size.to_i64().is_err())
-        })
-    }
-
-    fn wire(
-        &self,
-        _upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let fact = target.outlet_fact(inputs[0])?;
-        let given = match inputs.get(1) {
-            Some(axes) => Some(target.outlet_fact(*axes)?.konst.as_deref()),
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let fact = node.input(0)?;
+        let given = match node.inputs.get(1) {
+            Some(axes) => Some(node.fact(*axes)?.konst.as_deref()),
             None => None,
         };
         let axes = self.axes(fact.rank(), given)?;
         let axes = axes.context("its axes come from data, expected constant ones")?;
-        if is_tracts(self.reducer, fact, &axes) {
-            return Ok(None);
-        }
+        rule_if!(!is_tracts(self.reducer, fact, &axes));
         let to = match fact.datum_type {
             it if it.is_tdim() => i64::datum_type(),
             it => it,
         };
-        let number = wire_cast(target, format!("{name}.number"), inputs[0], to)?;
+        let number = node.cast("number", node.inputs[0], to)?;
         let op = Reduced {
             reducer: self.reducer,
-            axes,
+            axes: axes.clone(),
         };
-        let removed = op.axes.clone();
-        let named = target.unique_name(name).into_owned();
-        let mut outlet = target.wire_node(named, op, &[number])?[0];
-        if !self.keeps_axes {
-            for axis in removed.into_iter().rev() {
-                let named = target.unique_name(format!("{name}.without{axis}"));
-                let named = named.into_owned();
-                outlet = target.wire_node(named, AxisOp::Rm(axis), &[outlet])?[0];
+        let mut outlets = node.last(op, &[number])?;
+        let removed = if self.keeps_axes { tvec![] } else { axes };
+        for axis in removed.into_iter().rev() {
+            for outlet in outlets.iter_mut().flatten() {
+                *outlet = node.op(&format!("without{axis}"), AxisOp::Rm(axis), &[*outlet])?;
             }
         }
-        Ok(Some(tvec![outlet]))
+        Ok(outlets)
     }
+}
+
+/// Whether tract's values are right. It computes with sizes that are not negative; its numbers have 32 bits.
+/// Numbers without axes are computed by it alone.
+fn lets_tract_compute(inputs: &[&InferenceFact]) -> bool {
+    let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
+    if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
+        let datum_type = inputs[0].datum_type.concretize();
+        return datum_type.is_none_or(|it| !it.is_float());
+    }
+    let value = inputs[0].value.concretize();
+    value.is_some_and(|value| {
+        let sizes = value.datum_type().is_tdim().then(|| sizes(&value));
+        let sizes = sizes.and_then(Result::ok).unwrap_or_default();
+        let are_sizes = sizes.iter().all(is_size);
+        are_sizes && sizes.iter().any(|size| size.to_i64().is_err())
+    })
 }
 
 /// Computes the reductions that tract has in a model by vectors, and those of nothing and of infinity as

@@ -14,59 +14,45 @@ use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Ne
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{WideSizes, in_numbers, rewire, symbols_of};
-use crate::delegate::{Delegate, Hook};
+use crate::data_sizes::{WideSizes, in_numbers, symbols_of};
 use crate::dims::in_dims;
 use crate::node::{check_domain, parse_with_tract};
-use crate::wire::{to_typed_without_facts, with_inputs};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
 
 /// Parses an Upsample, or a Resize of any version.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     if node.op_type == "Resize" && ctx.onnx_operator_set_version != 10 {
         let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
         let sizes = optional_inputs(node).nth(3).flatten();
         let upstream = match sizes {
-            Some(sizes) => Delegate::boxed(upstream, WideSizes { sizes }),
+            Some(sizes) => over(upstream, WideSizes { sizes }),
             None => upstream,
         };
-        let upstream = Delegate::boxed(upstream, ToSizes);
-        return Ok((Delegate::boxed(upstream, OrNothing), captured));
+        return Ok((over(over(upstream, ToSizes), OrNothing), captured));
     }
     let scales: Option<TVec<f32>> = node.get_attr_opt_tvec("scales")?;
     let op = Early {
         interpolator: Interpolator::parse(node.get_attr_opt("mode")?.unwrap_or("nearest"))?,
         scales: scales.map(|it| tensor1(&it).into_arc_tensor()),
     };
-    Ok((expand(op), vec![]))
+    own(node, [2 - usize::from(op.scales.is_some()), 1], op)
 }
 
-/// The hook of a Resize whose sizes may be symbols.
+/// The operator over a Resize whose sizes may be symbols.
 #[derive(Clone, Debug)]
 struct ToSizes;
 
-impl Hook for ToSizes {
+impl Operator for ToSizes {
     const IS_TRANSPARENT: bool = true;
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let mapping = with_inputs(node, target, mapping, |target, outlet| {
-            let fact = target.outlet_fact(outlet)?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        node.replace_inputs(|node, outlet| {
+            let fact = node.fact(outlet)?;
             rule_if!(fact.konst.is_some() && !symbols_of(fact).is_empty());
-            let name = target.unique_name(format!("{}.sizes", node.name));
-            let name = name.into_owned();
-            Ok(Some(target.wire_node(name, Evaluated, &[outlet])?[0]))
+            node.op("sizes", Evaluated, &[outlet]).map(Some)
         })?;
-        to_typed_without_facts(upstream, source, node, target, &mapping)
+        Ok(None)
     }
 }
 
@@ -98,17 +84,6 @@ impl EvalOp for Evaluated {
 impl TypedOp for Evaluated {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].clone()])
-    }
-
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        _subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        rewire(self.clone(), node, target, mapping)
     }
 
     as_op!();
@@ -146,47 +121,14 @@ impl Early {
     }
 }
 
-impl Expansion for Early {
-    fn name(&self) -> StaticName {
-        "Resize".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2 - usize::from(self.scales.is_some()))?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        s.equals(&inputs[0].rank, &outputs[0].rank)?;
-        s.given(&inputs[0].shape, move |s, shape| {
-            let sized = move |s: &mut Solver<'_>, scales: &Tensor| {
-                let sizes = self
-                    .resize()
-                    .compute_output_shape(&shape, Some(scales), None)?;
-                s.equals(&outputs[0].shape, sizes)
-            };
-            match &self.scales {
-                Some(scales) => sized(s, scales),
-                None => s.given(&inputs[1].value, move |s, scales| sized(s, &scales)),
-            }
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
+impl Operator for Early {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let scales = match &self.scales {
-            Some(scales) => model.add_const(format!("{prefix}.scales"), scales.clone())?,
-            None => inputs[1],
+            Some(scales) => node.constant("scales", scales.clone())?,
+            None => node.inputs[1],
         };
-        let known = model.outlet_fact(scales)?.konst.clone();
+        let known = node.fact(scales)?.konst.clone();
         self.check(known.as_deref().context("its scales are not constant")?)?;
-        model.wire_node(prefix, self.resize(), &[inputs[0], scales])
+        node.last(self.resize(), &[node.inputs[0], scales])
     }
 }

@@ -6,8 +6,7 @@
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
-use crate::wire::{to_typed_without_facts, wire_cast, with_inputs};
+use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// Operators that lose digits, overflow, or take several times as long in half floats.
 const OF_HALVES: [&str; 40] = [
@@ -77,17 +76,17 @@ struct Retyped {
     operators: &'static [&'static str],
 }
 
-/// Adds the hook to one of the operators.
-pub(crate) fn hooked(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
+/// Puts an operator over one of these.
+pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));
     let types: TVec<(DatumType, DatumType)> = types.map(|it| (it.from, it.to)).collect();
     if types.is_empty() {
         return upstream;
     }
-    Delegate::boxed(upstream, InOtherType { types })
+    over(upstream, InOtherType { types })
 }
 
-/// The hook of an operator that gets values of other types, and whose results are cast back.
+/// The operator over one that gets values of other types, and whose results are cast back.
 #[derive(Clone, Debug)]
 struct InOtherType {
     /// The types, each with the one that stands in for it.
@@ -101,52 +100,34 @@ impl InOtherType {
     }
 }
 
-impl Hook for InOtherType {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        let types = known.inputs.iter().map(|fact| fact.datum_type.concretize());
-        let inference = match types.flatten().any(|it| self.other(it).is_some()) {
-            true => Inference::Facts,
-            false => inference,
-        };
-        inference.of(upstream, known)
+impl Operator for InOtherType {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let is_other = node.types().flatten().any(|it| self.other(it).is_some());
+        node.computes &= !is_other;
+        Ok(None)
     }
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let retyped = with_inputs(node, target, mapping, |target, outlet| {
-            let fact = target.outlet_fact(outlet)?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let before = node.inputs.clone();
+        node.replace_inputs(|node, outlet| {
+            let fact = node.fact(outlet)?;
             rule_if_some!(other = self.other(fact.datum_type));
-            let known = fact.konst.clone();
-            let name = target.unique_name(format!("{}.retyped", node.name));
-            let name = name.into_owned();
             // A constant stays one: tract would cast a large one in each run.
-            Ok(Some(match known {
-                Some(known) => target.add_const(name, known.cast_to_dt(other)?.into_owned())?,
-                None => target.wire_node(name, cast(other), &[outlet])?[0],
+            Ok(Some(match fact.konst.clone() {
+                Some(known) => node.constant("retyped", known.cast_to_dt(other)?.into_owned())?,
+                None => node.op("retyped", cast(other), &[outlet])?,
             }))
         })?;
-        if retyped == *mapping {
-            return upstream.to_typed(source, node, target, mapping);
+        if node.inputs == before {
+            return node.by_upstream().map(Some);
         }
-        let mut made = to_typed_without_facts(upstream, source, node, target, &retyped)?;
-        for (made, output) in std::iter::zip(&mut made, &node.outputs) {
-            let datum_type = output.fact.datum_type.concretize();
+        let mut made = node.without_facts()?;
+        for (made, fact) in std::iter::zip(&mut made, node.inferred_outputs()) {
+            let datum_type = fact.datum_type.concretize();
             if let Some(datum_type) = datum_type.filter(|it| self.other(*it).is_some()) {
-                let name = format!("{}.retyped", node.name);
-                *made = wire_cast(target, name, *made, datum_type)?;
+                *made = node.cast("retyped", *made, datum_type)?;
             }
         }
-        Ok(made)
+        Ok(Some(made))
     }
 }

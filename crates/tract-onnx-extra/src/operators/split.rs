@@ -7,17 +7,16 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::Slice;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::data_sizes::axis;
 use crate::dims::sizes;
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// The first version for which the last of equal parts may be smaller.
 const UNEVEN: i64 = 18;
 
 /// Parses a Split.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let outputs = node.output.len();
     let version = ctx.onnx_operator_set_version;
@@ -40,7 +39,8 @@ pub(crate) fn parse(
         outputs,
         parts,
     };
-    Ok((expand(op), vec![]))
+    let inputs = 1 + usize::from(matches!(op.parts, Parts::Input));
+    own(node, [inputs, outputs], op)
 }
 
 #[derive(Clone, Debug)]
@@ -117,17 +117,6 @@ impl Expected {
 }
 
 impl Split {
-    fn axis(&self, rank: usize) -> TractResult<usize> {
-        let from_first = self.axis + if self.axis < 0 { rank as i64 } else { 0 };
-        let axis = usize::try_from(from_first).ok().filter(|it| *it < rank);
-        axis.with_context(|| {
-            format!(
-                "its axis is {}, expected one of the {rank} of its input",
-                self.axis
-            )
-        })
-    }
-
     /// The parts of an axis, checked; `given` is the value of the second input.
     fn sizes(&self, axis: &TDim, given: Option<&Tensor>) -> TractResult<Option<Sizes>> {
         let outputs = self.outputs;
@@ -168,86 +157,26 @@ impl Split {
     }
 }
 
-impl Expansion for Split {
-    fn name(&self) -> StaticName {
-        "Split".into()
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(self.outputs)
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        let has_input = matches!(self.parts, Parts::Input);
-        check_input_arity(inputs, 1 + usize::from(has_input))?;
-        check_output_arity(outputs, self.outputs)?;
-        for output in outputs {
-            s.equals(&inputs[0].datum_type, &output.datum_type)?;
-            s.equals(&inputs[0].rank, &output.rank)?;
-        }
-        s.given(&inputs[0].rank, move |s, rank| {
-            let axis = self.axis(rank as usize)?;
-            for other in (0..rank as usize).filter(|it| *it != axis) {
-                for output in outputs {
-                    s.equals(&inputs[0].shape[other], &output.shape[other])?;
-                }
-            }
-            s.given(&inputs[0].shape[axis], move |s, size| {
-                let fill = move |s: &mut Solver<'r>, given: Option<&Tensor>| {
-                    if let Some(sizes) = self.sizes(&size, given)? {
-                        for (output, part) in std::iter::zip(outputs, sizes.parts) {
-                            s.equals(&output.shape[axis], part)?;
-                        }
-                    }
-                    Ok(())
-                };
-                if has_input {
-                    s.given(&inputs[1].value, move |s, given| fill(s, Some(&given)))
-                } else {
-                    fill(s, None)
-                }
-            })
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let fact = model.outlet_fact(inputs[0])?;
-        let axis = self.axis(fact.rank())?;
-        let size = fact.shape[axis].clone();
-        let given = match inputs.get(1) {
-            Some(given) => model.outlet_fact(*given)?.konst.clone(),
-            None => None,
-        };
-        let sizes = self.sizes(&size, given.as_deref())?;
+impl Operator for Split {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let fact = node.input(0)?;
+        let axis = axis(self.axis, fact.rank())?;
+        let given = node.input(1).ok().and_then(|given| given.konst.as_deref());
+        let sizes = self.sizes(&fact.shape[axis], given)?;
         let sizes = sizes.context("its sizes are not known when the model is loaded")?;
-        let mut input = inputs[0];
+        let mut input = node.inputs[0];
         if let Some(expected) = sizes.open {
-            let op = CheckedAxis { axis, expected };
-            let name = model.unique_name(format!("{prefix}.checked")).into_owned();
-            input = model.wire_node(name, op, &[input])?[0];
+            input = node.op("checked", CheckedAxis { axis, expected }, &[input])?;
         }
         let mut outputs = tvec![];
         let mut start = 0.to_dim();
         for (index, part) in sizes.parts.into_iter().enumerate() {
             let end = start.clone() + part;
             let op = Slice::new(axis, start, end.clone());
-            let name = model
-                .unique_name(format!("{prefix}.part{index}"))
-                .into_owned();
-            outputs.push(model.wire_node(name, op, &[input])?[0]);
+            outputs.push(node.op(&format!("part{index}"), op, &[input])?);
             start = end;
         }
-        Ok(outputs)
+        Ok(Some(outputs))
     }
 }
 
@@ -258,13 +187,7 @@ struct CheckedAxis {
     expected: Expected,
 }
 
-impl Op for CheckedAxis {
-    fn name(&self) -> StaticName {
-        "CheckedAxis".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(CheckedAxis, "CheckedAxis");
 
 impl EvalOp for CheckedAxis {
     op_out_of_plan!();

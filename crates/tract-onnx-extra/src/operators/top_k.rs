@@ -13,15 +13,13 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{CustomNode, CustomOp, SizeSymbols, axis, in_numbers, rewire, symbols_of};
+use crate::data_sizes::{SizeSymbols, axis, in_numbers, symbols_of};
 use crate::dims::size;
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a TopK.
-pub(crate) fn parse(
-    ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let op = OnnxTopK {
         axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
@@ -29,7 +27,7 @@ pub(crate) fn parse(
         k: node.get_attr_opt("k")?,
         sizes: SizeSymbols::new(ctx),
     };
-    Ok((Box::new(CustomOp(op)), vec![]))
+    own(node, [2 - usize::from(op.k.is_some()), 2], op)
 }
 
 /// A TopK before types and shapes are known.
@@ -42,22 +40,13 @@ struct OnnxTopK {
     sizes: SizeSymbols,
 }
 
-impl CustomNode for OnnxTopK {
-    type Typed = TopK;
-
-    fn name(&self) -> StaticName {
-        "TopK".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (2 - usize::from(self.k.is_some()), 2)
-    }
-
-    fn typed(&self, inputs: &[&TypedFact]) -> TractResult<TopK> {
-        let axis = axis(self.axis, inputs[0].rank())?;
-        let k = match (self.k, inputs.get(1).map(|fact| &fact.konst)) {
+impl Operator for OnnxTopK {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let data = node.input(0)?;
+        let axis = axis(self.axis, data.rank())?;
+        let k = match (self.k, node.input(1).map(|fact| &fact.konst)) {
             (Some(k), _) => k.to_dim(),
-            (None, Some(Some(k))) => size(k).context("its k")?,
+            (None, Ok(Some(k))) => size(k).context("its k")?,
             (None, _) => self.sizes.of(axis),
         };
         let op = TopK {
@@ -65,10 +54,10 @@ impl CustomNode for OnnxTopK {
             largest: self.largest,
             k,
         };
-        if let (Ok(k), Ok(count)) = (op.k.to_i64(), inputs[0].shape[axis].to_i64()) {
+        if let (Ok(k), Ok(count)) = (op.k.to_i64(), data.shape[axis].to_i64()) {
             op.check(k, count)?;
         }
-        Ok(op)
+        node.whole(op)
     }
 }
 
@@ -185,20 +174,7 @@ impl TypedOp for TopK {
         Ok(tvec![datum_type.fact(shape.clone()), i64::fact(shape)])
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            k: self.k.substitute_all(subs)?,
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(k);
 
     as_op!();
 }

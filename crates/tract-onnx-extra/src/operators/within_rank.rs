@@ -9,7 +9,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
-use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// The least ranks of the first input, which the output has, too.
 const LEAST: [(&str, usize); 14] = [
@@ -29,23 +29,23 @@ const LEAST: [(&str, usize); 14] = [
     ("QLinearConv", 3),
 ];
 
-/// Adds the hook to an operator that needs it.
-pub(crate) fn hooked(
+/// Puts an operator over one that needs axes.
+pub(crate) fn mended(
     node: &NodeProto,
     upstream: Box<dyn InferenceOp>,
 ) -> TractResult<Box<dyn InferenceOp>> {
     if node.op_type == "LayerNormalization" {
         let axis = node.get_attr_opt("axis")?.unwrap_or(-1);
-        return Ok(Delegate::boxed(upstream, Needs::Axis(axis)));
+        return Ok(over(upstream, Needs::Axis(axis)));
     }
     let least = LEAST.iter().find(|(name, _)| *name == node.op_type);
     Ok(match least {
-        Some((_, least)) => Delegate::boxed(upstream, Needs::Axes(*least)),
+        Some((_, least)) => over(upstream, Needs::Axes(*least)),
         None => upstream,
     })
 }
 
-/// The hook of an operator whose input has to have some axes.
+/// The operator over one whose input has to have some axes.
 #[derive(Clone, Debug)]
 enum Needs {
     /// At least so many.
@@ -73,16 +73,15 @@ impl Needs {
     }
 }
 
-impl Hook for Needs {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        inference: Inference,
-    ) -> TractResult<Facts> {
-        for fact in known.inputs.first().iter().chain(&known.outputs.first()) {
+impl Operator for Needs {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        for fact in node.inputs.first().iter().chain(&node.outputs.first()) {
             self.check(fact)?;
         }
-        inference.of(upstream, known)
+        Ok(None)
+    }
+
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        node.by_upstream().map(Some)
     }
 }

@@ -8,9 +8,9 @@
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use super::Wiring;
 use super::layer::{Axes, Layer};
 use crate::LengthsPolicy;
+use crate::operator::Wiring;
 
 /// A size that an input has to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,13 +149,7 @@ struct CheckedShape {
     axes: Axes,
 }
 
-impl Op for CheckedShape {
-    fn name(&self) -> StaticName {
-        "CheckedShape".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(CheckedShape, "CheckedShape");
 
 impl EvalOp for CheckedShape {
     op_out_of_plan!();
@@ -212,13 +206,7 @@ impl CheckedLengths {
     }
 }
 
-impl Op for CheckedLengths {
-    fn name(&self) -> StaticName {
-        "CheckedLengths".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(CheckedLengths, "CheckedLengths");
 
 impl EvalOp for CheckedLengths {
     op_out_of_plan!();

@@ -10,11 +10,12 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
-use super::Wiring;
 use super::checked::{self, Expected, Size, alike, fill};
+use super::floats;
 use super::op::{Counted, Of, Operands, Recurrent, Slots};
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
+use crate::operator::Wiring;
 
 /// The node's optional inputs.
 #[derive(Clone, Debug)]
@@ -203,8 +204,7 @@ impl Layer {
                 y_c: self.outputs.y_c.is_some(),
             },
         };
-        let name = to.prefix.clone();
-        to.model.wire_node(name, op, &operands)
+        to.model.wire_node(to.name, op, &operands)
     }
 }
 
@@ -295,17 +295,13 @@ impl Expansion for Layer {
         model: &mut TypedModel,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let mut to = Wiring {
-            model,
-            prefix: prefix.to_owned(),
-        };
+        let mut to = Wiring::alone(prefix, model, inputs);
         let datum_type = to.fact(inputs[0])?.datum_type;
         let is_half = datum_type == f16::datum_type();
-        let inputs = if is_half {
-            to.floats(inputs)?
-        } else {
-            inputs.into()
-        };
+        if is_half {
+            to.replace_inputs(floats)?;
+        }
+        let inputs = to.inputs.clone();
         let mut inputs = checked::wire(&mut to, self, &inputs)?;
         if let Some(quantized) = &self.quantized {
             quantized.wire(&mut to, &mut inputs)?;

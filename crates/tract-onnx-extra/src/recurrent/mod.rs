@@ -21,27 +21,15 @@ use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::node::check_domain;
+use crate::operator::{Parsed, Wiring};
 use layer::{Inputs, Layer, Mask, Outputs};
 use quantized::Quantized;
 
-/// Registers the layers with a tract ONNX loader.
-pub(crate) fn register(onnx: &mut tract_onnx::Onnx) {
-    for operator in ["LSTM", "GRU", "RNN", quantized::OPERATOR] {
-        onnx.op_register.insert(operator, parse);
-    }
-    for operator in MASKED {
-        onnx.op_register.insert(operator, parse);
-    }
-}
-
-/// The layers with a mask, of the domain `revseq`, and the prefix of their names.
-const MASKED: [&str; 3] = ["MaskedLSTM", "MaskedGRU", "MaskedRNN"];
+/// The prefix of the names of layers with a mask, of the domain `revseq`.
 const PREFIX: &str = "Masked";
 
-fn parse(
-    _ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+/// Parses a layer.
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let layer = read(node).with_context(|| format!("{} {:?}", node.op_type, node.name))?;
     Ok((expand(layer), vec![]))
 }
@@ -130,52 +118,12 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
     })
 }
 
-/// Wires operators into a model, with a common prefix of names.
-struct Wiring<'a> {
-    model: &'a mut TypedModel,
-    prefix: String,
-}
-
-impl Wiring<'_> {
-    fn op(
-        &mut self,
-        name: &str,
-        op: impl Into<Box<dyn TypedOp>>,
-        inputs: &[OutletId],
-    ) -> TractResult<OutletId> {
-        let name = self.name(name);
-        Ok(self.model.wire_node(name, op, inputs)?[0])
-    }
-
-    fn constant(&mut self, name: &str, value: Tensor) -> TractResult<OutletId> {
-        let name = self.name(name);
-        self.model.add_const(name, value)
-    }
-
-    /// Casts half floats to floats, for sums of many products; leaves other values as they are.
-    fn floats(&mut self, values: &[OutletId]) -> TractResult<TVec<OutletId>> {
-        let values = values.iter().map(|value| {
-            let fact = self.fact(*value)?;
-            if fact.datum_type != f16::datum_type() {
-                return Ok(*value);
-            }
-            match &fact.konst {
-                Some(known) => {
-                    let known = known.cast_to::<f32>()?.into_owned();
-                    self.constant("float", known)
-                }
-                None => self.op("float", cast(f32::datum_type()), &[*value]),
-            }
-        });
-        values.collect()
-    }
-
-    fn fact(&self, outlet: OutletId) -> TractResult<&TypedFact> {
-        self.model.outlet_fact(outlet)
-    }
-
-    fn name(&self, name: &str) -> String {
-        let name = format!("{}.{name}", self.prefix);
-        self.model.unique_name(name).into_owned()
-    }
+/// Casts half floats to floats, for sums of many products; leaves other values as they are.
+fn floats(to: &mut Wiring<'_>, value: OutletId) -> TractResult<Option<OutletId>> {
+    let fact = to.fact(value)?;
+    rule_if!(fact.datum_type == f16::datum_type());
+    Ok(Some(match &fact.konst {
+        Some(known) => to.constant("float", known.cast_to::<f32>()?.into_owned())?,
+        None => to.op("float", cast(f32::datum_type()), &[value])?,
+    }))
 }

@@ -6,7 +6,7 @@
 use recurrent_layers::{Bytes, Quantized as Weights};
 use tract_onnx::tract_hir::internal::*;
 
-use super::Wiring;
+use crate::operator::Wiring;
 
 pub(super) const OPERATOR: &str = "DynamicQuantizeLSTM";
 
@@ -119,13 +119,7 @@ fn of_bytes<'a>(plain: &'a PlainView<'_>) -> TractResult<Bytes<'a>> {
     }
 }
 
-impl Op for Dequantize {
-    fn name(&self) -> StaticName {
-        "DequantizeWeights".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Dequantize, "DequantizeWeights");
 
 impl EvalOp for Dequantize {
     op_out_of_plan!();

@@ -99,7 +99,7 @@ fn parts_that_are_not_the_axis_are_an_error() {
             13,
             "a, b = Split<axis=1>(x, two_three)",
             5,
-            "its axis is 1, expected one of the 1 of its input",
+            "its axis is 1, expected one from -1 to 0",
         ),
     ] {
         for declared in [size.to_string(), "N".to_owned()] {

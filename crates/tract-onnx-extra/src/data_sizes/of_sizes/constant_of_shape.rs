@@ -5,15 +5,15 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
-use super::{Known, Numbers, OfSizes, Parsed, WideSizes, of_sizes, size};
-use crate::delegate::Delegate;
+use super::{Known, Numbers, OfSizes, WideSizes, of_sizes, size};
 use crate::node::check_domain;
+use crate::operator::{Parsed, over};
 
 /// The value of all elements, of no axis.
 #[derive(Clone, Debug)]
 struct ConstantOfShape(Arc<Tensor>);
 
-pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let value = match node.get_attr_opt("value")? {
         Some(value) => ctx.load_tensor(value)?,
@@ -27,7 +27,7 @@ pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     );
     let value = value.into_shape(&[])?.into_arc_tensor();
     let upstream = expand(array::ConstantOfShape::new(Arc::clone(&value)));
-    let upstream = Delegate::boxed(upstream, WideSizes { sizes: 0 });
+    let upstream = over(upstream, WideSizes { sizes: 0 });
     let op = of_sizes(ctx, node, upstream, ConstantOfShape(value))?;
     Ok((op, vec![]))
 }

@@ -9,11 +9,11 @@
 //! Expand(x: [1, 4], [n, 1]), n from data: [size, 4]
 //! ```
 
-mod constant_of_shape;
-mod expand;
-mod pad;
-mod reshape;
-mod tile;
+pub(crate) mod constant_of_shape;
+pub(crate) mod expand;
+pub(crate) mod pad;
+pub(crate) mod reshape;
+pub(crate) mod tile;
 mod zero_sizes;
 
 use std::fmt;
@@ -24,26 +24,13 @@ use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use super::node_context::{NodeContext, Number};
-use super::size_symbols::{SizeSymbols, in_numbers, inferred, rewire, substituted, symbols_of};
+use super::size_symbols::{SizeSymbols, in_numbers, symbols_of};
 use super::wide_sizes::WideSizes;
-use super::with_fallback::{Override, with_fallback};
-use crate::delegate::{Delegate, Facts};
 use crate::dims;
 use crate::limits::{Limits, of_nodes_read};
-use crate::node::{check_domain, parse_with_tract};
-
-/// An operator and the values that it captures.
-type Parsed = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
-
-/// The operators that tract reads only if it knows their output sizes.
-pub(super) fn register(onnx: &mut tract_onnx::Onnx) {
-    onnx.op_register
-        .insert("ConstantOfShape", constant_of_shape::parse);
-    onnx.op_register.insert("Expand", expand::parse);
-    onnx.op_register.insert("Pad", pad::parse);
-    onnx.op_register.insert("Reshape", reshape::parse);
-    onnx.op_register.insert("Tile", tile::parse);
-}
+use crate::operator::{
+    Facts, Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract,
+};
 
 /// The numbers of an input.
 type Numbers<'a> = dyn Fn(usize) -> TractResult<Vec<i64>> + 'a;
@@ -93,9 +80,7 @@ trait OfSizes: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Parses a node like tract, with sizes of 64 bits.
 fn parse_with_data(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((Delegate::boxed(upstream, WideSizes { sizes: 1 }), captured))
+    over_tract(ctx, node, WideSizes { sizes: 1 })
 }
 
 /// Makes an operator that is tract's if the sizes are known, and runs as `op` otherwise.
@@ -127,7 +112,7 @@ fn of_sizes<T: OfSizes>(
         sizes: SizeSymbols::new(ctx),
         limits: of_nodes_read(),
     };
-    Ok(with_fallback(upstream, op))
+    Ok(over(upstream, op))
 }
 
 /// The elements of a list, which has no symbols.
@@ -172,23 +157,21 @@ impl<T: OfSizes> Sized<T> {
     /// The facts that tract finds. It refuses expressions of a Reshape that may well be equal.
     fn found(
         &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Facts> {
-        let found = upstream.infer_facts(inputs.clone(), outputs.clone(), tvec![]);
-        let output = InferenceFact {
-            datum_type: inputs[0].datum_type,
-            ..InferenceFact::default()
-        };
-        let unknown: TVec<InferenceFact> = inputs.iter().map(|fact| (*fact).clone()).collect();
-        let unknown = (unknown, tvec![output], tvec![]);
-        match found {
-            Err(_) if T::KEEPS_ELEMENTS && self.fact(&unknown.0, &unknown.1[0]).is_some() => {
-                Ok(unknown)
+        inputs: &[&InferenceFact],
+        by_tract: TractResult<Facts>,
+    ) -> TractResult<(TVec<InferenceFact>, InferenceFact)> {
+        if T::KEEPS_ELEMENTS && by_tract.is_err() {
+            let output = InferenceFact {
+                datum_type: inputs[0].datum_type,
+                ..InferenceFact::default()
+            };
+            let inputs: TVec<InferenceFact> = inputs.iter().map(|fact| (*fact).clone()).collect();
+            if self.fact(&inputs, &output).is_some() {
+                return Ok((inputs, output));
             }
-            found => found,
         }
+        let (inputs, mut outputs, _) = by_tract?;
+        Ok((inputs, outputs.remove(0)))
     }
 
     /// The output's type and sizes, if sizes from data keep tract from knowing them.
@@ -234,72 +217,45 @@ impl<T: OfSizes> Sized<T> {
     }
 }
 
-impl<T: OfSizes> Override for Sized<T> {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<Option<Facts>> {
-        let found = self.found(upstream, inputs, outputs)?;
-        let fact = self.fact(&found.0, &found.1[0]);
-        Ok(fact.map(|(datum_type, shape)| {
-            inferred(&found.0.iter().collect(), outputs, datum_type, shape)
-        }))
-    }
-
-    fn check(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        inputs: &TVec<&InferenceFact>,
-        outputs: &TVec<&InferenceFact>,
-    ) -> TractResult<()> {
-        let found = self.found(upstream, inputs, outputs)?;
-        let fact = self.fact(&found.0, &found.1[0]);
+impl<T: OfSizes> Operator for Sized<T> {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let by_tract = node.facts_by_upstream();
+        let (inputs, output) = self.found(&node.inputs, by_tract)?;
+        if let Some((datum_type, shape)) = self.fact(&inputs, &output) {
+            let (_, outputs, observed) = node.output(datum_type, shape);
+            return Ok(Some((inputs, outputs, observed)));
+        }
+        // Without values, which may be large: the limits are applied before.
         let data = match T::HAS_DATA {
-            true => inputs[0].shape.as_concrete_finite()?,
+            true => node.inputs[0].shape.as_concrete_finite()?,
             false => Some(tvec![]),
         };
-        if let (None, Some(datum_type), Some(data)) =
-            (&fact, found.1[0].datum_type.concretize(), data)
+        if let (Some(datum_type), Some(data)) = (output.datum_type.concretize(), data)
+            && node.computes
             && !T::KEEPS_ELEMENTS
         {
-            let numbers = |input: usize| -> TractResult<Vec<i64>> {
-                let value = inputs[input].value.concretize();
-                numbers(&*value.context("an input is unknown")?)
-            };
+            let numbers = |input| numbers(&*node.value(input).context("an input is unknown")?);
             // Those with symbols are none.
             if numbers(self.deciding[0]).is_ok() {
                 self.shape(datum_type, &data, &numbers)?;
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn wire(
-        &self,
-        upstream: &dyn InferenceOp,
-        name: &str,
-        target: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        let facts: Vec<InferenceFact> = inputs
-            .iter()
-            .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
-            .collect::<TractResult<_>>()?;
-        let output = InferenceFact::default();
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let facts: TVec<InferenceFact> = node.facts()?.into_iter().map(Into::into).collect();
+        let upstream = node.upstream.context("tract has the operator")?;
         let known = facts.iter().collect();
-        let inferred = self.found(&mut *clone_box(upstream), &known, &tvec![&output])?;
-        let Some((datum_type, shape)) = self.fact(&facts, &inferred.1[0]) else {
-            return Ok(None);
-        };
-        let op = SizedOp {
+        let output = InferenceFact::default();
+        let by_tract = clone_box(upstream).infer_facts(known, tvec![&output], tvec![]);
+        let (_, output) = self.found(&facts.iter().collect::<TVec<_>>(), by_tract)?;
+        rule_if_some!((datum_type, shape) = self.fact(&facts, &output));
+        node.whole(SizedOp {
             name: upstream.name(),
             op: self.clone(),
             fact: datum_type.fact(shape),
-        };
-        let name = target.unique_name(name).into_owned();
-        target.wire_node(name, op, inputs).map(Some)
+        })
     }
 }
 
@@ -358,21 +314,7 @@ impl<T: OfSizes> TypedOp for SizedOp<T> {
         Ok(tvec![self.fact.clone()])
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let shape = substituted(self.fact.shape.iter(), subs)?;
-        let op = Self {
-            fact: self.fact.datum_type.fact(shape),
-            ..self.clone()
-        };
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(fact);
 
     as_op!();
 }

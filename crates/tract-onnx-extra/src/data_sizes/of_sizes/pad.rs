@@ -12,12 +12,11 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice};
 use tract_onnx::tract_hir::internal::*;
 
-use super::{Known as KnownSizes, Numbers, OfSizes, Parsed, numbers, of_sizes, parse_with_data};
+use super::{Known, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
 use crate::data_sizes::size_symbols::axis;
-use crate::delegate::{Delegate, Facts, Hook, Inference, Known};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over};
 use crate::operators::int64::OnNumbers;
 use crate::operators::scalar_value::ScalarValue;
-use crate::wire::to_typed_without_facts;
 
 #[derive(Clone, Debug)]
 struct Pad {
@@ -28,15 +27,15 @@ struct Pad {
     axes: Option<usize>,
 }
 
-pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let mut inputs = optional_inputs(node).skip(2);
     let (value, axes) = (inputs.next().flatten(), inputs.next().flatten());
     if let Some(value) = value {
-        upstream = Delegate::boxed(upstream, ScalarValue { value });
+        upstream = over(upstream, ScalarValue { value });
     }
-    upstream = Delegate::boxed(upstream, Cropping { axes });
-    upstream = Delegate::boxed(upstream, OnNumbers);
+    upstream = over(upstream, Cropping { axes });
+    upstream = over(upstream, OnNumbers);
     let op = Pad {
         mode: match node.get_attr_opt("mode")? {
             Some("edge") => PadMode::Edge,
@@ -76,7 +75,7 @@ impl OfSizes for Pad {
         data
     }
 
-    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim> {
+    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
         let pads = [known.number(axis)?, known.number(axis + known.rank)?];
         let is_added = self.axes.is_none() && pads.iter().all(|pad| *pad >= 0);
         is_added.then(|| known.data[axis].clone() + pads[0] + pads[1])
@@ -148,7 +147,7 @@ impl OfSizes for Pad {
     }
 }
 
-/// The hook of a Pad whose negative pads remove elements; tract's only adds elements.
+/// The operator over a Pad whose negative pads remove elements; tract's only adds elements.
 #[derive(Clone, Debug)]
 struct Cropping {
     /// The input with the padded axes.
@@ -158,14 +157,9 @@ struct Cropping {
 /// Pads from here on would overflow where they are added to a size.
 const MOST: u64 = 1 << 60;
 
-impl Hook for Cropping {
-    fn infer(
-        &self,
-        upstream: &mut dyn InferenceOp,
-        known: Known<'_>,
-        _inference: Inference,
-    ) -> TractResult<Facts> {
-        let pads = known.inputs.get(1).and_then(|fact| fact.value.concretize());
+impl Operator for Cropping {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let pads = node.value(1);
         for pad in pads.and_then(|it| numbers(&it).ok()).into_iter().flatten() {
             ensure!(
                 pad.unsigned_abs() < MOST,
@@ -173,52 +167,34 @@ impl Hook for Cropping {
             );
         }
         // tract panics if it computes values.
-        Inference::Facts.of(upstream, known)
+        node.computes = false;
+        Ok(None)
     }
 
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let fact = |input: usize| target.outlet_fact(mapping[&node.inputs[input]]);
-        let rank = fact(0)?.rank();
-        let pads = match node.inputs.get(1) {
-            Some(_) => fact(1)?.konst.clone(),
-            None => None,
-        };
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let rank = node.input(0)?.rank();
+        let pads = node.input(1).ok().and_then(|fact| fact.konst.clone());
         let pads = pads.and_then(|pads| numbers(&pads).ok());
-        let Some(pads) = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)) else {
-            return to_typed_without_facts(upstream, source, node, target, mapping);
-        };
+        rule_if_some!(pads = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)));
         let axes = match self.axes {
             None => (0..rank).collect(),
             Some(input) => {
-                let axes = fact(input)?
-                    .konst
-                    .as_ref()
-                    .context("its axes are unknown")?;
-                let axes = numbers(axes)?.into_iter().map(|it| axis(it, rank));
+                let axes = node.input(input)?.konst.as_ref();
+                let axes = numbers(axes.context("its axes are unknown")?)?.into_iter();
+                let axes = axes.map(|it| axis(it, rank));
                 axes.collect::<TractResult<Vec<_>>>()?
             }
         };
         let added: Vec<i64> = pads.iter().map(|pad| (*pad).max(0)).collect();
-        let name = target
-            .unique_name(format!("{}.added", node.name))
-            .into_owned();
-        let mut mapping = mapping.clone();
-        mapping.insert(node.inputs[1], target.add_const(name, tensor1(&added))?);
-        let mut wire = to_typed_without_facts(upstream, source, node, target, &mapping)?[0];
+        node.inputs[1] = node.constant("added", tensor1(&added))?;
+        let mut wire = node.without_facts()?[0];
         for (index, axis) in axes.into_iter().enumerate() {
             let removed = |at: usize| pads[at].min(0).saturating_neg();
             let (first, last) = (removed(index), removed(index + pads.len() / 2));
             if first == 0 && last == 0 {
                 continue;
             }
-            let size = target.outlet_fact(wire)?.shape[axis].clone();
+            let size = node.fact(wire)?.shape[axis].clone();
             // A symbolic size is checked at run, if its expression does not overflow until then.
             let most = size.to_i64().unwrap_or(i64::MAX / 2);
             ensure!(
@@ -226,11 +202,8 @@ impl Hook for Cropping {
                 "its pads remove {first} and {last} of {size} elements along axis {axis}"
             );
             let slice = Slice::new(axis, first, size - last);
-            let name = target
-                .unique_name(format!("{}.axis{axis}", node.name))
-                .into_owned();
-            wire = target.wire_node(name, slice, &[wire])?[0];
+            wire = node.op(&format!("axis{axis}"), slice, &[wire])?;
         }
-        Ok(tvec![wire])
+        Ok(Some(tvec![wire]))
     }
 }

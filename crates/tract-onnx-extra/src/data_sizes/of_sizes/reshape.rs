@@ -6,9 +6,9 @@ use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
 use tract_onnx::tract_hir::internal::*;
 
 use super::zero_sizes::ZeroSizes;
-use super::{Known, Numbers, OfSizes, Parsed, of_sizes, parse_with_data};
+use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data};
 use crate::data_sizes::bounds::least;
-use crate::delegate::Delegate;
+use crate::operator::{Parsed, over};
 
 #[derive(Clone, Debug)]
 struct Reshape {
@@ -16,11 +16,11 @@ struct Reshape {
     allows_zero: bool,
 }
 
-pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
     if !allows_zero {
-        upstream = Delegate::boxed(upstream, ZeroSizes);
+        upstream = over(upstream, ZeroSizes);
     }
     let op = of_sizes(ctx, node, upstream, Reshape { allows_zero })?;
     Ok((op, captured))

@@ -4,12 +4,13 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::{Known, Numbers, OfSizes, Parsed, of_sizes, parse_with_data, size};
+use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data, size};
+use crate::operator::Parsed;
 
 #[derive(Clone, Debug)]
 struct Tile;
 
-pub(super) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (upstream, captured) = parse_with_data(ctx, node)?;
     Ok((of_sizes(ctx, node, upstream, Tile)?, captured))
 }

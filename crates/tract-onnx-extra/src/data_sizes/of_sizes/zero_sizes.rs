@@ -11,40 +11,22 @@ use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, In
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::bounds::least;
-use crate::data_sizes::size_symbols::{rewire, substituted};
-use crate::delegate::Hook;
 use crate::dims;
+use crate::operator::{Operator, Wired, Wiring};
 use crate::other_sizes::OtherSizes;
-use crate::wire::to_typed_without_facts;
 
-/// The hook of a Reshape that does not take a 0 literally.
+/// The operator over a Reshape that does not take a 0 literally.
 #[derive(Clone, Debug)]
 pub(crate) struct ZeroSizes;
 
-impl Hook for ZeroSizes {
-    fn to_typed(
-        &self,
-        upstream: &dyn InferenceOp,
-        source: &InferenceModel,
-        node: &InferenceNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-    ) -> TractResult<TVec<OutletId>> {
-        let fact = |input: usize| target.outlet_fact(mapping[&node.inputs[input]]);
-        let sizes = match &fact(1)?.konst {
-            Some(to) => read_as_others(&fact(0)?.shape, &dims::sizes(to)?),
-            None => tvec![],
-        };
-        if sizes.is_empty() {
-            return to_typed_without_facts(upstream, source, node, target, mapping);
+impl Operator for ZeroSizes {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        rule_if_some!(to = &node.input(1)?.konst);
+        let sizes = read_as_others(&node.input(0)?.shape, &dims::sizes(to)?);
+        if !sizes.is_empty() {
+            node.inputs[0] = node.op("sizes", NotZero { sizes }, &[node.inputs[0]])?;
         }
-        let data = node.inputs[0];
-        let name = target.unique_name(format!("{}.sizes", node.name));
-        let name = name.into_owned();
-        let checked = target.wire_node(name, NotZero { sizes }, &[mapping[&data]])?[0];
-        let mut mapping = mapping.clone();
-        mapping.insert(data, checked);
-        to_typed_without_facts(upstream, source, node, target, &mapping)
+        Ok(None)
     }
 }
 
@@ -100,35 +82,9 @@ impl TypedOp for NotZero {
         Ok(tvec![inputs[0].without_value()])
     }
 
-    fn axes_mapping(
-        &self,
-        inputs: &[&TypedFact],
-        outputs: &[&TypedFact],
-    ) -> TractResult<AxesMapping> {
-        AxesMapping::natural(inputs, outputs)
-    }
+    passes_axes!();
 
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        _io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        Ok(Some(AxisChangeConsequence::new(model, node, None, change)))
-    }
-
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let sizes = substituted(&self.sizes, subs)?;
-        rewire(Self { sizes }, node, target, mapping)
-    }
+    substitutes!(sizes);
 
     as_op!();
 }

@@ -126,22 +126,7 @@ impl TypedOp for Metered {
         Ok(tvec!(inputs[0].without_value()))
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let op = Self {
-            steps: self.steps.substitute_all(subs)?,
-            bytes: self.bytes.substitute_all(subs)?,
-            limits: self.limits,
-        };
-        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-        target.wire_node(&node.name, op, &inputs)
-    }
+    substitutes!(steps, bytes);
 
     as_op!();
 }

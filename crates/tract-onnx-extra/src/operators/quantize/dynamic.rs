@@ -6,45 +6,26 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::linear::bytes;
-use crate::data_sizes::{CustomNode, CustomOp};
 use crate::node::check_domain;
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a DynamicQuantizeLinear.
-pub(super) fn parse(
-    _ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
-    Ok((Box::new(CustomOp(Dynamic)), vec![]))
+    own(node, [1, 3], Dynamic)
 }
 
 /// Quantises floats to uint8 by their [`Quantization`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Dynamic;
 
-impl CustomNode for Dynamic {
-    type Typed = Self;
-
-    fn name(&self) -> StaticName {
-        "DynamicQuantizeLinear".into()
-    }
-
-    fn arity(&self) -> (usize, usize) {
-        (1, 3)
-    }
-
-    fn typed(&self, _inputs: &[&TypedFact]) -> TractResult<Self> {
-        Ok(self.clone())
+impl Operator for Dynamic {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        node.whole(self.clone())
     }
 }
 
-impl Op for Dynamic {
-    fn name(&self) -> StaticName {
-        "DynamicQuantizeLinear".into()
-    }
-
-    op_as_typed_op!();
-}
+named_op!(Dynamic, "DynamicQuantizeLinear");
 
 impl EvalOp for Dynamic {
     op_out_of_plan!();

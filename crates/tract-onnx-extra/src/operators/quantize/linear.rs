@@ -7,15 +7,10 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::parameter::Along;
 use crate::node::check_domain;
-use crate::wire::wire_cast;
-
-pub(super) const OPERATORS: [&str; 2] = ["DequantizeLinear", "QuantizeLinear"];
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 
 /// Parses a QuantizeLinear or a DequantizeLinear.
-pub(super) fn parse(
-    _ctx: &ParsingContext<'_>,
-    node: &NodeProto,
-) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let number = |name: &str| node.get_attr_opt::<i64>(name);
     let block = number("block_size")?.unwrap_or(0);
@@ -35,7 +30,7 @@ pub(super) fn parse(
         precision: type_of("precision")?,
         has_zero_point: node.input.get(2).is_some_and(|name| !name.is_empty()),
     };
-    Ok((expand(op), vec![]))
+    own(node, [2 + usize::from(op.has_zero_point), 1], op)
 }
 
 fn datum_type(attribute: &str, code: i64) -> TractResult<DatumType> {
@@ -64,45 +59,14 @@ struct OnnxLinear {
     has_zero_point: bool,
 }
 
-impl Expansion for OnnxLinear {
-    fn name(&self) -> StaticName {
-        self.direction.name().into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 2 + usize::from(self.has_zero_point))?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)?;
-        let output = &outputs[0].datum_type;
-        match (self.direction, self.output) {
-            (Direction::Quantize, _) if self.has_zero_point => {
-                s.equals(output, &inputs[2].datum_type)
-            }
-            (Direction::Dequantize, None) => s.equals(output, &inputs[1].datum_type),
-            (_, to) => s.equals(output, to.unwrap_or_else(u8::datum_type)),
-        }
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let mut inputs: TVec<OutletId> = inputs.into();
-        if model.outlet_fact(inputs[0])?.datum_type.is_tdim() {
+impl Operator for OnnxLinear {
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        if node.input(0)?.datum_type.is_tdim() {
             // An int32 that depends on sizes.
-            let name = format!("{prefix}.number");
-            inputs[0] = wire_cast(model, name, inputs[0], i64::datum_type())?;
+            node.inputs[0] = node.cast("number", node.inputs[0], i64::datum_type())?;
         }
-        let facts = inputs.iter().map(|input| model.outlet_fact(*input));
-        let op = self.typed(&facts.collect::<TractResult<TVec<_>>>()?)?;
-        model.wire_node(prefix, op, &inputs)
+        let op = self.typed(&node.facts()?)?;
+        node.whole(op)
     }
 }
 
