@@ -59,6 +59,7 @@ const SAME_SIZES: &[&str] = &[
     "Mish",
     "QuantizeLinear",
     "ReverseSequence",
+    "ReverseSubsequences",
     "ScatterElements",
     "ScatterND",
     "Shrink",
@@ -81,7 +82,8 @@ pub(crate) const SAME_RANK: &[&str] = &[
 ];
 
 /// Whether an operator's first output has the sizes of its first input.
-pub(crate) fn has_sizes_of_input(op: &str) -> bool {
+#[must_use]
+pub fn has_sizes_of_input(op: &str) -> bool {
     ELEMENTWISE.contains(&op) || SAME_SIZES.contains(&op)
 }
 

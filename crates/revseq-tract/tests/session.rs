@@ -174,6 +174,7 @@ mod build {
     };
 
     pub(crate) const FLOAT: i32 = 1;
+    pub(crate) const DOUBLE: i32 = 11;
     pub(crate) const INT64: i32 = 7;
     pub(crate) const INT32: i32 = 6;
     pub(crate) const BOOL: i32 = 9;
@@ -222,6 +223,15 @@ mod build {
             r#type: AttributeType::Int as i32,
             i,
             ..AttributeProto::default()
+        }
+    }
+
+    pub(crate) fn float(name: &str, f: f32) -> AttributeProto {
+        AttributeProto {
+            name: name.to_owned(),
+            r#type: AttributeType::Float as i32,
+            f,
+            ..Default::default()
         }
     }
 
@@ -318,8 +328,8 @@ mod build {
 }
 
 use build::{
-    BOOL, FLOAT, INT32, INT64, TEXT, UINT64, body, int, integers, model, node, stored, text, value,
-    with,
+    BOOL, DOUBLE, FLOAT, INT32, INT64, TEXT, UINT64, body, float, int, integers, model, node,
+    stored, text, value, with,
 };
 
 fn open(model: &[u8]) -> Session {
@@ -665,6 +675,103 @@ fn constants_of_0_and_minus_0_are_two() {
     let outputs = session.run([("x", tensor1(&[1.0_f32]))]).expect("it runs");
     assert_eq!(outputs["y"], tensor1(&[f32::INFINITY]));
     assert_eq!(outputs["z"], tensor1(&[f32::NEG_INFINITY]));
+}
+
+/// Exporters name an input that they leave out, at the end as well.
+#[test]
+fn scalars_may_be_lists_of_one_element() {
+    let (x, one) = (value("x", FLOAT, &["n", "2"]), value("k", INT64, &["1"]));
+    for (node, expected) in [
+        (node("CumSum", &["x", "one"], &["y"]), [1_f32, 3., 3., 7.]),
+        (node("Trilu", &["x", "one"], &["y"]), [0., 2., 0., 0.]),
+        (node("Trilu", &["x", "k"], &["y"]), [0., 2., 0., 0.]),
+        (node("Pad", &["x", "pads", "v"], &["y"]), [2., 9., 4., 9.]),
+        (
+            node("Pad", &["x", "pads", "seven"], &["y"]),
+            [2., 7., 4., 7.],
+        ),
+    ] {
+        let bytes = model(
+            vec![node.clone()],
+            vec![x.clone(), one.clone(), value("v", FLOAT, &["1"])],
+            vec![value("y", FLOAT, &["n", "2"])],
+            |graph| {
+                let constants = [integers("one", &[1]), integers("pads", &[0, -1, 0, 1])];
+                graph.initializer.extend(constants);
+                graph.initializer.push(stored("seven", &[7.0]));
+            },
+        );
+        let inputs = [
+            ("x", tensor2(&[[1_f32, 2.], [3., 4.]])),
+            ("k", tensor1(&[1_i64])),
+            ("v", tensor1(&[9_f32])),
+        ];
+        let outputs = open(&bytes).run(inputs).expect("it runs");
+        assert_eq!(floats(&outputs["y"]), expected, "{node:?}");
+    }
+}
+
+/// tract pads with a value in all modes.
+#[test]
+fn the_edge_of_a_pad_reads_no_value() {
+    let bytes = model(
+        vec![with(
+            node("Pad", &["x", "pads", "seven"], &["y"]),
+            text("mode", "edge"),
+        )],
+        vec![value("x", FLOAT, &["2"])],
+        vec![value("y", FLOAT, &["4"])],
+        |graph| graph.initializer = vec![integers("pads", &[1, 1]), stored("seven", &[7.0])],
+    );
+    let outputs = open(&bytes).run([("x", tensor1(&[1_f32, 2.]))]);
+    assert_eq!(floats(&outputs.expect("it runs")["y"]), [1., 1., 2., 2.]);
+}
+
+/// Keras' LayerNormalization becomes such a BatchNormalization.
+#[test]
+fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
+    let normalised = node("BatchNormalization", &["x", "s", "b", "mean", "v"], &["y"]);
+    for code in [FLOAT, DOUBLE] {
+        let bytes = model(
+            vec![
+                node("Add", &["known", "more"], &["mean"]),
+                with(normalised.clone(), float("epsilon", 0.75)),
+            ],
+            std::iter::once(value("x", code, &["n", "2", "t"]))
+                .chain(["known", "more", "s", "b", "v"].map(|it| value(it, code, &["2"])))
+                .collect(),
+            vec![value("y", code, &["n", "2", "t"])],
+            |_| {},
+        );
+        let vector = |elements: [f64; 2]| {
+            let vector = tensor1(&elements);
+            let to = if code == FLOAT {
+                f32::datum_type()
+            } else {
+                f64::datum_type()
+            };
+            vector.cast_to_dt(to).expect("a float").into_owned()
+        };
+        let x = tensor1(&[1_f64, 2., 3., 4.])
+            .into_shape(&[1, 2, 2])
+            .expect("as many");
+        let x = x
+            .cast_to_dt(vector([0.0; 2]).datum_type())
+            .expect("a float")
+            .into_owned();
+        let inputs = [
+            ("x", x),
+            ("known", vector([1.0, 2.0])),
+            ("more", vector([-1.0, 0.0])),
+            ("s", vector([2.0, 3.0])),
+            ("b", vector([0.5, -1.0])),
+            ("v", vector([0.25, 3.25])),
+        ];
+        let outputs = open(&bytes).run(inputs).expect("it runs");
+        // (x - [0, 2]) / [1, 2] * [2, 3] + [0.5, -1], along the second axis.
+        let y = outputs["y"].cast_to::<f32>().expect("a float");
+        assert_eq!(floats(&y), [2.5, 4.5, 0.5, 2.0]);
+    }
 }
 
 #[test]

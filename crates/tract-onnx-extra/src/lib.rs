@@ -109,7 +109,6 @@
 //! - `Resize` to sizes that are known when it runs, and with the nearest elements that ONNX Runtime takes
 //!   in opset 10; `Upsample`.
 //! - `Conv`, `MaxPool` and `AveragePool`, where a window larger than its image is an error.
-//! - `Trilu` and `Pad` with a scalar in a list of one element.
 //! - `Mul` of integers by themselves, and of sizes.
 //! - Sizes that come from data, of values that nothing else reads.
 //! - Any operator whose outputs are known to be empty.
@@ -122,11 +121,10 @@
 //!   is loaded.
 //! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
 //!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
-//! - `BatchNormalization` with a computed mean and variance, which Keras' LayerNormalization becomes.
 //! - `MatMul` of two vectors and of wide integers; `Equal`, `Pad`, `ReduceMax` and `ReduceMin` of
 //!   truth values.
 //! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
-//! - `Mod`, whose operands tract may swap, and `CumSum` with its axis in a list of one.
+//! - `Mod`, whose operands tract may swap.
 //!
 //! # Limitations
 //!

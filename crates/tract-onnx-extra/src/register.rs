@@ -18,8 +18,7 @@ use crate::operator::Parsed;
 use crate::operators::{
     arithmetic, batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty,
     functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
-    nd_indices, pool, quantize, random, range, reduce, resize, retyped, scalar_value, split, top_k,
-    within_rank,
+    nd_indices, pool, quantize, random, range, reduce, resize, retyped, split, top_k, within_rank,
 };
 use crate::recurrent;
 
@@ -69,8 +68,7 @@ const PARSERS: &[(Parser, &str)] = &[
     (global_lp_pool::parse, "GlobalLpPool"),
     (if_::parse, "If"),
     (int64::parse, "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor"),
-    (int64::parse, "EyeLike NonZero Sign"),
-    (int64::parse_cum_sum, "CumSum"),
+    (int64::parse, "CumSum EyeLike NonZero Sign"),
     (layer_norm::parse, "LayerNormalization"),
     (
         layer_norm::parse_rms,
@@ -108,7 +106,6 @@ const PARSERS: &[(Parser, &str)] = &[
     ),
     (reduce::parse, "ReduceProd ReduceSum ReduceSumSquare"),
     (resize::parse, "Resize Upsample"),
-    (scalar_value::parse_trilu, "Trilu"),
     (slice::parse, "Slice"),
     (split::parse, "Split"),
     (squeeze::parse, "Squeeze"),

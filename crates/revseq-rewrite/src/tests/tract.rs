@@ -218,18 +218,23 @@ fn each_form_becomes_one_that_tract_reads() {
         (
             17,
             "y = NonMaxSuppression(x, x, n, half)",
-            "Reshape Reshape NonMaxSuppression",
+            "Reshape NonMaxSuppression",
         ),
         (17, "y = NonMaxSuppression(x, x, [0])", "NonMaxSuppression"),
         // Statistics of a batch, and the other end of an axis.
         (
             17,
             "y, m, v = BatchNormalization<training_mode=1>(x, x, x, x, x)",
-            "ReduceMean Sub Mul ReduceMean Add Sqrt Div Unsqueeze Mul Add",
+            "ReduceMean Sub Mul ReduceMean Add Sqrt Unsqueeze Div Mul Add",
         ),
         (
             17,
             "y = BatchNormalization(x, x, x, x, x)",
+            "Unsqueeze Sub Add Sqrt Div Mul Add",
+        ),
+        (
+            17,
+            "y = BatchNormalization(x, half, half, half, half)",
             "BatchNormalization",
         ),
         (
@@ -239,6 +244,11 @@ fn each_form_becomes_one_that_tract_reads() {
         ),
         (19, "y = Pad<mode=wrap>(x, removed)", "Pad"),
         (19, "y = Pad<mode=edge>(x, behind)", "Pad"),
+        // Values that are not read, and scalars in lists.
+        (19, "y = Pad<mode=edge>(x, behind, half)", "Pad"),
+        (19, "y = Pad(x, behind, one)", "Pad"),
+        (17, "y = CumSum(x, [0])", "CumSum"),
+        (17, "k = Neg([0])\ny = Trilu(x, k)", "Neg Reshape Trilu"),
         // Operators that ONNX Runtime fuses and quantises.
         (
             17,

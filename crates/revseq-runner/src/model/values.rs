@@ -8,6 +8,8 @@ use revseq_onnx::model::{
     AttributeProto, NodeProto, TensorProto, ValueInfoProto, element_type, size_name, tensor_type,
     type_name,
 };
+use revseq_onnx::operators::{BROADCAST, has_sizes_of_input};
+use revseq_onnx::types::{self, OutputType};
 
 use super::Bindings;
 
@@ -140,143 +142,52 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// Operators whose output is of the input's type and shape.
-const ELEMENT_BY_ELEMENT: &[&str] = &[
-    "Identity",
-    "ReverseSequence",
-    "ReverseSubsequences",
-    "Neg",
-    "Abs",
-    "Relu",
-    "LeakyRelu",
-    "Elu",
-    "Selu",
-    "Tanh",
-    "Sigmoid",
-    "HardSigmoid",
-    "Softplus",
-    "Softmax",
-    "LogSoftmax",
-    "Exp",
-    "Log",
-    "Sqrt",
-    "Erf",
-    "Floor",
-    "Ceil",
-    "Round",
-    "Sign",
-    "Reciprocal",
-    "Clip",
-    "Not",
-    "Dropout",
-    "Gelu",
-    "HardSwish",
-    "CumSum",
-    "LayerNormalization",
-];
-
-/// Operators that move elements, or compute others of the same type.
-const SAME_TYPE: &[&str] = &[
-    "Reshape",
-    "Squeeze",
-    "Unsqueeze",
-    "Slice",
-    "Gather",
-    "Concat",
-    "Expand",
-    "Tile",
-    "Flatten",
-    "Split",
-    "Pad",
-    "GatherElements",
-    "GatherND",
-    "Range",
-    "ReduceProd",
-    "ReduceSum",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceMean",
-    "MatMul",
-    "Gemm",
-    "Conv",
-    "LSTM",
-    "GRU",
-    "RNN",
-];
-
 /// The types of a node's outputs, where they follow simply from its inputs'.
 pub(crate) fn propagate(
     node: &NodeProto,
     attributes: &[(&str, &AttributeProto)],
     inputs: &[ValueType],
 ) -> Vec<ValueType> {
-    let first = || inputs.first().cloned().unwrap_or_default();
+    let first = || inputs.first().and_then(|input| input.shape.clone());
     let attribute = |name: &str| {
-        attributes
-            .iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, attribute)| *attribute)
+        let mut attributes = attributes.iter();
+        let (_, attribute) = attributes.find(|(found, _)| *found == name)?;
+        Some(*attribute)
     };
-    let output = match node.op() {
-        op if ELEMENT_BY_ELEMENT.contains(&op) => first(),
-        "Cast" => ValueType {
-            element_type: attribute("to").and_then(|to| i32::try_from(to.i?).ok()),
-            ..first()
-        },
-        "CastLike" => ValueType {
-            element_type: inputs.get(1).and_then(|like| like.element_type),
-            ..first()
-        },
-        "Constant" => match attribute("value").and_then(|value| value.t.as_option()) {
-            Some(tensor) => ValueType::of_tensor(tensor),
-            None => ValueType::default(),
-        },
-        "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Pow" | "Max" | "Min" | "Sum" => ValueType {
-            shape: same_shape(inputs),
-            ..first()
-        },
-        "Where" => ValueType {
-            element_type: inputs.get(1).and_then(|input| input.element_type),
-            shape: same_shape(inputs),
-        },
-        "Transpose" => {
-            let input = first();
-            let shape = input.shape.and_then(|shape| match attribute("perm") {
-                None => Some(shape.into_iter().rev().collect()),
-                Some(perm) if perm.ints.len() == shape.len() => perm
-                    .ints
-                    .iter()
-                    .map(|&axis| shape.get(usize::try_from(axis).ok()?).cloned())
-                    .collect(),
-                Some(_) => None,
-            });
-            ValueType { shape, ..input }
+    let type_of = |output| match types::of_output(node, output) {
+        OutputType::Code(code) => Some(code),
+        OutputType::Input(input) => inputs.get(input)?.element_type,
+        // A function's node may name the type by the call's attribute.
+        _ => attribute("to").and_then(|to| i32::try_from(to.i?).ok()),
+    };
+    // Further outputs, such as Dropout's mask, may have other sizes.
+    let shape = match node.op() {
+        "Constant" => {
+            let value = attribute("value").and_then(|value| value.t.as_option());
+            value.and_then(|tensor| ValueType::of_tensor(tensor).shape)
         }
-        "Shape" => {
-            let rank = first()
-                .shape
-                .filter(|_| attributes.is_empty())
-                .map(|shape| shape.len());
-            ValueType {
-                element_type: Some(ElementType::Fixed(revseq_kernels::DataType::Int64).onnx_code()),
-                shape: rank.map(|rank| vec![Dim::Known(rank as u64)]),
+        "Transpose" => first().and_then(|shape| match attribute("perm") {
+            None => Some(shape.into_iter().rev().collect()),
+            Some(perm) if perm.ints.len() == shape.len() => {
+                let axes = perm.ints.iter();
+                axes.map(|&axis| shape.get(usize::try_from(axis).ok()?).cloned())
+                    .collect()
             }
+            Some(_) => None,
+        }),
+        "Shape" => {
+            let shape = first().filter(|_| attributes.is_empty());
+            shape.map(|shape| vec![Dim::Known(shape.len() as u64)])
         }
-        op if SAME_TYPE.contains(&op) => {
-            let moved = ValueType {
-                shape: None,
-                ..first()
-            };
-            return vec![moved; node.output.len()];
-        }
-        _ => return vec![ValueType::default(); node.output.len()],
+        op if BROADCAST.contains(&op) => same_shape(inputs),
+        op if has_sizes_of_input(op) => first(),
+        _ => None,
     };
-    // Further outputs, such as Dropout's mask, follow other rules.
-    let mut outputs = vec![ValueType::default(); node.output.len()];
-    if let Some(first) = outputs.first_mut() {
-        *first = output;
-    }
-    outputs
+    let outputs = (0..node.output.len()).map(|output| ValueType {
+        element_type: type_of(output),
+        shape: shape.clone().filter(|_| output == 0),
+    });
+    outputs.collect()
 }
 
 /// The shape that inputs share, or that one has beside scalars.

@@ -20,8 +20,8 @@ pub(super) fn complete(model: &mut ModelProto) {
     }
 }
 
-/// Completes a graph and its nested graphs: every node gets a unique name, every output of a Scan's
-/// body a separate node, and a Pad no value that it does not read.
+/// Completes a graph and its nested graphs: every node gets a unique name, and every output of a Scan's
+/// body a separate node.
 fn adapt(graph: &mut GraphProto) {
     let inputs = graph.input.iter().map(|input| input.name.clone());
     let mut taken: HashSet<String> = inputs
@@ -37,7 +37,6 @@ fn adapt(graph: &mut GraphProto) {
             name = format!("{label}~{number}");
         }
         node.name = name;
-        drop_unread_value(node);
         let is_scan = node.op_type == "Scan";
         let attributes = node.attribute.iter_mut();
         for inner in attributes.flat_map(|attribute| &mut attribute.g) {
@@ -45,18 +44,6 @@ fn adapt(graph: &mut GraphProto) {
                 separate_outputs(inner);
             }
             adapt(inner);
-        }
-    }
-}
-
-/// Removes the value of a Pad that reads none: with one, tract pads with it in all modes.
-fn drop_unread_value(node: &mut NodeProto) {
-    let mode = node.attribute.iter().find(|it| it.name == "mode");
-    let is_constant = mode.is_none_or(|mode| mode.s == b"constant");
-    if node.op_type == "Pad" && !is_constant && node.input.len() > 2 {
-        node.input[2].clear();
-        if node.input.len() == 3 {
-            node.input.truncate(2);
         }
     }
 }

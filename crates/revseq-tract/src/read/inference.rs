@@ -87,8 +87,8 @@ pub struct NodeFacts {
 pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOptions) -> Inference {
     let template = InferenceModel::default();
     let symbols = template.symbols.clone();
-    let source = match Source::as_declared(model) {
-        Ok(source) => source,
+    let (source, lacking) = match Source::as_declared(model) {
+        Ok(read) => read,
         Err(error) => {
             return Inference {
                 nodes: vec![],
@@ -108,7 +108,7 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
         Err(error) => (vec![], Some(error)),
     };
     // The operators that tract lacks are more helpful than the place of the first error.
-    let stopped = source.lacking().or_else(|| {
+    let stopped = lacking.or_else(|| {
         let nodes = words::Nodes::of(source.graph(), source.opset());
         error.map(|error| words::of_preparation(error, &nodes))
     });

@@ -2,62 +2,18 @@
 
 use std::collections::HashMap;
 
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::type_proto::Value as TypeValue;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, ValueInfoProto};
+use revseq_onnx::ModelProto;
+use revseq_onnx::model::{GraphProto, NodeProto, element_type};
+use revseq_onnx::operators::BROADCAST;
+use revseq_onnx::types::{OutputType, of_output};
 
-use super::adapt::node_label;
 use crate::error::{Error, ErrorKind, MAXIMUM_NAME, shortened};
 use crate::session::values::type_name;
 
-/// Operators whose inputs have one type, which is that of their output.
-const OF_ONE_TYPE: &[&str] = &[
-    "Add",
-    "And",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Concat",
-    "Div",
-    "Max",
-    "Mean",
-    "Min",
-    "Mod",
-    "Mul",
-    "Or",
-    "Sub",
-    "Sum",
-    "Where",
-    "Xor",
-];
-
-/// Operators whose inputs have one type, and whose output is boolean.
-const COMPARISONS: &[&str] = &["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"];
-
-/// Operators whose outputs have the type of their first input.
-const OF_FIRST_INPUT: &[&str] = &[
-    "Abs",
-    "Clip",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Identity",
-    "Neg",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-];
-
-/// Operators whose output is int64.
-const OF_SIZES: &[&str] = &["ArgMax", "ArgMin", "NonZero", "Shape", "Size"];
-
 /// Returns an error for the first node of a main graph, or of those within, whose inputs provably
-/// differ in their types.
-pub(super) fn mixes(graph: &GraphProto) -> Option<Error> {
+/// differ in their types. Types that are declared for values between nodes may be stale.
+pub(super) fn mixes(model: &ModelProto) -> Option<Error> {
+    let graph = model.graph.as_option()?;
     Types::default().graph(graph).err()
 }
 
@@ -74,20 +30,20 @@ impl<'a> Types<'a> {
 
     fn graph(&mut self, graph: &'a GraphProto) -> Result<(), Error> {
         let inputs = graph.input.iter();
-        let inputs = inputs.map(|input| (input.name.as_str(), declared(input)));
+        let inputs = inputs.map(|input| (input.name(), element_type(input).unwrap_or(0)));
         let stored = graph.initializer.iter();
-        let stored = stored.map(|tensor| (tensor.name.as_str(), tensor.data_type));
+        let stored = stored.map(|tensor| (tensor.name(), tensor.code()));
         self.0.push(inputs.chain(stored).collect());
         for (index, node) in graph.node.iter().enumerate() {
             self.check(index, node)?;
-            let attributes = node.attribute.iter();
-            for inner in attributes.flat_map(|it| it.g.iter().chain(&it.graphs)) {
+            for inner in node.graphs() {
                 self.graph(inner)?;
             }
-            let code = self.made(node);
+            let made: Vec<_> = std::iter::zip(&node.output, 0..)
+                .map(|(name, output)| (name.as_str(), self.made(node, output).unwrap_or(0)))
+                .collect();
             if let Some(types) = self.0.last_mut() {
-                let outputs = node.output.iter().filter(|name| !name.is_empty());
-                types.extend(outputs.map(|name| (name.as_str(), code.unwrap_or(0))));
+                types.extend(made);
             }
         }
         self.0.pop();
@@ -102,11 +58,10 @@ impl<'a> Types<'a> {
         let Some(other) = types.find(|other| *other != first) else {
             return Ok(());
         };
-        let label = node_label(index, node);
         let message = format!(
             "node {:?} ({}) has inputs of {} and {}, expected one type",
-            shortened(&label, MAXIMUM_NAME),
-            node.op_type,
+            shortened(&node.label(index), MAXIMUM_NAME),
+            node.op(),
             type_name(first),
             type_name(other)
         );
@@ -115,106 +70,77 @@ impl<'a> Types<'a> {
 
     /// The known types of the inputs that have one type by ONNX.
     fn operands(&self, node: &NodeProto) -> impl Iterator<Item = i32> {
-        let op = node.op_type.as_str();
-        let is_of_one =
-            is_standard(node) && (OF_ONE_TYPE.contains(&op) || COMPARISONS.contains(&op));
-        let from = match is_of_one {
+        let op = node.op();
+        let is_of_one = op == "Concat" || BROADCAST.contains(&op) && op != "Pow";
+        let from = match node.domain().is_empty() && is_of_one {
             true => usize::from(op == "Where"),
             false => node.input.len(),
         };
-        node.input[from.min(node.input.len())..]
-            .iter()
-            .filter_map(|name| self.of(name))
+        let operands = node.input.iter().skip(from);
+        operands.filter_map(|name| self.of(name))
     }
 
-    /// The type of a node's first output, or of all.
-    fn made(&self, node: &NodeProto) -> Option<i32> {
-        let op = node.op_type.as_str();
-        let attribute = |name: &str| node.attribute.iter().find(|it| it.name == name);
-        match op {
-            _ if !is_standard(node) => None,
-            _ if OF_ONE_TYPE.contains(&op) => self.operands(node).next(),
-            _ if COMPARISONS.contains(&op) => Some(DataType::Bool as i32),
-            _ if OF_FIRST_INPUT.contains(&op) => self.of(node.input.first()?),
-            _ if OF_SIZES.contains(&op) => Some(DataType::Int64 as i32),
-            "Cast" => i32::try_from(attribute("to")?.i).ok(),
-            "Constant" => type_of_tensor(attribute("value")?),
-            "ConstantOfShape" => match attribute("value") {
-                Some(value) => type_of_tensor(value),
-                None => Some(DataType::Float as i32),
-            },
-            _ => None,
+    /// The type of an output.
+    fn made(&self, node: &NodeProto, output: usize) -> Option<i32> {
+        match of_output(node, output) {
+            OutputType::Code(code) => Some(code),
+            // One operand's type is another's.
+            OutputType::Input(input) => {
+                let of_input = node.input.get(input).and_then(|name| self.of(name));
+                of_input.or_else(|| self.operands(node).next())
+            }
+            OutputType::NoStrings | OutputType::Unknown => None,
         }
-    }
-}
-
-fn is_standard(node: &NodeProto) -> bool {
-    matches!(node.domain.as_str(), "" | "ai.onnx")
-}
-
-fn type_of_tensor(attribute: &AttributeProto) -> Option<i32> {
-    attribute.t.as_ref().map(|tensor| tensor.data_type)
-}
-
-/// The element type that an input is declared with, or 0.
-fn declared(value: &ValueInfoProto) -> i32 {
-    match value.r#type.as_ref().and_then(|it| it.value.as_ref()) {
-        Some(TypeValue::TensorType(tensor)) => tensor.elem_type,
-        _ => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tract_onnx::pb::{TypeProto, type_proto};
+    use revseq_onnx::model::{
+        self, AttributeProto, FLOAT, INT32, INT64, TypeProto, ValueInfoProto, int, type_proto,
+    };
 
     use super::*;
 
-    const INT32: i32 = DataType::Int32 as i32;
-
-    fn input(name: &str, elem_type: i32) -> ValueInfoProto {
+    fn input(name: &str, code: i32) -> ValueInfoProto {
+        let tensor = type_proto::Tensor {
+            elem_type: Some(code),
+            ..type_proto::Tensor::default()
+        };
         ValueInfoProto {
-            name: name.to_owned(),
-            r#type: Some(TypeProto {
-                value: Some(TypeValue::TensorType(type_proto::Tensor {
-                    elem_type,
-                    shape: None,
-                })),
+            r#type: TypeProto {
+                value: Some(type_proto::Value::TensorType(tensor.into())),
                 ..TypeProto::default()
-            }),
-            ..ValueInfoProto::default()
+            }
+            .into(),
+            ..model::untyped(name)
         }
+    }
+
+    fn node_with(
+        op: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: Vec<AttributeProto>,
+    ) -> NodeProto {
+        model::node(op, inputs, &[output], attributes)
     }
 
     fn node(op: &str, inputs: &[&str], output: &str) -> NodeProto {
-        NodeProto {
-            op_type: op.to_owned(),
-            input: inputs.iter().map(|&it| it.to_owned()).collect(),
-            output: vec![output.to_owned()],
-            ..NodeProto::default()
-        }
-    }
-
-    fn with(mut node: NodeProto, attribute: AttributeProto) -> NodeProto {
-        node.attribute.push(attribute);
-        node
-    }
-
-    fn to(code: i32) -> AttributeProto {
-        AttributeProto {
-            name: "to".to_owned(),
-            i: code.into(),
-            ..AttributeProto::default()
-        }
+        node_with(op, inputs, output, vec![])
     }
 
     fn found(nodes: Vec<NodeProto>) -> Option<String> {
         let graph = GraphProto {
             node: nodes,
-            input: vec![input("a", INT32), input("x", DataType::Float as i32)],
+            input: vec![input("a", INT32), input("x", FLOAT)],
             ..GraphProto::default()
         };
-        mixes(&graph).map(|error| error.to_string())
+        let model = ModelProto {
+            graph: graph.into(),
+            ..ModelProto::default()
+        };
+        mixes(&model).map(|error| error.to_string())
     }
 
     #[test]
@@ -230,7 +156,7 @@ mod tests {
                 node("Where", &["c", "a", "b"], "y"),
             ],
             vec![
-                with(node("Cast", &["x"], "b"), to(DataType::Int64 as i32)),
+                node_with("Cast", &["x"], "b", vec![int("to", INT64.into())]),
                 node("Less", &["b", "a"], "y"),
             ],
         ];
@@ -249,7 +175,7 @@ mod tests {
     fn inputs_of_one_or_of_unknown_types_are_not() {
         assert_eq!(
             found(vec![
-                with(node("Cast", &["x"], "b"), to(INT32)),
+                node_with("Cast", &["x"], "b", vec![int("to", INT32.into())]),
                 node("Add", &["a", "b"], "y"),
                 node("Foo", &["x"], "u"),
                 node("Add", &["u", "x"], "v"),
@@ -262,18 +188,19 @@ mod tests {
 
     #[test]
     fn inner_graphs_know_outer_types_and_hide_them() {
-        let body = |inputs: Vec<ValueInfoProto>| AttributeProto {
-            name: "body".to_owned(),
-            g: Some(GraphProto {
+        let body = |input: Option<ValueInfoProto>| AttributeProto {
+            name: Some("body".to_owned()),
+            g: GraphProto {
                 node: vec![node("Mul", &["a", "x"], "y")],
-                input: inputs,
+                input: input.into_iter().collect(),
                 ..GraphProto::default()
-            }),
+            }
+            .into(),
             ..AttributeProto::default()
         };
-        let outer = with(node("Loop", &[], "y"), body(vec![]));
+        let outer = node_with("Loop", &[], "y", vec![body(None)]);
         assert!(found(vec![outer]).is_some());
-        let hidden = with(node("Loop", &[], "y"), body(vec![input("a", 0)]));
-        assert_eq!(found(vec![hidden]), None);
+        let hidden = body(Some(model::untyped("a")));
+        assert_eq!(found(vec![node_with("Loop", &[], "y", vec![hidden])]), None);
     }
 }

@@ -56,34 +56,32 @@ impl Source {
         prepare(&mut model)?;
         revseq_rewrite::compute_halves_in_floats(&mut model);
         revseq_rewrite::layers_for_tract(&mut model).map_err(model_error)?;
-        let source = Self::of_prepared(model)?;
-        match source.lacking() {
-            Some(error) => Err(error),
-            None => Ok(source),
+        match Self::of_prepared(model)? {
+            (_, Some(error)) => Err(error),
+            (source, None) => Ok(source),
         }
     }
 
-    /// The same for a model that may have what tract lacks, and whose values keep their types.
-    pub(super) fn as_declared(mut model: ModelProto) -> Result<Self, Error> {
+    /// The same for a model whose values keep their types, with what tract lacks for it.
+    pub(super) fn as_declared(mut model: ModelProto) -> Result<(Self, Option<Error>), Error> {
         prepare(&mut model)?;
         Self::of_prepared(model)
     }
 
-    fn of_prepared(mut model: ModelProto) -> Result<Self, Error> {
+    /// The source, and what tract lacks for it or would compute otherwise than it is meant.
+    fn of_prepared(mut model: ModelProto) -> Result<(Self, Option<Error>), Error> {
+        let mixed = mixed::mixes(&model);
         let weights = weights::take(&mut model).map_err(|it| model_error(format!("{it:#}")))?;
         let bytes = revseq_onnx::encode(&model).map_err(model_error)?;
         drop(model);
         let proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes);
         let proto = proto.map_err(|it| model_error(format!("{it:#}")))?;
-        Ok(Self {
+        let source = Self {
             proto: Arc::new(proto),
             weights,
-        })
-    }
-
-    /// Returns what tract lacks for the model, or would compute otherwise than it is meant.
-    pub(super) fn lacking(&self) -> Option<Error> {
-        lacking::lacks(self.graph(), self.opset()).or_else(|| mixed::mixes(self.graph()))
+        };
+        let lacking = lacking::lacks(source.graph(), source.opset());
+        Ok((source, lacking.or(mixed)))
     }
 
     /// The version of ONNX's own operators.

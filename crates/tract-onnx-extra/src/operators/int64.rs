@@ -10,31 +10,13 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::array;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::axis;
-use crate::dims::scalar;
-use crate::node::check_domain;
-use crate::operator::{
-    Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract, own,
-};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses an operator that computes with numbers.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     over_tract(ctx, node, OnNumbers)
-}
-
-/// Parses a CumSum.
-pub(crate) fn parse_cum_sum(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
-    let is_set = |name: &str| Ok::<_, TractError>(node.get_attr_opt::<i64>(name)? == Some(1));
-    let op = CumSum {
-        reverse: is_set("reverse")?,
-        exclusive: is_set("exclusive")?,
-    };
-    let (op, captured) = own(node, [2, 1], op)?;
-    Ok((over(op, OnNumbers), captured))
 }
 
 /// The operator over one that gets int64 for TDim.
@@ -74,25 +56,5 @@ impl Operator for OnNumbers {
             }))
         })?;
         Ok(None)
-    }
-}
-
-/// A CumSum; tract's does not take an axis in a list of one, as PyTorch writes it.
-#[derive(Clone, Debug)]
-struct CumSum {
-    reverse: bool,
-    exclusive: bool,
-}
-
-impl Operator for CumSum {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let named = node.input(1)?.konst.as_deref();
-        let named: i64 = scalar(named.context("its axis is not a constant")?)?;
-        let op = array::CumSum {
-            axis: axis(named, node.input(0)?.rank())?,
-            exclusive: self.exclusive,
-            reverse: self.reverse,
-        };
-        node.last(op, &[node.inputs[0]])
     }
 }

@@ -34,7 +34,6 @@ pub(crate) mod range;
 pub(crate) mod reduce;
 pub(crate) mod resize;
 pub(crate) mod retyped;
-pub(crate) mod scalar_value;
 pub(crate) mod split;
 pub(crate) mod top_k;
 pub(crate) mod within_rank;

@@ -301,45 +301,6 @@ fn pads_from_data_repeat_elements() {
 }
 
 #[test]
-fn the_value_of_a_pad_may_be_a_list_of_one_element() {
-    let model = |value: &str| {
-        graph(
-            "x:f32[1] n:i64[2] v:f32[1]",
-            "y",
-            &format!("y = Pad(x, {value})"),
-        )
-        .constant("known", tensor1(&[1_i64, 1]))
-        .constant("seven", tensor1(&[7_f32]))
-    };
-    for (value, expected) in [
-        ("known, seven", [7_f32, 5., 7.]),
-        ("known, v", [8., 5., 8.]),
-        ("known, x", [5., 5., 5.]),
-        ("n, seven", [7., 5., 7.]),
-        ("n, v", [8., 5., 8.]),
-    ] {
-        let inputs = [tensor1(&[5_f32]), tensor1(&[1_i64, 1]), tensor1(&[8_f32])];
-        let found = run(model(value), &inputs).unwrap_or_else(|it| panic!("{value}: {it:?}"));
-        assert_eq!(found[0], tensor1(&expected), "{value}");
-    }
-}
-
-/// Exporters name an input that they leave out, at the end as well.
-#[test]
-fn the_diagonal_of_a_trilu_may_be_a_list_of_one_element() {
-    for (inputs, k) in [("", Some(1_i64)), (" k:i64[1]", None)] {
-        let mut model = graph(&format!("x:f32[N,2]{inputs}"), "y", "y = Trilu(x, k)");
-        let mut given = vec![counted(&[2, 2])];
-        match k {
-            Some(k) => model = model.constant("k", tensor1(&[k])),
-            None => given.push(tensor1(&[1_i64])),
-        }
-        let found = run(model, &given).unwrap();
-        assert_eq!(found[0], floats(&[2, 2], &[0., 2., 0., 0.]));
-    }
-}
-
-#[test]
 fn the_last_input_may_have_no_name() {
     let found = run(
         graph("x:f32[2]", "y", "y = ReduceSum<keepdims=0>(x, _)"),

@@ -208,7 +208,7 @@ fn what_comes_before_strides_and_products_is_computed_as_it_is() {
             &[3, 2, 1, 1],
         ),
         (
-            "z = CumSum(x, three)\ny = Conv<strides=[2,2]>(z, w)",
+            "z = CumSum(x, last)\ny = Conv<strides=[2,2]>(z, w)",
             &[1, 2, 4, 4],
             &[3, 2, 1, 1],
         ),
@@ -251,6 +251,7 @@ fn what_comes_before_strides_and_products_is_computed_as_it_is() {
             .constant("one", tensor1(&[1_i64]))
             .constant("two", tensor1(&[2_i64]))
             .constant("three", tensor1(&[3_i64]))
+            .constant("last", tensor0(3_i64))
             .constant("nine", tensor1(&[9_i64]))
             .constant("flat", tensor1(&[1_i64, 8, 9, 1]))
             .constant("apart", tensor1(&[8_i64, 5, 6]))

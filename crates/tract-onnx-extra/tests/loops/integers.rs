@@ -48,7 +48,7 @@ fn integers_are_computed_as_numbers() {
     for (node, shape, expected) in [
         ("y = CumSum(n, one)", whole, &[3, -1, 9, 8, 8, 13][..]),
         (
-            "y = CumSum<reverse=1>(n, one_in_list)",
+            "y = CumSum<reverse=1>(n, one)",
             whole,
             &[9, 6, 10, 13, 5, 5],
         ),

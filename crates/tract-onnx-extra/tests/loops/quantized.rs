@@ -486,7 +486,7 @@ impl Between {
                  m{step} = Mul({d}, zero)
                  {v} = Add(m{step}, a{step})"
             ),
-            Self::CumSum => format!("{v} = CumSum({d}, one)"),
+            Self::CumSum => format!("{v} = CumSum({d}, last)"),
             Self::MatMul => format!(
                 "w{step} = DequantizeLinear(weights, eighth)
                  {v} = MatMul({d}, w{step})"
@@ -511,6 +511,7 @@ fn with_constants(model: Graph, params: &[Params]) -> Graph {
     let model = model
         .constant("zero", tensor0(0_f32))
         .constant("one", tensor1(&[1_i64]))
+        .constant("last", tensor0(1_i64))
         .constant("two", tensor1(&[2_i64]))
         .constant("three", tensor1(&[3_i64]))
         .constant("four", tensor1(&[4_i64]))

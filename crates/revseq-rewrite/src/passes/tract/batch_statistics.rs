@@ -1,13 +1,14 @@
-//! BatchNormalization by the statistics of its own batch, as weights are standardised; tract has that of
-//! given statistics alone.
+//! BatchNormalization by the statistics of its own batch, as weights are standardised, or by computed ones,
+//! as those of Keras' LayerNormalization; tract has that of constants alone.
 //!
 //! ```text
 //! y, mean', variance' = BatchNormalization<training_mode=1>(x, scale, bias, mean, variance)
-//!     →  y = (x - m) / sqrt(v + epsilon) * scale + bias, where m and v are of x along all axes but 1
+//!     →  y = (x - m) * (scale / sqrt(v + epsilon)) + bias, where m and v are of x along all axes but 1
 //! ```
 
+use crate::constant;
 use crate::emit::Emit;
-use crate::model;
+use crate::model::{self, DOUBLE, FLOAT, FLOAT16};
 use crate::pass::{Context, Pass, PassInfo, Verdict};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
@@ -17,7 +18,7 @@ pub(super) const PASS: Pass = Pass {
     info: PassInfo {
         name: "batch-statistics",
         exactness: Exactness::Rounding,
-        about: "BatchNormalization by its own statistics, to standard operators",
+        about: "BatchNormalization by its own or computed statistics, to standard operators",
         portable: false,
         fast: false,
     },
@@ -26,13 +27,18 @@ pub(super) const PASS: Pass = Pass {
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
-    if !node.is("BatchNormalization") || node.int("training_mode").or(0) == Some(0) {
+    if !node.is("BatchNormalization") {
         return Verdict::Other;
     }
     let inputs = [0, 1, 2, 3, 4].map(|index| node.input(index));
     let [Some(x), Some(scale), Some(bias), Some(mean), Some(variance)] = inputs else {
         return Verdict::Left("an input is missing".to_owned());
     };
+    let is_own = node.int("training_mode").or(0) != Some(0);
+    let given = [scale, bias, mean, variance];
+    if !is_own && given.iter().all(|it| constant::tensor(scope, it).is_some()) {
+        return Verdict::Other;
+    }
     let Some(output) = node.output.first() else {
         return Verdict::Other;
     };
@@ -45,27 +51,41 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     let Some(rank) = sizes::rank(scope, x).filter(|rank| *rank >= 2) else {
         return Verdict::Left("the number of axes of its input is not known".to_owned());
     };
-    if types::of(scope, x) != Some(model::FLOAT) {
-        return Verdict::Left("its input is not known to be float".to_owned());
-    }
+    let Some(code @ (FLOAT | DOUBLE | FLOAT16)) = types::of(scope, x) else {
+        return Verdict::Left("its input is not known to be of floats".to_owned());
+    };
     let others: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
     let behind: Vec<i64> = (1..rank as i64 - 1).collect();
     let mut emit = Emit::new(output, scope.opset, names);
-    let number = |emit: &mut Emit<'_>, number: f32| emit.tensor(model::float_scalar(number));
-    let average = emit.mean(x, &others);
-    let centered = emit.plain("Sub", &[x, &average]);
-    let squares = emit.plain("Mul", &[&centered, &centered]);
-    let spread = emit.mean(&squares, &others);
-    let epsilon = number(&mut emit, epsilon);
-    let shifted = emit.plain("Add", &[&spread, &epsilon]);
-    let deviation = emit.plain("Sqrt", &[&shifted]);
-    let normal = emit.plain("Div", &[&centered, &deviation]);
+    let number = |emit: &mut Emit<'_>, number: f32| {
+        let number = emit.tensor(model::float_scalar(number));
+        match code {
+            FLOAT => number,
+            _ => emit.op("Cast", &[&number], vec![model::int("to", code.into())]),
+        }
+    };
     let of_channels = |emit: &mut Emit<'_>, value: &str| match behind.is_empty() {
         true => value.to_owned(),
         false => emit.unsqueeze(value, &behind),
     };
+    let average = match is_own {
+        true => emit.mean(x, &others),
+        false => of_channels(&mut emit, mean),
+    };
+    let centered = emit.plain("Sub", &[x, &average]);
+    let spread = match is_own {
+        true => {
+            let squares = emit.plain("Mul", &[&centered, &centered]);
+            emit.mean(&squares, &others)
+        }
+        false => of_channels(&mut emit, variance),
+    };
+    let epsilon = number(&mut emit, epsilon);
+    let shifted = emit.plain("Add", &[&spread, &epsilon]);
+    let deviation = emit.plain("Sqrt", &[&shifted]);
     let scale = of_channels(&mut emit, scale);
-    let scaled = emit.plain("Mul", &[&normal, &scale]);
+    let factor = emit.plain("Div", &[&scale, &deviation]);
+    let scaled = emit.plain("Mul", &[&centered, &factor]);
     let bias = of_channels(&mut emit, bias);
     emit.write(&[output], "Add", &[&scaled, &bias], Vec::new());
     let running = std::iter::zip(

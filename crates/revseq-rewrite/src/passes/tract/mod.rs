@@ -18,9 +18,9 @@ mod list;
 mod microsoft;
 mod nonzero;
 pub(crate) mod order;
+mod scalars;
 mod scan;
 mod spectrum;
-mod suppression;
 mod transposed;
 mod wrap;
 
@@ -46,7 +46,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &spectrum::SIGNAL,
     &dft::PASS,
     &nonzero::PASS,
-    &suppression::PASS,
+    &scalars::PASS,
     &transposed::PASS,
     &attention::PASS,
     &batch_statistics::PASS,
@@ -74,6 +74,7 @@ const OPERATORS: &[&str] = &[
     "BatchNormalization",
     "ConcatFromSequence",
     "ConvTranspose",
+    "CumSum",
     "DFT",
     "If",
     "Loop",
@@ -87,6 +88,7 @@ const OPERATORS: &[&str] = &[
     "SequenceErase",
     "SequenceInsert",
     "SequenceLength",
+    "Trilu",
 ];
 
 /// Whether a pass is one of those here.

@@ -16,7 +16,6 @@ use super::{Known, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
 use crate::data_sizes::size_symbols::axis;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over};
 use crate::operators::int64::OnNumbers;
-use crate::operators::scalar_value::ScalarValue;
 
 #[derive(Clone, Debug)]
 struct Pad {
@@ -31,9 +30,6 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let mut inputs = optional_inputs(node).skip(2);
     let (value, axes) = (inputs.next().flatten(), inputs.next().flatten());
-    if let Some(value) = value {
-        upstream = over(upstream, ScalarValue { value });
-    }
     upstream = over(upstream, Cropping { axes });
     upstream = over(upstream, OnNumbers);
     let op = Pad {
