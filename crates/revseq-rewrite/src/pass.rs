@@ -59,8 +59,51 @@ pub struct PassInfo {
 /// A pass.
 pub(crate) struct Pass {
     pub(crate) info: PassInfo,
-    /// Inspects a node.
-    pub(crate) find: fn(&Scope<'_>, usize, &Context<'_>, &mut Names) -> Verdict,
+    pub(crate) find: Find,
+}
+
+/// Inspects the node at an index.
+pub(crate) type Find = fn(&Scope<'_>, usize, &Context<'_>, &mut Names) -> Verdict;
+
+impl Pass {
+    /// A pass that runs where it is asked for by name, or by a runtime.
+    const fn new(
+        name: &'static str,
+        exactness: Exactness,
+        about: &'static str,
+        find: Find,
+    ) -> Self {
+        let info = PassInfo {
+            name,
+            exactness,
+            about,
+            portable: false,
+            fast: false,
+        };
+        Self { info, find }
+    }
+
+    /// One whose results are the same to the bit.
+    pub(crate) const fn exact(name: &'static str, about: &'static str, find: Find) -> Self {
+        Self::new(name, Exactness::Exact, about, find)
+    }
+
+    /// One whose results differ by rounding.
+    pub(crate) const fn rounding(name: &'static str, about: &'static str, find: Find) -> Self {
+        Self::new(name, Exactness::Rounding, about, find)
+    }
+
+    /// The same, removing operators that a runtime may lack.
+    pub(crate) const fn portable(mut self) -> Self {
+        self.info.portable = true;
+        self
+    }
+
+    /// The same, making models cheaper.
+    pub(crate) const fn fast(mut self) -> Self {
+        self.info.fast = true;
+        self
+    }
 }
 
 /// A pass's decision about a node.

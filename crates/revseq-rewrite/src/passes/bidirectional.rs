@@ -17,20 +17,15 @@ use buffa::Message;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "bidirectional",
-        exactness: Exactness::Rounding,
-        about: "LSTM, GRU and RNN of both directions over one input, to bidirectional ones",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "bidirectional",
+    "LSTM, GRU and RNN of both directions over one input, to bidirectional ones",
     find,
-};
+)
+.fast();
 
 /// The inputs W, R and B, which are concatenated as stored.
 const WEIGHTS: [usize; 3] = [1, 2, 3];

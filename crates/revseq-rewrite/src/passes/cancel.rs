@@ -11,20 +11,15 @@
 use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "cancel",
-        exactness: Exactness::Exact,
-        about: "Two reversals that undo each other, to nothing",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "cancel",
+    "Two reversals that undo each other, to nothing",
     find,
-};
+)
+.fast();
 
 /// The most operators between the two.
 const MAXIMUM_BETWEEN: usize = 16;

@@ -11,20 +11,15 @@
 use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "direction",
-        exactness: Exactness::Rounding,
-        about: "LSTM, GRU and RNN over reversed input, to ones with direction = reverse",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "direction",
+    "LSTM, GRU and RNN over reversed input, to ones with direction = reverse",
     find,
-};
+)
+.fast();
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

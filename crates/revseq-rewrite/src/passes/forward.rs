@@ -10,20 +10,14 @@
 
 use super::reversal::Reversal;
 use crate::emit::Emit;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "forward",
-        exactness: Exactness::Rounding,
-        about: "LSTM, GRU and RNN with direction = reverse, to forward ones over reversed input",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "forward",
+    "LSTM, GRU and RNN with direction = reverse, to forward ones over reversed input",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

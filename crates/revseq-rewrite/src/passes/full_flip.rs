@@ -9,21 +9,17 @@
 
 use crate::constant;
 use crate::emit::Emit;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "full-flip",
-        exactness: Exactness::Exact,
-        about: "ReverseSequence and ReverseSubsequences over the whole axis, to Slice",
-        portable: true,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "full-flip",
+    "ReverseSequence and ReverseSubsequences over the whole axis, to Slice",
     find,
-};
+)
+.portable()
+.fast();
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

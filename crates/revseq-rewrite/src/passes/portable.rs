@@ -17,34 +17,24 @@ use std::ops::Range;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 use crate::types;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "portable",
-        exactness: Exactness::Exact,
-        about: "ReverseSequence and ReverseSubsequences, to standard operators",
-        portable: true,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "portable",
+    "ReverseSequence and ReverseSubsequences, to standard operators",
     find,
-};
+)
+.portable();
 
 /// The same, for runtimes that have ONNX's ReverseSequence.
-pub(super) const OTHER_AXES: Pass = Pass {
-    info: PassInfo {
-        name: "other-axes",
-        exactness: Exactness::Exact,
-        about: "ReverseSubsequences, and ReverseSequence of other axes than 0 and 1, to standard operators",
-        portable: false,
-        fast: false,
-    },
-    find: find_other_axes,
-};
+pub(super) const OTHER_AXES: Pass = Pass::exact(
+    "other-axes",
+    "ReverseSubsequences, and ReverseSequence of other axes than 0 and 1, to standard operators",
+    find_other_axes,
+);
 
 /// The first opset with Range.
 const RANGE: i64 = 11;

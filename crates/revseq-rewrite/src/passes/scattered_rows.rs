@@ -9,23 +9,18 @@
 
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::pass::{Context, Pass, Verdict};
 use crate::passes::steps::body::{Body, Count, State, through_identity};
 use crate::passes::steps::{self, trips};
-use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, Size};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "scattered-rows",
-        exactness: Exactness::Exact,
-        about: "A Loop's state of which each step writes its own row, to a scan output",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "scattered-rows",
+    "A Loop's state of which each step writes its own row, to a scan output",
     find,
-};
+)
+.fast();
 
 /// The inputs and outputs of a Loop's body before its states.
 const INPUTS: usize = 2;

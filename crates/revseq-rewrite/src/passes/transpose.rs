@@ -10,20 +10,15 @@
 use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "transpose",
-        exactness: Exactness::Exact,
-        about: "A reversal between two transposes that undo each other, to one of other axes",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "transpose",
+    "A reversal between two transposes that undo each other, to one of other axes",
     find,
-};
+)
+.fast();
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let last = &scope.nodes[index];

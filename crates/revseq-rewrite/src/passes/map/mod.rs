@@ -24,24 +24,19 @@ use std::collections::HashSet;
 use crate::constant::normal_axis;
 use crate::emit::Emit;
 use crate::model::{NodeProto, ints};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::pass::{Context, Pass, Verdict};
 use crate::passes::steps::body::{Body, Scanned};
 use crate::passes::steps::{self, trips};
-use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
 use values::{Stepped, Values};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "map",
-        exactness: Exactness::Rounding,
-        about: "Loops and Scans that map each step on its own, to their body over all steps",
-        portable: false,
-        fast: true,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "map",
+    "Loops and Scans that map each step on its own, to their body over all steps",
     find,
-};
+)
+.fast();
 
 /// The first opset in which all operators broadcast as they do since.
 const OPSET: i64 = 9;

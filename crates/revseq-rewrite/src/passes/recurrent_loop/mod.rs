@@ -17,21 +17,16 @@ mod truths;
 mod weights;
 pub(super) mod write;
 
-use crate::pass::{Context, Pass, PassInfo, Verdict};
+use crate::pass::{Context, Pass, Verdict};
 use crate::passes::steps::{self, body, trips};
-use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
-pub(crate) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "recurrent-loop",
-        exactness: Exactness::Rounding,
-        about: "Loops and Scans that are recurrent layers, to LSTM, GRU and RNN",
-        portable: false,
-        fast: true,
-    },
+pub(crate) const PASS: Pass = Pass::rounding(
+    "recurrent-loop",
+    "Loops and Scans that are recurrent layers, to LSTM, GRU and RNN",
     find,
-};
+)
+.fast();
 
 fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -21,21 +21,15 @@ mod part;
 use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::{self, INT64, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use part::Part;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "sequence-lens",
-        exactness: Exactness::Rounding,
-        about: "LSTM, GRU and RNN with sequence_lens, to ones without",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "sequence-lens",
+    "LSTM, GRU and RNN with sequence_lens, to ones without",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -12,22 +12,16 @@
 use super::known_size;
 use crate::emit::Emit;
 use crate::model::{self, BOOL, FLOAT, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 use crate::types;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "attention",
-        exactness: Exactness::Rounding,
-        about: "Attention, to products of matrices and Softmax",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "attention",
+    "Attention, to products of matrices and Softmax",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

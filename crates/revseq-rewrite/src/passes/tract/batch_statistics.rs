@@ -9,21 +9,15 @@
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, DOUBLE, FLOAT, FLOAT16};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::{sizes, types};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "batch-statistics",
-        exactness: Exactness::Rounding,
-        about: "BatchNormalization by its own or computed statistics, to standard operators",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "batch-statistics",
+    "BatchNormalization by its own or computed statistics, to standard operators",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -10,21 +10,15 @@
 
 use super::edit;
 use super::inline::Inline;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::truth;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "branch",
-        exactness: Exactness::Exact,
-        about: "An If whose condition is known, to the branch that is taken",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "branch",
+    "An If whose condition is known, to the branch that is taken",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -3,20 +3,14 @@
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "branch-list",
-        exactness: Exactness::Exact,
-        about: "An If whose branches add to one sequence, to one that outputs what is added",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "branch-list",
+    "An If whose branches add to one sequence, to one that outputs what is added",
     find,
-};
+);
 
 /// A tensor that a branch adds to a list of the graphs around it.
 struct Added<'a> {

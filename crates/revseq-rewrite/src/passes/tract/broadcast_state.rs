@@ -17,21 +17,15 @@ use crate::constant;
 use crate::emit::{Emit, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::{sizes, truth};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "broadcast-state",
-        exactness: Exactness::Exact,
-        about: "A loop's state that its first step broadcasts to more axes, to one that has them",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "broadcast-state",
+    "A loop's state that its first step broadcasts to more axes, to one that has them",
     find,
-};
+);
 
 /// The inputs of a Loop's body before its states: the step and the condition.
 const BEFORE_STATES: usize = 2;

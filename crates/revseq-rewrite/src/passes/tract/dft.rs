@@ -13,21 +13,15 @@ use super::others;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "dft-axis",
-        exactness: Exactness::Exact,
-        about: "A DFT along an axis counted from the front, to one counted from the end",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "dft-axis",
+    "A DFT along an axis counted from the front, to one counted from the end",
     find,
-};
+);
 
 /// The axis that tract reads correctly, the default before it is an input.
 pub(super) const SECOND: i64 = 1;

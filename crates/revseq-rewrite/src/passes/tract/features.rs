@@ -7,23 +7,13 @@
 
 use crate::emit::Emit;
 use crate::model;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
 pub(super) const OPERATOR: &str = "ArrayFeatureExtractor";
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "features",
-        exactness: Exactness::Exact,
-        about: "ArrayFeatureExtractor, to Gather",
-        portable: false,
-        fast: false,
-    },
-    find,
-};
+pub(super) const PASS: Pass = Pass::exact("features", "ArrayFeatureExtractor, to Gather", find);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -11,20 +11,14 @@ use super::edit;
 use super::inline::Inline;
 use crate::Error;
 use crate::model::{FunctionProto, ModelProto, NodeProto, opset};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(crate) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "function",
-        exactness: Exactness::Exact,
-        about: "A call of one of the model's functions, to the nodes of that",
-        portable: false,
-        fast: false,
-    },
+pub(crate) const PASS: Pass = Pass::exact(
+    "function",
+    "A call of one of the model's functions, to the nodes of that",
     find,
-};
+);
 
 /// The most nodes that a model's functions may expand to.
 const MAXIMUM_NODES: usize = 1_000_000;

@@ -10,21 +10,15 @@ use super::known_size;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{FLOAT, NodeProto, float, int};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::{sizes, types};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "layer-normalization",
-        exactness: Exactness::Rounding,
-        about: "LayerNormalization in parts, to one node",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "layer-normalization",
+    "LayerNormalization in parts, to one node",
     find,
-};
+);
 
 /// The operator with which the parts begin.
 pub(super) const OPERATOR: &str = "ReduceMean";

@@ -11,20 +11,11 @@
 
 use crate::emit::Emit;
 use crate::model::{self, BOOL, INT64};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "nonzero-count",
-        exactness: Exactness::Exact,
-        about: "The shape of a NonZero, to a count",
-        portable: false,
-        fast: false,
-    },
-    find,
-};
+pub(super) const PASS: Pass =
+    Pass::exact("nonzero-count", "The shape of a NonZero, to a count", find);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -12,21 +12,15 @@
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{NodeProto, TensorProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "scalar-inputs",
-        exactness: Exactness::Exact,
-        about: "scalars and vectors of one element, to what tract expects",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "scalar-inputs",
+    "scalars and vectors of one element, to what tract expects",
     find,
-};
+);
 
 /// The inputs of one element, and the number of axes that tract expects.
 const INPUTS: [(&str, &[usize], usize); 4] = [

@@ -18,33 +18,18 @@ use crate::model::{
     TensorProto, ValueInfoProto, type_proto,
 };
 use crate::onnx::{TensorShapeProto, TypeProto};
-use crate::pass::{Context, Edit, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Edit, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, Size};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "scan",
-        exactness: Exactness::Exact,
-        about: "A Scan of version 8, without types, with sizes from data or of outputs in both directions, to Loops",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "scan",
+    "A Scan of version 8, without types, with sizes from data or of outputs in both directions, to Loops",
     find,
-};
+);
 
 /// Every Scan, for runtimes that have only Loop.
-pub(crate) const LOOP: Pass = Pass {
-    info: PassInfo {
-        name: "scan-loop",
-        exactness: Exactness::Exact,
-        about: "A Scan, to a Loop",
-        portable: false,
-        fast: false,
-    },
-    find: find_any,
-};
+pub(crate) const LOOP: Pass = Pass::exact("scan-loop", "A Scan, to a Loop", find_any);
 
 /// The only opset in which a Scan has a leading batch axis.
 pub(crate) const BATCHED: i64 = 8;

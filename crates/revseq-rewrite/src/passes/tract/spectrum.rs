@@ -10,32 +10,21 @@ use super::{known_size, others};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const LENGTH: Pass = Pass {
-    info: PassInfo {
-        name: "dft-length",
-        exactness: Exactness::Exact,
-        about: "A DFT of a length, to one of its whole axis, cut or padded before",
-        portable: false,
-        fast: false,
-    },
-    find: find_length,
-};
+pub(super) const LENGTH: Pass = Pass::exact(
+    "dft-length",
+    "A DFT of a length, to one of its whole axis, cut or padded before",
+    find_length,
+);
 
-pub(super) const SIGNAL: Pass = Pass {
-    info: PassInfo {
-        name: "stft-signal",
-        exactness: Exactness::Exact,
-        about: "An STFT of signals without an axis for their parts, to one with it",
-        portable: false,
-        fast: false,
-    },
-    find: find_signal,
-};
+pub(super) const SIGNAL: Pass = Pass::exact(
+    "stft-signal",
+    "An STFT of signals without an axis for their parts, to one with it",
+    find_signal,
+);
 
 fn find_length(
     scope: &Scope<'_>,

@@ -10,21 +10,15 @@
 use super::{known_size, others};
 use crate::emit::Emit;
 use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "output-shape",
-        exactness: Exactness::Exact,
-        about: "ConvTranspose with the sizes of its output, to one with its pads",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "output-shape",
+    "ConvTranspose with the sizes of its output, to one with its pads",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

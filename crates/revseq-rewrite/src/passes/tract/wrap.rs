@@ -7,21 +7,15 @@
 use crate::constant;
 use crate::emit::Emit;
 use crate::model;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "wrap",
-        exactness: Exactness::Exact,
-        about: "Pads that continue with the other end of an axis, to Gather",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "wrap",
+    "Pads that continue with the other end of an axis, to Gather",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

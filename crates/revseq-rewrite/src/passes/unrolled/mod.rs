@@ -20,9 +20,8 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{GraphProto, NodeProto};
-use crate::pass::{Pass, PassInfo, Verdict};
+use crate::pass::{Find, Pass, Verdict};
 use crate::passes::steps::body::Facts;
-use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
 use slices::Slices;
@@ -30,30 +29,21 @@ use slices::Slices;
 /// The fewest steps that are worth a layer.
 const MINIMUM_STEPS: usize = 3;
 
-const INFO: PassInfo = PassInfo {
-    name: "unrolled",
-    exactness: Exactness::Rounding,
-    about: "Cells that were traced step by step, to LSTM, GRU and RNN",
-    portable: false,
-    fast: true,
-};
-
-pub(super) const PASS: Pass = Pass {
-    info: INFO,
-    find: |scope, index, context, names| {
-        context.verdict(scope, index, || find(scope, names, false))
-    },
-};
+pub(super) const PASS: Pass = pass(|scope, index, context, names| {
+    context.verdict(scope, index, || find(scope, names, false))
+});
 
 /// The same before tract loads a model: initial states that may not fit the batch are left, and sizes
 /// of inputs that are declared under one name are equal.
-pub(super) const TRACT: Pass = Pass {
-    info: INFO,
-    find: |scope, index, context, names| {
-        scope.prove_more();
-        context.verdict(scope, index, || find(scope, names, true))
-    },
-};
+pub(super) const TRACT: Pass = pass(|scope, index, context, names| {
+    scope.prove_more();
+    context.verdict(scope, index, || find(scope, names, true))
+});
+
+const fn pass(find: Find) -> Pass {
+    let about = "Cells that were traced step by step, to LSTM, GRU and RNN";
+    Pass::rounding("unrolled", about, find).fast()
+}
 
 /// Whether a graph may have such steps: several products with the same weights.
 pub(crate) fn concerns(graph: &GraphProto) -> bool {

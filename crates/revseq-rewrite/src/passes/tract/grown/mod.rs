@@ -14,8 +14,7 @@ mod reads;
 mod write;
 
 use crate::emit::Emit;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, LoopBody, Size};
 
@@ -24,16 +23,11 @@ use body::List;
 use reads::Reads;
 use write::Write;
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "appended-list",
-        exactness: Exactness::Exact,
-        about: "A list that a Loop adds to, to a scan output or a tensor",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "appended-list",
+    "A list that a Loop adds to, to a scan output or a tensor",
     find,
-};
+);
 
 /// The inputs of a Loop, and of its body, before the loop-carried states.
 const BEFORE_STATES: usize = 2;

@@ -7,8 +7,7 @@ mod write;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
 pub(super) use segment::{Segment, elements, makes, segments};
@@ -17,16 +16,11 @@ pub(super) use write::{write_element as write_last, write_join, write_length, wr
 
 use write::{have_one_shape, write_at, write_element};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "list",
-        exactness: Exactness::Exact,
-        about: "Reads from a sequence with known elements, to operators on these",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::exact(
+    "list",
+    "Reads from a sequence with known elements, to operators on these",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -3,20 +3,14 @@
 use super::{Read, have_one_shape, segments, write_stack};
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(in crate::passes::tract) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "stacked-list",
-        exactness: Exactness::Exact,
-        about: "A sequence of tensors of one shape that is read anywhere, to one tensor",
-        portable: false,
-        fast: false,
-    },
+pub(in crate::passes::tract) const PASS: Pass = Pass::exact(
+    "stacked-list",
+    "A sequence of tensors of one shape that is read anywhere, to one tensor",
     find,
-};
+);
 
 fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];

@@ -15,20 +15,14 @@ mod quantized;
 
 use crate::emit::Emit;
 use crate::model::{AttributeProto, NodeProto};
-use crate::pass::{Context, Pass, PassInfo, Verdict};
-use crate::report::Exactness;
+use crate::pass::{Context, Pass, Verdict};
 use crate::scope::{Names, Scope};
 
-pub(super) const PASS: Pass = Pass {
-    info: PassInfo {
-        name: "microsoft",
-        exactness: Exactness::Rounding,
-        about: "Operators that ONNX Runtime fuses or quantises, to standard ones",
-        portable: false,
-        fast: false,
-    },
+pub(super) const PASS: Pass = Pass::rounding(
+    "microsoft",
+    "Operators that ONNX Runtime fuses or quantises, to standard ones",
     find,
-};
+);
 
 pub(super) const OPERATORS: &[&str] = &[
     "DequantizeLinear",
