@@ -48,74 +48,38 @@ pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
     Ok(())
 }
 
-/// The operators that take no input, or do without the first one.
-const WITHOUT_INPUT: [&str; 6] = [
-    "Constant",
-    "Loop",
-    "Optional",
-    "RandomNormal",
-    "RandomUniform",
-    "SequenceEmpty",
-];
+/// Whether an operator is one of those that are listed.
+pub(crate) fn is_one_of(operators: &str, operator: &str) -> bool {
+    operators.split_ascii_whitespace().any(|it| it == operator)
+}
 
-/// The inputs that operators do not do without, where these are more than one.
-const REQUIRED: &[(&str, usize)] = &[
-    ("Add", 2),
-    ("And", 2),
-    ("BatchNormalization", 5),
-    ("BitShift", 2),
-    ("BitwiseAnd", 2),
-    ("BitwiseOr", 2),
-    ("BitwiseXor", 2),
-    ("Compress", 2),
-    ("Conv", 2),
-    ("ConvInteger", 2),
-    ("ConvTranspose", 2),
-    ("CumSum", 2),
-    ("DequantizeLinear", 2),
-    ("Div", 2),
-    ("Equal", 2),
-    ("Expand", 2),
-    ("GRU", 3),
-    ("Gather", 2),
-    ("GatherElements", 2),
-    ("GatherND", 2),
-    ("Gemm", 2),
-    ("Greater", 2),
-    ("GreaterOrEqual", 2),
-    ("InstanceNormalization", 3),
-    ("LSTM", 3),
-    ("LayerNormalization", 2),
-    ("Less", 2),
-    ("LessOrEqual", 2),
-    ("MatMul", 2),
-    ("MatMulInteger", 2),
-    ("Mod", 2),
-    ("Mul", 2),
-    ("OneHot", 3),
-    ("Or", 2),
-    ("PRelu", 2),
-    ("Pow", 2),
-    ("QLinearConv", 8),
-    ("QLinearMatMul", 8),
-    ("QuantizeLinear", 2),
-    ("RNN", 3),
-    ("Range", 3),
-    ("ScatterElements", 3),
-    ("ScatterND", 3),
-    ("Sub", 2),
-    ("Tile", 2),
-    ("Where", 3),
-    ("Xor", 2),
+/// The inputs that operators do not do without, where these are not one.
+const REQUIRED: &[(usize, &str)] = &[
+    (
+        0,
+        "Constant Loop Optional RandomNormal RandomUniform SequenceEmpty",
+    ),
+    (
+        2,
+        "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Compress Conv ConvInteger ConvTranspose CumSum \
+         DequantizeLinear Div Equal Expand Gather GatherElements GatherND Gemm Greater GreaterOrEqual \
+         LayerNormalization Less LessOrEqual MatMul MatMulInteger Mod Mul Or PRelu Pow QuantizeLinear Sub \
+         Tile Xor",
+    ),
+    (
+        3,
+        "GRU InstanceNormalization LSTM OneHot RNN Range ScatterElements ScatterND Where",
+    ),
+    (5, "BatchNormalization"),
+    (8, "QLinearConv QLinearMatMul"),
 ];
 
 /// Refuses a node without an output, or without an input that its operator requires: what reads it
 /// takes them by their places.
 pub(crate) fn check_arity(node: &NodeProto) -> TractResult<()> {
-    let operator = node.op_type.as_str();
-    let required = REQUIRED.iter().find(|(name, _)| *name == operator);
-    let least = usize::from(!WITHOUT_INPUT.contains(&operator));
-    let required = required.map_or(least, |(_, inputs)| *inputs);
+    let mut required = REQUIRED.iter();
+    let required = required.find(|(_, operators)| is_one_of(operators, &node.op_type));
+    let required = required.map_or(1, |(inputs, _)| *inputs);
     let given = node.input.iter().take_while(|name| !name.is_empty());
     let given = given.count();
     ensure!(

@@ -10,6 +10,7 @@
 use tract_onnx::tract_hir::internal::*;
 
 use crate::dims::in_dims;
+use crate::node::is_one_of;
 use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// The inputs of an operator that are of one type.
@@ -21,29 +22,19 @@ enum Alike {
 
 /// The operators of which several inputs are of one type, as far as tract casts them to it. Those that
 /// this crate has instead of tract's cast them alike.
-const OPERATORS: [(&str, Alike); 17] = [
-    ("Add", Alike::All),
-    ("Clip", Alike::All),
-    ("Concat", Alike::All),
-    ("Div", Alike::All),
-    ("Equal", Alike::All),
-    ("Greater", Alike::All),
-    ("GreaterOrEqual", Alike::All),
-    ("Less", Alike::All),
-    ("LessOrEqual", Alike::All),
-    ("Max", Alike::All),
-    ("Min", Alike::All),
-    ("Mul", Alike::All),
-    ("ScatterElements", Alike::These(&[0, 2])),
-    ("ScatterND", Alike::These(&[0, 2])),
-    ("Sub", Alike::All),
-    ("Sum", Alike::All),
+const OPERATORS: [(&str, Alike); 3] = [
+    (
+        "Add Clip Concat Div Equal Greater GreaterOrEqual Less LessOrEqual Max Min Mul Sub Sum",
+        Alike::All,
+    ),
+    ("ScatterElements ScatterND", Alike::These(&[0, 2])),
     ("Where", Alike::These(&[1, 2])),
 ];
 
 /// Puts an operator over one of these.
 pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
-    match OPERATORS.iter().find(|(name, _)| *name == operator) {
+    let mut operators = OPERATORS.iter();
+    match operators.find(|(names, _)| is_one_of(names, operator)) {
         Some((_, inputs)) => over(upstream, BesideSizes { inputs: *inputs }),
         None => upstream,
     }

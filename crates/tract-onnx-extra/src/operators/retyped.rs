@@ -6,80 +6,32 @@
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::node::is_one_of;
 use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// Operators that lose digits, overflow, or take several times as long in half floats.
-const OF_HALVES: [&str; 40] = [
-    "AveragePool",
-    "BatchNormalization",
-    "Celu",
-    "Clip",
-    "Conv",
-    "ConvTranspose",
-    "CumSum",
-    "Einsum",
-    "Elu",
-    "Exp",
-    "Gelu",
-    "Gemm",
-    "GlobalAveragePool",
-    "GroupNormalization",
-    "HardSigmoid",
-    "HardSwish",
-    "InstanceNormalization",
-    "LayerNormalization",
-    "Log",
-    "LogSoftmax",
-    "MatMul",
-    "MeanVarianceNormalization",
-    "Mish",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceMax",
-    "ReduceMean",
-    "ReduceMin",
-    "ReduceSum",
-    "ReduceSumSquare",
-    "Relu",
-    "Resize",
-    "Selu",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "STFT",
-    "Swish",
-];
+const OF_HALVES: &str = "\
+    AveragePool BatchNormalization Celu Clip Conv ConvTranspose CumSum Einsum Elu Exp Gelu Gemm \
+    GlobalAveragePool GroupNormalization HardSigmoid HardSwish InstanceNormalization \
+    LayerNormalization Log LogSoftmax MatMul MeanVarianceNormalization Mish ReduceL1 ReduceL2 \
+    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Resize \
+    Selu Softmax Softplus Softsign STFT Swish";
 
 /// Operators of truth values, of which tract has those of numbers alone.
-const OF_TRUTHS: [&str; 4] = ["Equal", "Pad", "ReduceMax", "ReduceMin"];
+const OF_TRUTHS: &str = "Equal Pad ReduceMax ReduceMin";
 
-/// The types that some operators get for others.
-const RETYPED: [Retyped; 2] = [
-    Retyped {
-        from: DatumType::F16,
-        to: DatumType::F32,
-        operators: &OF_HALVES,
-    },
-    Retyped {
-        from: DatumType::Bool,
-        to: DatumType::U8,
-        operators: &OF_TRUTHS,
-    },
+/// The types that some operators get for others: the type, the one that stands in, and the operators.
+const RETYPED: [(DatumType, DatumType, &str); 2] = [
+    (DatumType::F16, DatumType::F32, OF_HALVES),
+    (DatumType::Bool, DatumType::U8, OF_TRUTHS),
 ];
-
-/// A type, and another one for operators that tract lacks for it or computes badly.
-struct Retyped {
-    from: DatumType,
-    to: DatumType,
-    operators: &'static [&'static str],
-}
 
 /// Puts an operator over one of these.
 pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
-    let types = RETYPED.iter().filter(|it| it.operators.contains(&operator));
-    let types: TVec<(DatumType, DatumType)> = types.map(|it| (it.from, it.to)).collect();
+    let types = RETYPED
+        .iter()
+        .filter(|(.., names)| is_one_of(names, operator));
+    let types: TVec<(DatumType, DatumType)> = types.map(|(from, to, _)| (*from, *to)).collect();
     if types.is_empty() {
         return upstream;
     }

@@ -9,24 +9,20 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
+use crate::node::is_one_of;
 use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
 /// The least ranks of the first input, which the output has, too.
-const LEAST: [(&str, usize); 14] = [
-    ("AveragePool", 3),
-    ("BatchNormalization", 2),
-    ("Conv", 3),
-    ("ConvInteger", 3),
-    ("ConvTranspose", 3),
-    ("GlobalAveragePool", 3),
-    ("GlobalLpPool", 3),
-    ("GlobalMaxPool", 3),
-    ("GroupNormalization", 2),
-    ("InstanceNormalization", 2),
-    ("LRN", 2),
-    ("LpPool", 3),
-    ("MaxPool", 3),
-    ("QLinearConv", 3),
+const LEAST: [(usize, &str); 2] = [
+    (
+        2,
+        "BatchNormalization GroupNormalization InstanceNormalization LRN",
+    ),
+    (
+        3,
+        "AveragePool Conv ConvInteger ConvTranspose GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool \
+         MaxPool QLinearConv",
+    ),
 ];
 
 /// Puts an operator over one that needs axes.
@@ -38,9 +34,10 @@ pub(crate) fn mended(
         let axis = node.get_attr_opt("axis")?.unwrap_or(-1);
         return Ok(over(upstream, Needs::Axis(axis)));
     }
-    let least = LEAST.iter().find(|(name, _)| *name == node.op_type);
+    let mut least = LEAST.iter();
+    let least = least.find(|(_, operators)| is_one_of(operators, &node.op_type));
     Ok(match least {
-        Some((_, least)) => over(upstream, Needs::Axes(*least)),
+        Some((least, _)) => over(upstream, Needs::Axes(*least)),
         None => upstream,
     })
 }
