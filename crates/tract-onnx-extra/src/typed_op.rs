@@ -33,9 +33,16 @@ macro_rules! named_op {
     };
 }
 
-/// In an operator, replaces symbols in some of its fields, where a model gets sizes.
+/// In an operator, replaces symbols in some of its fields, or by a method, where a model gets sizes.
 macro_rules! substitutes {
     ($($field:ident),+) => {
+        substitutes!(by |op, subs| {
+            let mut op = op.clone();
+            $(op.$field = $crate::typed_op::Sizes::substituted(&op.$field, subs)?;)+
+            TractResult::Ok(op)
+        });
+    };
+    (by $substituted:expr) => {
         fn set_symbols(
             &self,
             _source: &TypedModel,
@@ -44,9 +51,9 @@ macro_rules! substitutes {
             mapping: &HashMap<OutletId, OutletId>,
             subs: &HashMap<Symbol, TDim>,
         ) -> TractResult<TVec<OutletId>> {
-            let mut op = self.clone();
-            $(op.$field = $crate::typed_op::Sizes::substituted(&op.$field, subs)?;)+
-            $crate::data_sizes::rewire(op, node, target, mapping)
+            let substituted: fn(&Self, &HashMap<Symbol, TDim>) -> TractResult<Self> = $substituted;
+            let inputs: TVec<OutletId> = node.inputs.iter().map(|it| mapping[it]).collect();
+            target.wire_node(&node.name, substituted(self, subs)?, &inputs)
         }
     };
 }
@@ -97,4 +104,12 @@ impl Sizes for TypedFact {
         let shape = self.shape.to_tvec().substituted(subs)?;
         Ok(self.datum_type.fact(shape))
     }
+}
+
+/// The symbols that the nodes of a body need as numbers.
+pub(crate) fn bound_symbols(body: &TypedModel) -> impl Iterator<Item = Symbol> {
+    body.nodes().iter().flat_map(|node| {
+        let facts = body.node_input_facts(node.id);
+        facts.map_or(tvec![], |facts| node.op.required_bound_symbols(&facts))
+    })
 }

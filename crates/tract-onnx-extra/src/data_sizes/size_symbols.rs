@@ -85,17 +85,6 @@ pub(crate) fn inferred_output(
     InferenceFact::from(&datum_type.fact(shape))
 }
 
-/// Wires an operator with other symbols in place of a node.
-pub(crate) fn rewire(
-    op: impl TypedOp,
-    node: &TypedNode,
-    target: &mut TypedModel,
-    mapping: &HashMap<OutletId, OutletId>,
-) -> TractResult<TVec<OutletId>> {
-    let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
-    target.wire_node(&node.name, op, &inputs)
-}
-
 /// An axis counted from the first; ONNX counts negative ones from the last.
 pub(crate) fn axis(axis: i64, rank: usize) -> TractResult<usize> {
     let from_first = if axis < 0 { axis + rank as i64 } else { axis };

@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{rewire, symbols_of};
+use crate::data_sizes::symbols_of;
 use crate::fusion;
 use crate::loops::spec::one;
 use crate::profile;
 use crate::repairs::optimize;
+use crate::typed_op::bound_symbols;
 
 /// Symbols for sizes in which the branches differ, by output and axis.
 pub(crate) type Sizes = HashMap<(usize, usize), TDim>;
@@ -53,6 +54,20 @@ impl Branches {
     }
 }
 
+impl Branches {
+    fn with_sizes(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
+        let mut op = self.clone();
+        op.plans = None;
+        for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
+            *body = body.set_symbols(subs)?;
+        }
+        for size in op.sizes.values_mut() {
+            *size = size.substitute_all(subs)?;
+        }
+        Ok(op)
+    }
+}
+
 impl Op for Branches {
     fn name(&self) -> StaticName {
         "If".into()
@@ -64,13 +79,7 @@ impl Op for Branches {
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
         let mut symbols: TVec<Symbol> = inputs.iter().flat_map(|fact| symbols_of(fact)).collect();
-        for (body, _) in self.each() {
-            for node in body.nodes() {
-                if let Ok(facts) = body.node_input_facts(node.id) {
-                    symbols.extend(node.op.required_bound_symbols(&facts));
-                }
-            }
-        }
+        symbols.extend(self.each().iter().flat_map(|(body, _)| bound_symbols(body)));
         symbols
     }
 
@@ -158,24 +167,7 @@ impl TypedOp for Branches {
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let mut op = self.clone();
-        op.plans = None;
-        for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
-            *body = body.set_symbols(subs)?;
-        }
-        for size in op.sizes.values_mut() {
-            *size = size.substitute_all(subs)?;
-        }
-        rewire(op, node, target, mapping)
-    }
+    substitutes!(by Self::with_sizes);
 
     as_op!();
 }

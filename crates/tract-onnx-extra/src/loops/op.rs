@@ -12,12 +12,11 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::run;
 use super::scan::{self, Why};
-use crate::data_sizes::rewire;
 use crate::fusion;
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
-use crate::typed_op::Sizes;
+use crate::typed_op::{Sizes, bound_symbols};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -107,6 +106,19 @@ impl Loop {
 
 never_equal!(Loop);
 
+impl Loop {
+    fn with_sizes(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
+        let mut spec = (*self.spec).clone();
+        spec.body = spec.body.set_symbols(subs)?;
+        let steps = spec.steps.map(|steps| steps.substitute_all(subs));
+        spec.steps = steps.transpose()?;
+        for output in &mut spec.outputs {
+            output.fact = output.fact.substituted(subs)?;
+        }
+        Self::new(spec)
+    }
+}
+
 impl Op for Loop {
     fn name(&self) -> StaticName {
         LOOP.into()
@@ -136,15 +148,10 @@ impl Op for Loop {
     }
 
     fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        let body = &self.spec.body;
         let mut symbols: TVec<Symbol> = tvec![];
         let sizes = inputs.iter().flat_map(|fact| fact.shape.iter());
         symbols.extend(sizes.flat_map(TDim::symbols));
-        for node in body.nodes() {
-            if let Ok(facts) = body.node_input_facts(node.id) {
-                symbols.extend(node.op.required_bound_symbols(&facts));
-            }
-        }
+        symbols.extend(bound_symbols(&self.spec.body));
         symbols
     }
 
@@ -213,23 +220,7 @@ impl TypedOp for Loop {
         Ok(Some(patch))
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
-        let mut spec = (*self.spec).clone();
-        spec.body = spec.body.set_symbols(subs)?;
-        let steps = spec.steps.map(|steps| steps.substitute_all(subs));
-        spec.steps = steps.transpose()?;
-        for output in &mut spec.outputs {
-            output.fact = output.fact.substituted(subs)?;
-        }
-        rewire(Self::new(spec)?, node, target, mapping)
-    }
+    substitutes!(by Self::with_sizes);
 
     fn codegen(
         &self,

@@ -26,12 +26,7 @@ pub(super) const SIGNAL: Pass = Pass::exact(
     find_signal,
 );
 
-fn find_length(
-    scope: &Scope<'_>,
-    index: usize,
-    _context: &Context<'_>,
-    names: &mut Names,
-) -> Verdict {
+fn find_length(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
     let (Some(data), Some(output)) = (node.input(0), node.output.first()) else {
         return Verdict::Other;
@@ -96,12 +91,7 @@ fn resized(emit: &mut Emit<'_>, data: &str, length: &str, [axis, rank]: [usize; 
     emit.plain("Pad", &[&cut, &pads])
 }
 
-fn find_signal(
-    scope: &Scope<'_>,
-    index: usize,
-    _context: &Context<'_>,
-    names: &mut Names,
-) -> Verdict {
+fn find_signal(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
     let node = &scope.nodes[index];
     let (Some(signal), Some(output)) = (node.input(0), node.output.first()) else {
         return Verdict::Other;

@@ -1,6 +1,6 @@
 //! Operators that ONNX Runtime's optimiser fuses.
 
-use super::Fused;
+use super::{Fused, OF_CONVOLUTION};
 use crate::emit::Emit;
 use crate::model::{self, AttributeProto, FLOAT};
 use crate::{sizes, types};
@@ -28,14 +28,7 @@ impl Fused<'_> {
     pub(super) fn convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
         let (data, weights) = (self.input(0)?, self.input(1)?);
         let inputs: Vec<&str> = [data, weights].into_iter().chain(self.input(2)).collect();
-        let attributes = self.attributes(&[
-            "auto_pad",
-            "dilations",
-            "group",
-            "kernel_shape",
-            "pads",
-            "strides",
-        ]);
+        let attributes = self.attributes(OF_CONVOLUTION);
         let mut value = emit.op("Conv", &inputs, attributes);
         if let Some(addend) = self.input(3) {
             value = emit.plain("Add", &[&value, addend]);

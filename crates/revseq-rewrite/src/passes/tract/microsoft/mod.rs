@@ -24,6 +24,16 @@ pub(super) const PASS: Pass = Pass::rounding(
     find,
 );
 
+/// The attributes of a convolution.
+const OF_CONVOLUTION: &[&str] = &[
+    "auto_pad",
+    "dilations",
+    "group",
+    "kernel_shape",
+    "pads",
+    "strides",
+];
+
 pub(super) const OPERATORS: &[&str] = &[
     "DequantizeLinear",
     "DynamicQuantizeMatMul",

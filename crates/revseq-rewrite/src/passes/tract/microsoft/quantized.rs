@@ -1,6 +1,6 @@
 //! Operators on quantised numbers that ONNX Runtime's quantiser and optimiser write.
 
-use super::Fused;
+use super::{Fused, OF_CONVOLUTION};
 use crate::emit::{Emit, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{self, AttributeProto, FLOAT, INT8, INT16, INT32, UINT8, UINT16};
 use crate::scope::Scope;
@@ -191,14 +191,7 @@ impl Fused<'_> {
 
     /// Writes ONNX's QLinearConv between transpositions, if the channels are last.
     pub(super) fn quantized_convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
-        let attributes = self.attributes(&[
-            "auto_pad",
-            "dilations",
-            "group",
-            "kernel_shape",
-            "pads",
-            "strides",
-        ]);
+        let attributes = self.attributes(OF_CONVOLUTION);
         let mut inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
         if !self.is("channels_last")? {
             emit.write(&[self.output], "QLinearConv", &inputs, attributes);
