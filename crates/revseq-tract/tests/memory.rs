@@ -118,6 +118,9 @@ fn threads_keep_little_of_what_their_runs_took() {
         let few = kept_by_session(&session, 1..9);
         let many = kept_by_session(&session, 1..25);
         let kept = many - few;
-        assert!(kept < MOST_OF_SESSION, "{model}: the session keeps {kept} bytes more");
+        assert!(
+            kept < MOST_OF_SESSION,
+            "{model}: the session keeps {kept} bytes more"
+        );
     }
 }

@@ -23,7 +23,7 @@ use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
 use crate::node::check_domain;
 use crate::node::element_type;
 use crate::operator::Parsed;
-use crate::typed::typed_body;
+use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.

@@ -21,7 +21,7 @@ use crate::loops::op::Loop;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
-use crate::typed::typed_body;
+use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
 /// The role of a body's input.

@@ -6,8 +6,8 @@ use tract_onnx::tract_core::ops::cnn::Conv;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
+use crate::faster::sliding::window_facts;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
-use crate::sliding::window_facts;
 
 /// Parses a Conv.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

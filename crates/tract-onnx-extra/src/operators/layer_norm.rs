@@ -15,9 +15,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
 use crate::data_sizes::{agreed, axis};
+use crate::faster::rows::join_row;
 use crate::node::parse_with_tract;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
-use crate::rows::join_row;
 
 /// Parses a LayerNormalization.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

@@ -11,8 +11,10 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::cnn::{HirMaxPool, HirSumPool};
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
+use crate::faster::sliding::{
+    Axis, Fold, at_most, most_windows, slide, slide_floats, window_facts,
+};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
-use crate::sliding::{Axis, Fold, at_most, most_windows, slide, slide_floats, window_facts};
 
 /// Parses a MaxPool or an AveragePool.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

@@ -2,7 +2,7 @@
 //!
 //! tract's sum of no elements panics, its maximum of none, or of -∞ alone, is a finite number, and its
 //! sums of integers have 32 bits. Other reductions of at least one float are tract's own until a model is
-//! optimised, so that its passes know them, and are computed by vectors (`rows.rs`). Where an axis may be
+//! optimised, so that its passes know them, and are computed by vectors (`faster/rows.rs`). Where an axis may be
 //! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if that is right.
 //!
 //! ```text
@@ -22,8 +22,8 @@ use tract_onnx::tract_hir::ops::nn::Reducer;
 
 use crate::data_sizes::axis;
 use crate::dims::{is_size, sizes};
+use crate::faster::rows::{Fold, Layout, Real};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
-use crate::rows::{Fold, Layout, Real};
 
 /// Parses a reduction.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

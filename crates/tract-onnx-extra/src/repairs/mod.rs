@@ -1,10 +1,11 @@
-//! Passes and functions of tract, mended.
+//! Passes and functions of tract, mended ([what goes when tract has it](../../UPSTREAM.md)).
 //!
-//! `optimize/` runs tract's passes in a time that grows with the nodes, chooses by their sizes how
-//! convolutions are computed, computes arithmetic with broadcast operands row by row, and casts half floats
-//! by vectors; bodies of Scans pass through it as well. `shapes.rs` compares shapes before operators that
-//! believe their facts.
+//! `typed.rs` types a model, and `optimize/` runs tract's passes and those of `faster/`, in a time that
+//! grows with the nodes; bodies of Scans pass through it as well. `shapes.rs` compares shapes before
+//! operators that believe their facts.
 
 pub(crate) mod kernel;
+pub(crate) mod names;
 pub(crate) mod optimize;
 pub(crate) mod shapes;
+pub(crate) mod typed;

@@ -1,8 +1,8 @@
 //! tract's optimizers, with repaired passes.
 //!
-//! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`, `slices.rs`),
-//! three come before them (`casts.rs`, `convolutions/`, `scans.rs`), two behind them (`by_rows.rs`, `softmax.rs`), and a session of
-//! this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
+//! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`,
+//! `slices.rs`), those of `faster/` and of Scans (`scans.rs`) come before and behind them, and a session
+//! of this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
 //! their definers before, and reductions, shapes and indices are checked afterwards.
 
 use std::collections::HashSet;
@@ -15,19 +15,16 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::agree_on_sums;
 use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
+use crate::faster::{by_rows, casts, convolutions, softmax};
 use crate::operators::reduce::check_reductions;
 use crate::repairs::shapes::check_shapes;
 
 mod axes;
-mod by_rows;
-mod casts;
-mod convolutions;
 mod exact;
 mod patch;
 mod scans;
 mod session;
 mod slices;
-mod softmax;
 
 /// tract's [`into_optimized`](TypedModel::into_optimized), for models that the passes of 0.23 break
 /// or never finish.

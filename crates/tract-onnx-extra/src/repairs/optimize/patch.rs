@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::names::Names;
+use crate::repairs::names::Names;
 
 /// The symbols in the sizes of a model's inputs: what a run gives, and no pass can know.
 pub(super) fn given_symbols(model: &TypedModel) -> TractResult<HashSet<Symbol>> {

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
 use super::patch::{apply, given_symbols, keeps_sizes, replace};
-use crate::names::Names;
+use crate::repairs::names::Names;
 
 /// Runs all passes, again and again, until none changes the model.
 pub(super) fn optimize(optimizer: &Optimizer, model: &mut TypedModel) -> TractResult<()> {

@@ -11,10 +11,10 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::rows::{Layout, greater, greatest_of_row};
+use super::rows::{Layout, greater, greatest_of_row};
 
 /// The operator by vectors.
-pub(super) fn by_vectors(
+pub(crate) fn by_vectors(
     model: &TypedModel,
     node: &TypedNode,
 ) -> TractResult<Option<TypedModelPatch>> {

@@ -15,7 +15,7 @@ use tract_onnx::tract_hir::internal::*;
 const ROUNDED_TOGETHER: usize = 1024;
 
 /// A cast of half floats by vectors. One to half floats and back is one operator.
-pub(super) fn by_vectors(
+pub(crate) fn by_vectors(
     model: &TypedModel,
     node: &TypedNode,
 ) -> TractResult<Option<TypedModelPatch>> {

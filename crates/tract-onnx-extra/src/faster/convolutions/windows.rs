@@ -3,7 +3,7 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::sliding::{check_windows, strided};
+use crate::faster::sliding::{check_windows, strided};
 
 /// The windows in the planes of an image.
 ///

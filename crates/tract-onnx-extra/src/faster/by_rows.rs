@@ -18,7 +18,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::binary::{Binary, Pairs};
 
 /// The operator of a node that tract would compute element by element.
-pub(super) fn by_rows(
+pub(crate) fn by_rows(
     model: &TypedModel,
     node: &TypedNode,
 ) -> TractResult<Option<TypedModelPatch>> {

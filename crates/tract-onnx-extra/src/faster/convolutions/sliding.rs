@@ -5,7 +5,7 @@
 use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::sliding::{Fold, slide_floats, window_facts};
+use crate::faster::sliding::{Fold, slide_floats, window_facts};
 
 /// A convolution of single channels, [`batch`, `channels`, ...] floats.
 #[derive(Clone, Debug, PartialEq)]

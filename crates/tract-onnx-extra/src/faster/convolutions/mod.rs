@@ -55,7 +55,7 @@ const JOINED_WINDOWS: usize = 256;
 const MAX_PACKED: usize = 16 << 20;
 
 /// A convolution as a product of its windows, or as their sums.
-pub(super) fn chosen(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
+pub(crate) fn chosen(model: &TypedModel, node: &TypedNode) -> TractResult<Option<TypedModelPatch>> {
     // It was measured for AVX2 and AVX-512 alone.
     rule_if!(cfg!(target_arch = "x86_64"));
     if let Some(conv) = node.op_as::<Conv>() {
