@@ -76,6 +76,9 @@ def converted(model: onnx.ModelProto, code: int) -> onnx.ModelProto:
 def main() -> None:
     folder = Path(sys.argv[1])
     for case in collect_testcases(None):
+        # Random numbers are others each time; ONNX's own runner leaves them out, too.
+        if case.name.startswith("test_bernoulli"):
+            continue
         write(folder, case.name, case.model, case.data_sets)
         for name, (code, dtype) in FLOATS.items():
             data = [value for values in case.data_sets for side in values for value in side]

@@ -179,8 +179,8 @@ fn test_steps() -> Vec<Step> {
         .beside(),
         Step::new("small", "plain `cargo test`, as in a fresh clone", || {
             // What the machine lacks is skipped, as it is for whoever tries it first; the step
-            // `test` has run it.
-            cargo(&["test", "--timings"])
+            // `test` has run it. To random models, features are all the same.
+            cargo(&["test", "--timings", "--", "--skip", "random_"])
                 .env("INSTA_UPDATE", "no")
                 .env_remove("REVSEQ_SKIPS")
                 .run()
@@ -201,6 +201,12 @@ fn test_steps() -> Vec<Step> {
             sanitize::short,
         )
         .beside(),
+        Step::new(
+            "onnx",
+            "ONNX's own tests of nodes on tract, with and without this project's operators",
+            onnx,
+        )
+        .beside(),
         Step::extra(
             "random",
             "the step `test` with another seed, which it prints",
@@ -219,11 +225,6 @@ fn test_steps() -> Vec<Step> {
         Step::extra("spark", "the example of Spark (Java)", || {
             ep::cluster("spark")
         }),
-        Step::extra(
-            "onnx",
-            "ONNX's own tests of nodes on tract, with and without this project's operators",
-            onnx,
-        ),
         Step::extra(
             "rten",
             "rten among the contestants of the benchmarks",
