@@ -69,6 +69,7 @@ pub mod file;
 mod generated;
 pub mod memory;
 pub mod model;
+mod numbers;
 pub mod operators;
 pub mod order;
 mod pointer;

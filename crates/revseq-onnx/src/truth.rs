@@ -3,8 +3,9 @@
 //! Each value has an element type and sizes. Where a result depends on anything else, as a number
 //! that overflows depends on the runtime, nothing is known. Of floats, whole numbers are followed.
 
-use crate::constant::{self, Integers};
-use crate::model::{Attribute, BOOL, FLOAT, INT32, INT64, NodeProto, TensorProto};
+use crate::constant;
+use crate::model::{Attribute, BOOL, INT32, INT64, NodeProto, TensorProto};
+use crate::numbers::{self, MAXIMUM_ELEMENTS, Operation, cast, fitting};
 use crate::scope::{Scope, Source};
 use crate::sizes::{self, Size};
 use crate::types;
@@ -14,9 +15,6 @@ const MAXIMUM_DEPTH: usize = 64;
 
 /// Number of values that are visited per query.
 const MAXIMUM_VALUES: usize = 1024;
-
-/// The most elements that are followed: conditions are small.
-const MAXIMUM_ELEMENTS: usize = 64;
 
 /// The truth value of a condition, if it is the same in every run.
 #[must_use]
@@ -37,17 +35,6 @@ struct Value {
     sizes: Vec<usize>,
     /// The elements in row-major order.
     elements: Vec<i64>,
-}
-
-/// The whole numbers and truth values of a constant.
-pub(crate) fn constant(scope: &Scope<'_>, name: &str) -> Option<Integers> {
-    if let Some(integers) = constant::integers(scope, name) {
-        return Some(integers);
-    }
-    let Value {
-        sizes, elements, ..
-    } = Value::of(constant::tensor(scope, name)?)?;
-    Some(Integers { sizes, elements })
 }
 
 fn value(scope: &Scope<'_>, name: &str, depth: usize, left: &mut usize) -> Option<Value> {
@@ -176,87 +163,6 @@ fn size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
     }
 }
 
-/// A binary elementwise operator.
-#[derive(Clone, Copy)]
-pub(crate) enum Operation {
-    /// A function of numbers; `None` for a result that is not defined.
-    Numbers(fn(i64, i64) -> Option<i64>),
-    /// One that is another for integers than for floats.
-    Integers(fn(i64, i64) -> Option<i64>),
-    /// A comparison of the order of numbers.
-    Order(fn(&i64, &i64) -> bool),
-    Equal,
-    /// A function of truth values.
-    Truths(fn(bool, bool) -> bool),
-}
-
-impl Operation {
-    pub(crate) fn of(op: &str, node: &NodeProto) -> Option<Self> {
-        // Before opset 7, `axis` said where the smaller operand lies.
-        let is_read = matches!(op, "Max" | "Min") || node.input.len() == 2;
-        if !is_read || node.attribute("axis").is_some() {
-            return None;
-        }
-        Some(match op {
-            "Add" => Self::Numbers(i64::checked_add),
-            "Sub" => Self::Numbers(i64::checked_sub),
-            "Mul" => Self::Numbers(i64::checked_mul),
-            "Div" => Self::Integers(i64::checked_div),
-            "Mod" if node.int("fmod").or(0)? != 0 => Self::Integers(i64::checked_rem),
-            "Mod" => Self::Integers(modulo),
-            "Min" => Self::Numbers(|one, other| Some(one.min(other))),
-            "Max" => Self::Numbers(|one, other| Some(one.max(other))),
-            "Greater" => Self::Order(i64::gt),
-            "GreaterOrEqual" => Self::Order(i64::ge),
-            "Less" => Self::Order(i64::lt),
-            "LessOrEqual" => Self::Order(i64::le),
-            "Equal" => Self::Equal,
-            "And" => Self::Truths(|one, other| one && other),
-            "Or" => Self::Truths(|one, other| one || other),
-            "Xor" => Self::Truths(|one, other| one != other),
-            _ => return None,
-        })
-    }
-
-    /// The result, for operands of one type; `None` if the runtime decides or refuses.
-    pub(crate) fn on(self, code: i32, one: i64, other: i64) -> Option<i64> {
-        match self {
-            Self::Numbers(of) if code != BOOL => fitting(code, of(one, other)?),
-            Self::Integers(of) if [INT32, INT64].contains(&code) => fitting(code, of(one, other)?),
-            Self::Order(of) if code != BOOL => Some(of(&one, &other).into()),
-            Self::Equal => Some((one == other).into()),
-            Self::Truths(of) if code == BOOL => Some(of(one != 0, other != 0).into()),
-            _ => None,
-        }
-    }
-}
-
-/// The remainder with the sign of the divisor.
-fn modulo(one: i64, other: i64) -> Option<i64> {
-    let rest = one.checked_rem(other)?;
-    let is_other_side = rest != 0 && (rest < 0) != (other < 0);
-    Some(if is_other_side { rest + other } else { rest })
-}
-
-/// A number, if the type holds it.
-fn fitting(code: i32, number: i64) -> Option<i64> {
-    let fits = match code {
-        INT64 => true,
-        INT32 => i32::try_from(number).is_ok(),
-        FLOAT => number as f32 as i128 == i128::from(number),
-        _ => false,
-    };
-    fits.then_some(number)
-}
-
-/// A number after a Cast. What becomes of one that the type does not hold is left to the runtime.
-pub(crate) fn cast(code: i32, number: i64) -> Option<i64> {
-    match code {
-        BOOL => Some(i64::from(number != 0)),
-        _ => fitting(code, number),
-    }
-}
-
 fn count(sizes: &[usize]) -> usize {
     sizes.iter().product()
 }
@@ -265,19 +171,7 @@ impl Value {
     fn of(tensor: &TensorProto) -> Option<Self> {
         let sizes = constant::sizes(tensor).filter(|sizes| is_small(sizes))?;
         let code = tensor.data_type?;
-        let elements = match code {
-            BOOL => {
-                let truths = constant::truths(tensor)?;
-                truths.into_iter().map(i64::from).collect()
-            }
-            FLOAT => {
-                let elements = constant::tensor_floats(tensor)?.elements.into_iter();
-                let whole = elements.map(|it| (it as i64 as f32 == it).then_some(it as i64));
-                let whole = whole.map(|it| fitting(FLOAT, it?));
-                whole.collect::<Option<_>>()?
-            }
-            _ => constant::tensor_ints(tensor)?.elements,
-        };
+        let elements = numbers::of_tensor(tensor)?;
         Some(Self {
             code,
             sizes,

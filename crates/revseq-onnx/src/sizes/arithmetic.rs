@@ -4,8 +4,8 @@ use super::element::{element, number_of, place_in_operand};
 use super::{Size, Steps};
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
+use crate::numbers::Operation;
 use crate::scope::Scope;
-use crate::truth::Operation;
 use crate::types;
 
 /// An element of an operator's output, at an index along each of its axes.

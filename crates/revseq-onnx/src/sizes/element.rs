@@ -7,8 +7,8 @@ use super::{
 };
 use crate::constant;
 use crate::model::{INT32, INT64, NodeProto};
+use crate::numbers;
 use crate::scope::Scope;
-use crate::truth;
 use crate::types;
 
 /// The most elements of a tensor that are visited one by one.
@@ -22,7 +22,7 @@ pub(super) fn element<'a>(
     steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let steps = steps.next()?;
-    if let Some(value) = truth::constant(scope, name) {
+    if let Some(value) = numbers::constant(scope, name) {
         let index = index_of(&value.sizes, place)?;
         return value.elements.get(index).copied().map(Size::Known);
     }
@@ -47,7 +47,7 @@ pub(super) fn element<'a>(
             };
             let ahead = number(2)?.checked_mul(i64::try_from(*place.first()?).ok()?)?;
             let code = types::of(scope, input)?;
-            truth::cast(code, number(0)?.checked_add(ahead)?).map(Size::Known)
+            numbers::cast(code, number(0)?.checked_add(ahead)?).map(Size::Known)
         }
         "Cast" => cast(node, element(scope, input, place, steps)?),
         _ => match moved(scope, node, place, steps) {
@@ -262,7 +262,7 @@ pub(super) fn number_of(size: Size<'_>) -> Option<i64> {
 fn cast<'a>(node: &NodeProto, element: Size<'a>) -> Option<Size<'a>> {
     let to = i32::try_from(node.int("to").value()?).ok()?;
     match element {
-        Size::Known(number) => truth::cast(to, number).map(Size::Known),
+        Size::Known(number) => numbers::cast(to, number).map(Size::Known),
         Size::Axis { .. } => [INT32, INT64].contains(&to).then_some(element),
     }
 }

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::constant;
 use crate::model::{DOUBLE, FLOAT, INT32, INT64, NodeProto};
+use crate::numbers;
 use crate::scope::Scope;
-use crate::truth;
 use crate::types;
 
 /// Integers that grow by 1 along one axis, and are the same along all others.
@@ -150,7 +150,7 @@ fn holds_beyond_one(
     let is_one = is_one_place(scope, condition, steps)?;
     let (scope, greater, _) = scope.producer(condition).filter(|it| it.1.is("Greater"))?;
     let [mut one, other] = [greater.input(0)?, greater.input(1)?];
-    let least = truth::constant(scope, other)?.elements;
+    let least = numbers::constant(scope, other)?.elements;
     let mut scope = scope;
     // These hold every length, or round a large one.
     let is_kept = |node: &NodeProto| is_cast(node, &[FLOAT, DOUBLE, INT32, INT64]);

@@ -23,7 +23,7 @@ use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_hir::internal::*;
 
-use super::limits::Metered;
+use super::metered::Metered;
 use super::reads::{FromOuter, Positions};
 use crate::cast_to_sizes::CastToSizes;
 use crate::data_sizes::symbols_of;

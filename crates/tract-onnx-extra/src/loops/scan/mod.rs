@@ -10,7 +10,8 @@
 //! ```
 
 mod body;
-pub(crate) mod limits;
+mod limits;
+pub(crate) mod metered;
 mod reads;
 mod wire;
 

@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::optimized;
 use crate::fusion;
 use crate::interrupt::BetweenSteps;
-use crate::loops::scan::limits::Metered;
+use crate::loops::scan::metered::Metered;
 
 /// A Scan with its plan.
 pub(super) fn planned(
