@@ -9,7 +9,8 @@ use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::Parsed;
+/// A node that is parsed: its operator, and the names that its graphs capture.
+pub type Parsed = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// tract's parsers as they are, for all loaders: one that was given to `register` no longer has them.
 static UPSTREAM: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);

@@ -1,0 +1,283 @@
+//! A node before types and shapes are known: an operator of this crate, over tract's if that has one.
+
+use tract_onnx::model::ParsingContext;
+use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_hir::internal::*;
+
+use super::Operator;
+use super::inferring::{Facts, Inferring, owned};
+use super::wiring::{Place, Wiring};
+use crate::data_sizes::inferred_output;
+use crate::dims::in_dims;
+use crate::node::{Parsed, check_domain, parse_with_tract};
+
+/// Puts an operator over another one.
+pub fn over<T: Operator>(upstream: Box<dyn InferenceOp>, op: T) -> Box<dyn InferenceOp> {
+    Box::new(Mended {
+        name: upstream.name(),
+        upstream: Some(upstream),
+        arity: None,
+        op,
+    })
+}
+
+/// Parses a node like tract, and puts an operator over it.
+pub(crate) fn over_tract<T: Operator>(ctx: &ParsingContext<'_>, node: &NodeProto, op: T) -> Parsed {
+    check_domain(node)?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    Ok((over(upstream, op), captured))
+}
+
+/// Makes an operator that tract lacks, with a number of inputs and of outputs.
+pub(crate) fn own<T: Operator>(node: &NodeProto, arity: [usize; 2], op: T) -> Parsed {
+    let op = Mended {
+        name: node.op_type.clone().into(),
+        upstream: None,
+        arity: Some(arity),
+        op,
+    };
+    Ok((Box::new(op), vec![]))
+}
+
+/// A node before types and shapes are known.
+#[derive(Clone, Debug)]
+struct Mended<T> {
+    name: StaticName,
+    /// tract's version of the operator, or one over it.
+    upstream: Option<Box<dyn InferenceOp>>,
+    /// The numbers of inputs and of outputs, without tract's version.
+    arity: Option<[usize; 2]>,
+    op: T,
+}
+
+never_equal!(Mended<T>, T);
+
+/// The most elements of a value that is computed while facts are inferred: sizes, and what becomes one.
+const FEW: usize = 64;
+
+impl<T: Operator> Mended<T> {
+    fn inferred(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+        computes: bool,
+    ) -> TractResult<Facts> {
+        if let Some([expected, _]) = self.arity {
+            let given = inputs.len();
+            ensure!(
+                given == expected,
+                "it has {given} inputs, expected {expected}"
+            );
+        }
+        // A TVec of references cannot be taken for one of shorter lives: it is made again.
+        fn alike<'a>(facts: &'a [&InferenceFact]) -> TVec<&'a InferenceFact> {
+            facts.iter().map(|it| -> &'a InferenceFact { it }).collect()
+        }
+        let answer = {
+            let mut node = Inferring {
+                upstream: self.upstream.as_deref_mut(),
+                inputs: alike(&inputs),
+                outputs: alike(&outputs),
+                observed: alike(&observed),
+                computes,
+            };
+            match self.op.infer(&mut node)? {
+                None if node.upstream.is_some() => Some(node.by_upstream()?),
+                answer => answer,
+            }
+        };
+        let mut facts = match answer {
+            Some(facts) => facts,
+            None => self.as_wired(&inputs, &outputs, computes)?,
+        };
+        if computes && let Some(values) = self.values(&facts) {
+            for (fact, value) in std::iter::zip(&mut facts.1, values) {
+                let datum_type = fact.datum_type.concretize();
+                if datum_type == Some(value.datum_type()) {
+                    fact.value = value.into_arc_tensor().into();
+                } else if datum_type.is_some_and(|it| it.is_tdim()) {
+                    // Sizes that are numbers are computed as such.
+                    fact.value = in_dims(&value)?.into_arc_tensor().into();
+                }
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Wires the node alone into an empty model.
+    fn alone(&self, inputs: &[TypedFact]) -> TractResult<Option<(TypedModel, TVec<OutletId>)>> {
+        let mut model = TypedModel::default();
+        let inputs = inputs.iter().enumerate().map(|(index, fact)| {
+            let name = format!("input {index}");
+            // tract takes values without elements for constants.
+            let empty = fact.shape.as_concrete().filter(|shape| shape.contains(&0));
+            match (&fact.konst, empty) {
+                (Some(value), _) => model.add_const(name, value.clone()),
+                (None, Some(shape)) => {
+                    model.add_const(name, Tensor::zero_dt(fact.datum_type, shape)?)
+                }
+                (None, None) => model.add_source(name, fact.clone()),
+            }
+        });
+        let inputs = inputs.collect::<TractResult<TVec<OutletId>>>()?;
+        let mut node = Wiring {
+            upstream: self.upstream.as_deref(),
+            ..Wiring::alone("value", &mut model, &inputs)
+        };
+        let outlets = self.op.wire(&mut node)?;
+        Ok(outlets.map(|outlets| (model, outlets)))
+    }
+
+    /// The facts of what is wired, once the types and shapes of all inputs are known.
+    fn as_wired(
+        &self,
+        inputs: &[&InferenceFact],
+        outputs: &[&InferenceFact],
+        computes: bool,
+    ) -> TractResult<Facts> {
+        let typed = inputs.iter().map(|fact| TypedFact::try_from(*fact));
+        let Ok(typed) = typed.collect::<TractResult<Vec<_>>>() else {
+            return Ok((owned(inputs), owned(outputs), tvec![]));
+        };
+        let (model, outlets) = self.alone(&typed)?.context("tract has no such operator")?;
+        let found = std::iter::zip(outlets, outputs).map(|(outlet, known)| {
+            let fact = model.outlet_fact(outlet)?;
+            let mut found = inferred_output(known, fact.datum_type, fact.shape.to_tvec());
+            if let Some(value) = fact.konst.clone().filter(|_| computes) {
+                found.value = value.into();
+            }
+            Ok(found)
+        });
+        Ok((owned(inputs), found.collect::<TractResult<_>>()?, tvec![]))
+    }
+
+    /// Computes the outputs of known inputs, by the operator that would be wired; `None` if there is none
+    /// of this crate, or if a value has many elements or none.
+    fn values(&self, facts: &Facts) -> Option<TVec<TValue>> {
+        let (inputs, outputs, _) = facts;
+        let is_small = |fact: &InferenceFact| {
+            let sizes = fact.shape.as_concrete_finite().ok().flatten();
+            sizes.is_some_and(|sizes| (1..=FEW).contains(&sizes.iter().product()))
+        };
+        let is_known = |fact: &InferenceFact| fact.value.is_concrete();
+        let is_open = inputs.iter().all(is_known) && !outputs.iter().all(is_known);
+        if !is_open || !inputs.iter().chain(outputs).all(is_small) {
+            return None;
+        }
+        let inputs = inputs.iter().map(TypedFact::try_from);
+        let inputs = inputs.collect::<TractResult<Vec<_>>>().ok()?;
+        let (mut model, outlets) = self.alone(&inputs).ok().flatten()?;
+        model.select_output_outlets(&outlets).ok()?;
+        model.into_runnable().ok()?.run(tvec![]).ok()
+    }
+}
+
+impl<T: Operator> Op for Mended<T> {
+    fn name(&self) -> StaticName {
+        self.name.clone()
+    }
+
+    fn info(&self) -> TractResult<Vec<String>> {
+        self.upstream.as_ref().map_or(Ok(vec![]), |it| it.info())
+    }
+
+    fn validation(&self) -> Validation {
+        let upstream = self.upstream.as_ref();
+        upstream.map_or(Validation::Accurate, |it| it.validation())
+    }
+
+    not_a_typed_op!();
+}
+
+impl<T: Operator> EvalOp for Mended<T> {
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let upstream = self.upstream.as_ref();
+        upstream.context("it is not wired")?.eval(ctx, inputs)
+    }
+
+    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
+        match &self.upstream {
+            Some(upstream) if T::IS_TRANSPARENT => upstream.eval_out_of_plan(inputs),
+            _ => Ok(None),
+        }
+    }
+
+    fn state(&self, ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
+        self.upstream.as_ref().map_or(Ok(None), |it| it.state(ctx))
+    }
+}
+
+impl<T: Operator> InferenceOp for Mended<T> {
+    fn infer(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.inferred(inputs, outputs, observed, true)
+    }
+
+    fn infer_facts(
+        &mut self,
+        inputs: TVec<&InferenceFact>,
+        outputs: TVec<&InferenceFact>,
+        observed: TVec<&InferenceFact>,
+    ) -> TractResult<Facts> {
+        self.inferred(inputs, outputs, observed, false)
+    }
+
+    fn observe_outlets(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Vec<OutletId>> {
+        let upstream = self.upstream.as_ref();
+        upstream.map_or(Ok(vec![]), |it| it.observe_outlets(model, node))
+    }
+
+    fn incorporate(
+        &self,
+        model: &InferenceModel,
+        node: &InferenceNode,
+    ) -> TractResult<Option<InferenceModelPatch>> {
+        match &self.upstream {
+            Some(upstream) if T::IS_TRANSPARENT => upstream.incorporate(model, node),
+            _ => Ok(None),
+        }
+    }
+
+    fn nboutputs(&self) -> TractResult<usize> {
+        match (&self.upstream, self.arity) {
+            (Some(upstream), _) => upstream.nboutputs(),
+            (None, arity) => Ok(arity.map_or(1, |[_, outputs]| outputs)),
+        }
+    }
+
+    fn to_typed(
+        &self,
+        source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let inputs = node.inputs.iter().map(|input| mapping[input]);
+        let mut wiring = Wiring {
+            name: &node.name,
+            model: target,
+            inputs: inputs.collect(),
+            upstream: self.upstream.as_deref(),
+            place: Some(Place {
+                source,
+                node,
+                mapping,
+            }),
+        };
+        match self.op.wire(&mut wiring)? {
+            Some(outlets) => Ok(outlets),
+            None => wiring.without_facts(),
+        }
+    }
+
+    as_op!();
+}
