@@ -243,6 +243,7 @@ struct Writer<'w, 'n> {
 
 impl Writer<'_, '_> {
     fn layer(&mut self, index: usize, layer: &Layer<'_>) -> Given {
+        let repeats = self.repeats(index);
         let emit = &mut self.emit;
         let cell = &layer.cell;
         let features = cell.features();
@@ -295,7 +296,10 @@ impl Writer<'_, '_> {
         let mut given = [&*steps, &last_hidden, &last_memory];
         let mut count = if cell.memory.is_some() { 3 } else { 2 };
         if let Form::Masks(_) = self.form {
-            let wanted = self.layers.wanted(index);
+            let mut wanted = self.layers.wanted(index);
+            // Steps behind valid ones are the last state.
+            let is_padded = matches!(self.counting, Some(Counting::First { .. }));
+            wanted[1] |= is_padded && !self.layers.backwards && repeats;
             for (name, is_wanted) in std::iter::zip(&mut given, wanted) {
                 *name = if is_wanted { name } else { "" };
             }
@@ -308,7 +312,7 @@ impl Writer<'_, '_> {
             Some(Counting::Masked(_)) => {
                 let flags = [
                     ("blends", self.layers.blends == Some(true)),
-                    ("repeats", self.repeats(index)),
+                    ("repeats", repeats),
                 ];
                 let set = flags.into_iter().filter(|(_, is_set)| *is_set);
                 attributes.extend(set.map(|(name, _)| model::int(name, 1)));

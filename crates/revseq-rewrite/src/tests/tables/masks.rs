@@ -133,7 +133,7 @@ fn recurrent_loop_with_a_mask_of_numbers() {
     );
 }
 
-fn masked_layers() -> Options {
+pub(super) fn masked_layers() -> Options {
     Options {
         masked_layers: true,
         ..pass("recurrent-loop")

@@ -2,6 +2,7 @@
 
 use super::super::text::Inner;
 use super::super::{fast, pass, right_padded};
+use super::masks::masked_layers;
 use super::{ANY, Row, check, leaves, takes};
 
 /// The start of every graph.
@@ -537,6 +538,17 @@ fn recurrent_scan() {
             // Lengths, as in TensorFlow's dynamic_rnn.
             lengths(),
             lengths().outputs("y last"),
+            // Steps behind the lengths are the last state, of a layer that masks are given to as well.
+            lengths().with(
+                "step = Where(column, begin, new)",
+                "step = Where(column, h, new)",
+            ),
+            lengths()
+                .with(
+                    "step = Where(column, begin, new)",
+                    "step = Where(column, h, new)",
+                )
+                .options(masked_layers()),
             lengths().with(
                 "over = GreaterOrEqual(t, lens)",
                 "under = Less(t, lens)\nover = Not(under)",
