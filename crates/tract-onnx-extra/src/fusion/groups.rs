@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation as OfLayer, PackedMatrix};
 use tract_onnx::tract_core::ops::array::Slice;
@@ -273,6 +274,8 @@ pub(super) struct Group {
     pub(super) outputs: TVec<OutletId>,
     /// The symbols in its sizes that are not the size of an axis of an input.
     others: TVec<Symbol>,
+    /// The matrices of products, by node: they are constants, the same for all sizes.
+    matrices: Arc<Mutex<HashMap<usize, PackedMatrix<f32>>>>,
 }
 
 impl Group {
@@ -310,6 +313,7 @@ impl Group {
             inputs,
             outputs,
             others,
+            matrices: Arc::default(),
         })
     }
 
@@ -484,6 +488,29 @@ impl Writer<'_> {
         }
     }
 
+    /// The constant matrix of a product, packed once for all sizes.
+    fn matrix(&self, node: &TypedNode, product: &Product) -> TractResult<PackedMatrix<f32>> {
+        let matrices = &self.group.matrices;
+        let mut matrices = matrices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = matrices.get(&node.id) {
+            return Ok(known.clone());
+        }
+        let fact = self
+            .group
+            .model
+            .outlet_fact(node.inputs[product.inputs[1]])?;
+        let value = fact.konst.as_ref().context("the matrix is a constant")?;
+        let view = View::whole(Base::Constant(0), value.shape()).permute(&product.axes[1])?;
+        let inner = view.sizes()[..product.inner].iter().product();
+        let columns = view.len().checked_div(inner).context("an empty matrix")?;
+        let mut elements = vec![0.0; view.len()];
+        let plain = value.try_as_plain_ram()?;
+        view.read(plain.as_slice::<f32>()?, &mut elements, |float| float);
+        let packed = PackedMatrix::pack(&elements, [inner, columns])?;
+        matrices.insert(node.id, packed.clone());
+        Ok(packed)
+    }
+
     fn node(&mut self, id: usize, fusable_op: FusableOp) -> TractResult<()> {
         let node = self.group.model.node(id);
         if node.outputs[0].fact.konst.is_some() {
@@ -492,10 +519,14 @@ impl Writer<'_> {
         }
         let sizes = self.sizes(id.into())?;
         let len = sizes.iter().product();
-        let views: TVec<View> = node
-            .inputs
-            .iter()
-            .map(|input| self.view(*input))
+        let is_matrix = |slot: usize| match &fusable_op {
+            FusableOp::Product(product) => product.inputs[1] == slot,
+            _ => false,
+        };
+        let inputs = node.inputs.iter().enumerate();
+        let views: TVec<View> = inputs
+            .filter(|(slot, _)| !is_matrix(*slot))
+            .map(|(_, input)| self.view(*input))
             .collect::<TractResult<_>>()?;
         let whole = |base: Base| View::whole(base, &sizes);
         let view = match fusable_op {
@@ -512,17 +543,9 @@ impl Writer<'_> {
                 whole(self.compute(function, operands, len))
             }
             FusableOp::Product(product) => {
-                let [a, b] = [0, 1].map(|at| {
-                    let view = views[product.inputs[at]].clone();
-                    view.permute(&product.axes[at])
-                });
-                let (a, b) = (a?, b?);
-                let inner = b.sizes()[..product.inner].iter().product();
-                let columns = b.len().checked_div(inner).context("an empty matrix")?;
-                let matrix = self.constant_elements(&b);
-                let matrix = matrix.context("the matrix is a constant")?;
-                let matrix = PackedMatrix::pack(&matrix, [inner, columns])?;
-                let operands = tvec![self.flat(a)?];
+                let rows = views[0].clone().permute(&product.axes[0])?;
+                let operands = tvec![self.flat(rows)?];
+                let matrix = self.matrix(node, &product)?;
                 whole(self.compute(Function::Product(matrix), operands, len))
             }
             FusableOp::Slice(axis, range) => views[0].clone().slice(axis, range)?,
