@@ -312,10 +312,8 @@ fn onnx() -> Result<(), String> {
         .arg(root().join("crates/xtask/node_tests.py"))
         .arg(&folder)
         .run()?;
-    workspace("build")
-        .args(["--profile", "test", "--bin", "node-tests"])
-        .run()?;
-    Command::new(target().join("debug/node-tests"))
+    workspace("test")
+        .args(["--test", "node-tests", "--"])
         .arg(folder)
         .run()
 }
