@@ -156,7 +156,8 @@ fn lets_tract_compute(inputs: &[&InferenceFact]) -> bool {
     let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
     if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
         let datum_type = inputs[0].datum_type.concretize();
-        return datum_type.is_none_or(|it| !it.is_float());
+        let value = inputs[0].value.concretize();
+        return datum_type.is_none_or(|it| !it.is_float()) && value.is_none_or(|it| fits(&it));
     }
     let value = inputs[0].value.concretize();
     value.is_some_and(|value| {
@@ -165,6 +166,21 @@ fn lets_tract_compute(inputs: &[&InferenceFact]) -> bool {
         let are_sizes = sizes.iter().all(is_size);
         are_sizes && sizes.iter().any(|size| size.to_i64().is_err())
     })
+}
+
+/// Whether 32 bits hold every reduction of these numbers. Sizes without a number are not computed.
+fn fits(value: &Tensor) -> bool {
+    let Ok(numbers) = value.cast_to::<i64>() else {
+        return true;
+    };
+    let Ok(numbers) = numbers.to_plain_array_view::<i64>() else {
+        return false;
+    };
+    let each = || numbers.iter().map(|number| number.saturating_abs());
+    let product = each().fold(1_i64, |all, number| all.saturating_mul(number.max(1)));
+    let squares = each().map(|number| number.saturating_mul(number));
+    let squares = squares.fold(0_i64, i64::saturating_add);
+    product.max(squares) <= i32::MAX.into()
 }
 
 /// Computes the reductions that tract has in a model by vectors, and those of nothing and of infinity as

@@ -346,3 +346,28 @@ fn reductions_of_sizes_over_no_axes_may_be_cast() {
     let x = Tensor::zero::<f32>(&[2, 3]).unwrap();
     assert_eq!(run_optimized(model, &[x]).unwrap()[0], tensor0(3_i64));
 }
+
+/// tract's numbers have 32 bits, also where a reduction without axes does nothing.
+#[test]
+fn numbers_that_are_not_reduced_stay_what_they_are() {
+    let large = 1_i64 << 31;
+    for (operator, text) in [
+        ("ReduceMin", "noop_with_empty_axes=1"),
+        ("ReduceMax", "noop_with_empty_axes=0"),
+    ] {
+        let nodes = format!(
+            "shape = Shape(x)\n more = Add(shape, large)
+             y = {operator}<{text};keepdims=0>(more, none)"
+        );
+        let model = graph("x:f32[2,3]", "y", &nodes)
+            .constant("large", tensor1(&[large]))
+            .constant("none", Tensor::zero::<i64>(&[0]).unwrap())
+            .opset(18);
+        let found = run(model, &[Tensor::zero::<f32>(&[2, 3]).unwrap()]).unwrap();
+        let expected = match operator {
+            "ReduceMin" => tensor1(&[large + 2, large + 3]),
+            _ => tensor0(large + 3),
+        };
+        assert_eq!(found[0], expected, "{operator}");
+    }
+}
