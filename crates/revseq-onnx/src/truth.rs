@@ -157,10 +157,7 @@ fn of_node(scope: &Scope<'_>, node: &NodeProto, depth: usize, left: &mut usize) 
 }
 
 fn size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
-    match sizes::axis(scope, name, axis)? {
-        Size::Known(size) => Some(size),
-        Size::Axis { .. } => None,
-    }
+    sizes::axis(scope, name, axis)?.number()
 }
 
 fn count(sizes: &[usize]) -> usize {

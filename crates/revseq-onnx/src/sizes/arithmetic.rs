@@ -1,6 +1,6 @@
 //! Elements of integer tensors after arithmetic, comparisons and choices.
 
-use super::element::{element, number_of, place_in_operand};
+use super::element::{element, place_in_operand};
 use super::{Size, Steps};
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
@@ -27,7 +27,7 @@ pub(super) fn element_of<'a>(
         "Equal" => equal(at(0)?, at(1)?).map(|same| Size::Known(same.into())),
         op => {
             let code = types::of(scope, node.input(0)?)?;
-            let operands = (0..node.input.len()).map(|input| at(input).and_then(number_of));
+            let operands = (0..node.input.len()).map(|input| at(input).and_then(Size::number));
             let operands: Vec<Option<i64>> = operands.collect();
             // Some numbers decide, whatever the other operand is; 0 times a float may be NaN.
             let deciding = match op {

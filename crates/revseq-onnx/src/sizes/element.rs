@@ -41,10 +41,7 @@ pub(super) fn element<'a>(
             axis_within(scope, input, start.checked_add(place)?, steps)
         }
         "Range" => {
-            let number = |input: usize| {
-                let number = scalar_within(scope, node.input(input)?, steps)?;
-                number_of(number)
-            };
+            let number = |input: usize| scalar_within(scope, node.input(input)?, steps)?.number();
             let ahead = number(2)?.checked_mul(i64::try_from(*place.first()?).ok()?)?;
             let code = types::of(scope, input)?;
             numbers::cast(code, number(0)?.checked_add(ahead)?).map(Size::Known)
@@ -81,7 +78,7 @@ fn moved<'a>(
         "Where" => {
             let condition = node.input(0)?;
             let own = place_in_operand(scope, condition, place, steps)?;
-            let truth = number_of(element(scope, condition, &own, steps)?)?;
+            let truth = element(scope, condition, &own, steps)?.number()?;
             let chosen = node.input(if truth != 0 { 1 } else { 2 })?;
             Some((chosen, place_in_operand(scope, chosen, place, steps)?))
         }
@@ -248,14 +245,7 @@ pub(super) fn known_size(
 
 /// A size as a number, `None` if it is symbolic.
 fn number(size: Size<'_>) -> Option<usize> {
-    usize::try_from(number_of(size)?).ok()
-}
-
-pub(super) fn number_of(size: Size<'_>) -> Option<i64> {
-    match size {
-        Size::Known(number) => Some(number),
-        Size::Axis { .. } => None,
-    }
+    usize::try_from(size.number()?).ok()
 }
 
 /// An element after a Cast. Both integer types hold every length, but int32 not every number.

@@ -104,6 +104,15 @@ impl PartialEq for Size<'_> {
 }
 
 impl<'a> Size<'a> {
+    /// Returns the number; `None` if only an axis is known.
+    #[must_use]
+    pub fn number(self) -> Option<i64> {
+        match self {
+            Self::Known(number) => Some(number),
+            Self::Axis { .. } => None,
+        }
+    }
+
     /// Returns the size in the form that a graph caches; `None` if its axis is not one of that
     /// graph or of those around it.
     pub(crate) fn proved(&self, graph: &Scope<'_>) -> Option<ProvedSize> {
@@ -238,19 +247,13 @@ fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
     if rank_within(scope, name, steps)? != 1 {
         return None;
     }
-    match axis_within(scope, name, 0, steps)? {
-        Size::Known(length) => usize::try_from(length).ok(),
-        Size::Axis { .. } => None,
-    }
+    usize::try_from(axis_within(scope, name, 0, steps)?.number()?).ok()
 }
 
 /// The elements of a short vector that is computed from known sizes.
 fn known_vector(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<Vec<i64>> {
     let length = length(scope, name, steps).filter(|&length| length <= MAXIMUM_RANK)?;
-    let element = |place| match element(scope, name, &[place], steps)? {
-        Size::Known(number) => Some(number),
-        Size::Axis { .. } => None,
-    };
+    let element = |place| element(scope, name, &[place], steps)?.number();
     (0..length).map(element).collect()
 }
 

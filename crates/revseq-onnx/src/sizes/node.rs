@@ -125,10 +125,7 @@ fn first_output_axis<'a>(
             }
             let mut parts = node.inputs();
             let total = parts.try_fold(0_i64, |total, part| {
-                match axis_within(scope, part, axis, steps)? {
-                    Size::Known(size) => total.checked_add(size),
-                    Size::Axis { .. } => None,
-                }
+                total.checked_add(axis_within(scope, part, axis, steps)?.number()?)
             });
             total.map(Size::Known)
         }

@@ -48,10 +48,7 @@ fn unbounded(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<Progress
     match node.op() {
         "Range" => {
             let is_whole = [INT32, INT64].contains(&types::of(scope, node.input(0)?)?);
-            let number = |index: usize| match scalar_within(scope, node.input(index)?, steps)? {
-                Size::Known(number) => Some(number),
-                Size::Axis { .. } => None,
-            };
+            let number = |index| scalar_within(scope, node.input(index)?, steps)?.number();
             let first = number(0)?;
             (is_whole && number(2)? == 1).then_some(Progression { first, axis: 0 })
         }

@@ -12,7 +12,7 @@ use revseq_onnx::constant;
 use revseq_onnx::model::NodeProto;
 use revseq_onnx::operators::{BROADCAST, ELEMENTWISE};
 use revseq_onnx::scope::Scope;
-use revseq_onnx::sizes::{self, Size};
+use revseq_onnx::sizes;
 
 use crate::model::{Input, Model};
 
@@ -246,8 +246,5 @@ fn normal(axes: &[i64], rank: usize) -> Option<Vec<usize>> {
 fn size(scope: &Scope<'_>, node: &NodeProto, input: usize, axis: i64) -> Option<i64> {
     let name = node.input(input)?;
     let axis = constant::normal_axis(axis, sizes::rank(scope, name)?)?;
-    match sizes::axis(scope, name, axis)? {
-        Size::Known(size) => Some(size),
-        Size::Axis { .. } => None,
-    }
+    sizes::axis(scope, name, axis)?.number()
 }

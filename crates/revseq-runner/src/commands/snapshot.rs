@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::json;
 use walkdir::WalkDir;
 
@@ -70,7 +70,11 @@ fn models(arguments: &SnapshotArguments) -> Result<Vec<PathBuf>> {
         }
         let before = models.len();
         for entry in WalkDir::new(path).sort_by_file_name() {
-            let found = entry?.into_path();
+            let entry = entry.map_err(|error| {
+                let (at, why) = read::unsearched(error, path);
+                anyhow!("cannot search {}: {why}", at.display())
+            })?;
+            let found = entry.into_path();
             let is_model = found.extension().is_some_and(|it| it == "onnx") && found.is_file();
             if is_model && (arguments.add || !read::has_data_sets(&read::data_folder(&found))) {
                 models.push(found);

@@ -161,12 +161,8 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    let at = error.path().unwrap_or(path).to_owned();
                     let is_named = error.depth() == 0;
-                    let why = match error.into_io_error() {
-                        Some(error) => error.to_string(),
-                        None => "a link leads back to it".to_owned(),
-                    };
+                    let (at, why) = read::unsearched(error, path);
                     ensure!(!is_named, "cannot search {}: {why}", at.display());
                     is_empty = false;
                     found.fail(at, format!("cannot be searched: {why}"));

@@ -198,3 +198,13 @@ fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Result<Vec<PathBuf>> {
     };
     read().with_context(|| format!("cannot read {}", folder.display()))
 }
+
+/// The place that a search could not look into, and why.
+pub(crate) fn unsearched(error: walkdir::Error, path: &Path) -> (PathBuf, String) {
+    let at = error.path().unwrap_or(path).to_owned();
+    let why = match error.into_io_error() {
+        Some(error) => error.to_string(),
+        None => "a link leads back to it".to_owned(),
+    };
+    (at, why)
+}

@@ -324,10 +324,7 @@ impl<'a, 'n> Values<'a, 'n> {
 
     /// The length of an axis of a value in each step, if it is a number.
     pub(super) fn size(&self, name: &'a str, axis: usize) -> Option<i64> {
-        match sizes::axis(self.body.inner, name, axis)? {
-            Size::Known(size) => Some(size),
-            Size::Axis { .. } => None,
-        }
+        sizes::axis(self.body.inner, name, axis)?.number()
     }
 
     /// Whether it runs at least once.

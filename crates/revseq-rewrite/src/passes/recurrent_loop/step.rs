@@ -174,10 +174,7 @@ pub(super) fn width<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<
 }
 
 fn width_of<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
-    let known = |size: Option<Size<'_>>| match size? {
-        Size::Known(size) => usize::try_from(size).ok(),
-        Size::Axis { .. } => None,
-    };
+    let known = |size: Option<Size<'_>>| usize::try_from(size?.number()?).ok();
     if let Some(state) = body.state(name) {
         return known(sizes::axis(body.outer, state.initial, 1));
     }

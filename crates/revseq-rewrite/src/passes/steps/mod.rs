@@ -1,7 +1,8 @@
 //! Loops and Scans that run once for each step of a sequence.
 //!
 //! `body` sorts what such a loop carries, reads and outputs: states, counters, sequences and scan
-//! outputs, once `reads` has made Gathers of what reads a step. `trips` proves how often it runs. Passes that replace loops of this kind share both.
+//! outputs, once `reads` has made Gathers of what reads a step. `trips` proves how often it runs. Passes
+//! that replace loops of this kind share both.
 
 pub(in crate::passes) mod body;
 mod reads;

@@ -12,7 +12,7 @@ use super::body::Body;
 use crate::constant::{self, Range};
 use crate::model::{GraphProto, NodeProto, int};
 use crate::scope::Scope;
-use crate::sizes::{self, Size};
+use crate::sizes;
 
 /// A Slice by the step's number, and the Squeeze behind it.
 struct Read {
@@ -49,9 +49,12 @@ pub(super) fn with_gathers(outer: &Scope<'_>, node: &NodeProto, body: GraphProto
 }
 
 fn first(outer: &Scope<'_>, node: &NodeProto, graph: &GraphProto) -> Option<Read> {
-    let has_slices = graph.node.iter().any(|node| node.is("Slice"));
+    // Most bodies have none, and are not read twice.
+    if !graph.node.iter().any(|node| node.is("Slice")) {
+        return None;
+    }
     let inner = Scope::graph(graph, Some(outer), outer.opset);
-    let body = Body::of(outer, node, &inner).ok().filter(|_| has_slices)?;
+    let body = Body::of(outer, node, &inner).ok()?;
     (0..graph.node.len()).find_map(|squeeze| read(&body, squeeze))
 }
 
@@ -68,15 +71,12 @@ fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
     let starts = parts.input(1)?;
     let axes = match parts.input(3) {
         Some(axes) => constant::ints(inner, axes)?,
-        None => match sizes::axis(inner, starts, 0)? {
-            Size::Known(count) => (0..count.min(data_rank as i64)).collect(),
-            Size::Axis { .. } => return None,
-        },
+        None => (0..sizes::axis(inner, starts, 0)?
+            .number()?
+            .min(data_rank as i64))
+            .collect(),
     };
-    let number = |input: &str, place| match sizes::element_at(inner, input, &[place])? {
-        Size::Known(number) => Some(number),
-        Size::Axis { .. } => None,
-    };
+    let number = |input: &str, place| sizes::element_at(inner, input, &[place])?.number();
     let mut found = None;
     for (place, axis) in constant::normal_axes(&axes, data_rank)?
         .into_iter()
@@ -107,10 +107,8 @@ fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
             step,
         };
         // No axis is longer.
-        let size = match sizes::axis(inner, data, axis)? {
-            Size::Known(size) => size,
-            Size::Axis { .. } => i32::MAX.into(),
-        };
+        let size = sizes::axis(inner, data, axis)?.number();
+        let size = size.unwrap_or(i32::MAX.into());
         if step != 1 || range.on(size) != (0, size) {
             return None;
         }

@@ -41,9 +41,9 @@ pub(in crate::passes) fn count<'a>(
         format!("its condition {condition} is not one that compares the step with a size")
     })?;
     bounds.retain(|bound| !matches!(bound.size, Size::Known(size) if size >= NO_LIMIT));
-    let known = |bound: &Bound<'_>| match bound.size {
-        Size::Known(size) => size.checked_sub(bound.ahead)?.checked_add(1),
-        Size::Axis { .. } => None,
+    let known = |bound: &Bound<'_>| {
+        let size = bound.size.number()?;
+        size.checked_sub(bound.ahead)?.checked_add(1)
     };
     let symbol = bounds
         .iter()

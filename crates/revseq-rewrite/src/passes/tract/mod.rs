@@ -27,7 +27,7 @@ mod wrap;
 use crate::model::{AttributeProto, NodeProto};
 use crate::pass::{Edit, Pass, Verdict};
 use crate::scope::Scope;
-use crate::sizes::{self, Size};
+use crate::sizes;
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
@@ -107,10 +107,7 @@ fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
 
 /// The size of an axis of a value, if it is a number.
 fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
-    match sizes::axis(scope, name, axis) {
-        Some(Size::Known(size)) => Some(size),
-        _ => None,
-    }
+    sizes::axis(scope, name, axis)?.number()
 }
 
 /// A node's attributes, without some.
