@@ -32,7 +32,7 @@ const SPINS: usize = 1 << 10;
 const PATIENCE: usize = 1 << 6;
 
 /// The fewest multiplications of a phase that are worth a thread: a few microseconds.
-const MINIMUM_MULTIPLICATIONS: usize = 1 << 16;
+const MINIMUM_MULTIPLICATIONS: usize = 1 << 15;
 
 /// The fewest multiplications of all steps that are worth waking a second thread.
 const MINIMUM_RUN: usize = 1 << 21;
