@@ -151,7 +151,10 @@ def binary(operator: str, sizes: list, operand: list) -> onnx.ModelProto:
 
 def along(operator: str, sizes: list, **attributes) -> onnx.ModelProto:
     """Return a model of one operator that computes along axes."""
-    return model([helper.make_node(operator, ["X"], ["Y"], **attributes)], sizes, {})
+    # Opset 17 takes the axes of this one as an input.
+    constants = {"axes": np.array(attributes.pop("axes"))} if operator == "ReduceSum" else {}
+    node = helper.make_node(operator, ["X", *constants], ["Y"], **attributes)
+    return model([node], sizes, constants)
 
 
 def normalisation(sizes: list) -> onnx.ModelProto:

@@ -391,17 +391,26 @@ impl Reduced {
         let best = best.as_slice::<T>()?.chunks(layout.inner);
         let parts = input.as_slice::<T>()?.chunks(layout.along * layout.inner);
         let positions = plain.as_slice_mut::<i64>()?.chunks_mut(layout.inner);
+        let is_found = |it: &T, best: &T| it == best || it.partial_cmp(it).is_none();
         for (part, (best, positions)) in std::iter::zip(parts, std::iter::zip(best, positions)) {
+            if let ([best], [position]) = (best, &mut *positions) {
+                // Nothing behind the one that is found is looked at.
+                let mut elements = part.iter();
+                let at = match takes_last {
+                    true => elements.rposition(|it| is_found(it, best)),
+                    false => elements.position(|it| is_found(it, best)),
+                };
+                *position = i64::try_from(at.unwrap_or(0))?;
+                continue;
+            }
             let rows = part.chunks(layout.inner).enumerate();
             let mut look = |(at, row): (usize, &[T])| {
                 for (position, (it, best)) in
                     std::iter::zip(&mut *positions, std::iter::zip(row, best))
                 {
-                    let is_nan = it.partial_cmp(it).is_none();
-                    *position = if it == best || is_nan {
-                        at as i64
-                    } else {
-                        *position
+                    *position = match is_found(it, best) {
+                        true => at as i64,
+                        false => *position,
                     };
                 }
             };
