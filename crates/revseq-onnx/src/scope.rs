@@ -219,6 +219,16 @@ impl<'a> Scope<'a> {
         self.parent?.source(name)
     }
 
+    /// Returns the graph around this one, and its node that this one belongs to.
+    pub(crate) fn node_around(&self) -> Option<(&'a Scope<'a>, &'a NodeProto)> {
+        let outer = self.parent?;
+        let has_this = |node: &&NodeProto| {
+            let mut graphs = node.graphs();
+            graphs.any(|graph| std::ptr::eq(graph.node.as_ptr(), self.nodes.as_ptr()))
+        };
+        Some((outer, outer.nodes.iter().find(has_this)?))
+    }
+
     /// The node that produces a value, with the output's index and the graph.
     pub fn producer(&'a self, name: &str) -> Option<(&'a Scope<'a>, &'a NodeProto, usize)> {
         match self.source(name)? {

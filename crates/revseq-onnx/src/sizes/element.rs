@@ -93,17 +93,24 @@ pub fn origin<'a>(
     name: &'a str,
     place: &[usize],
 ) -> (&'a Scope<'a>, &'a str, Vec<usize>) {
-    follow(|steps| {
-        let mut found = (scope, name, place.to_vec());
-        while let Some(steps) = steps.next()
-            && let Some((inner, node, 0)) = found.0.producer(found.1)
-            && node.domain().is_empty()
-            && let Some((from, place)) = moved(inner, node, &found.2, steps)
-        {
-            found = (inner, from, place);
-        }
-        found
-    })
+    follow(|steps| origin_within(scope, name, place, steps))
+}
+
+pub(super) fn origin_within<'a>(
+    scope: &'a Scope<'a>,
+    name: &'a str,
+    place: &[usize],
+    steps: Steps<'_>,
+) -> (&'a Scope<'a>, &'a str, Vec<usize>) {
+    let mut found = (scope, name, place.to_vec());
+    while let Some(steps) = steps.next()
+        && let Some((inner, node, 0)) = found.0.producer(found.1)
+        && node.domain().is_empty()
+        && let Some((from, place)) = moved(inner, node, &found.2, steps)
+    {
+        found = (inner, from, place);
+    }
+    found
 }
 
 /// The place in an operand that is broadcast.

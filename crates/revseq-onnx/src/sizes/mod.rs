@@ -5,10 +5,12 @@
 
 mod arithmetic;
 mod branches;
+mod einsum;
 mod element;
 mod loops;
 mod matmul;
 mod node;
+mod one_step;
 mod progression;
 mod reshape;
 mod window;
@@ -213,7 +215,9 @@ fn node_rank(
             },
             "Range" | "Shape" => Some(1),
             "SequenceLength" | "Size" => Some(0),
-            "Flatten" | "Gemm" | "NonZero" => Some(2),
+            "Flatten" | "Gemm" | "MelWeightMatrix" | "Multinomial" | "NonMaxSuppression"
+            | "NonZero" => Some(2),
+            "STFT" => Some(4),
             "ConstantOfShape" => length(scope, node.input(0)?, steps),
             "Reshape" => length(scope, node.input(1)?, steps),
             "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
@@ -221,8 +225,22 @@ fn node_rank(
             "Squeeze" => of_input(0)?.checked_sub(squeezed_within(scope, node, steps)?.len()),
             "Slice" | "Concat" => of_input(0),
             "Gather" => (of_input(0)? + of_input(1)?).checked_sub(1),
-            "MatMul" => matmul::rank_of([of_input(0)?, of_input(1)?]),
+            "MatMul" | "MatMulInteger" => matmul::rank_of([of_input(0)?, of_input(1)?]),
+            "QLinearMatMul" => matmul::rank_of([of_input(0)?, of_input(3)?]),
+            "Einsum" => einsum::rank_of(scope, node, steps),
             "GatherElements" => of_input(1),
+            "GatherND" => {
+                let indices =
+                    axis_within(scope, node.input(1)?, of_input(1)?.checked_sub(1)?, steps)?;
+                let taken = usize::try_from(indices.number()?).ok()?;
+                let shared = usize::try_from(node.int("batch_dims").or(0)?).ok()?;
+                (of_input(0)? + of_input(1)?).checked_sub(taken + shared + 1)
+            }
+            "OneHot" => Some(of_input(0)? + 1),
+            "Compress" | "Unique" => match node.int("axis") {
+                Attribute::Absent => Some(1),
+                _ => of_input(0),
+            },
             "ArgMax" | "ArgMin" => {
                 of_input(0)?.checked_sub(usize::from(node.int("keepdims").or(1)? == 0))
             }
@@ -402,7 +420,10 @@ fn slice_axis<'a>(
     let mut size = axis_within(scope, node.input(0)?, axis, steps)?;
     let computed = || constant::ranges_by(node, |name| known_vector(scope, name, steps));
     let Some(ranges) = constant::ranges(scope, node).or_else(computed) else {
-        return (!may_slice(scope, node, axis, steps)?).then_some(size);
+        return match may_slice(scope, node, axis, steps)? {
+            true => one_step::size(scope, node, axis, steps),
+            false => Some(size),
+        };
     };
     for range in ranges {
         let sliced = match usize::try_from(range.axis) {

@@ -4,9 +4,9 @@ use super::element::{element, scalar_within};
 use super::reshape::reshape_axis;
 use super::window::{WINDOWED, window_axis};
 use super::{
-    Size, Steps, axis_before, axis_within, branches, broadcast_axis, expand_axis, kept_axis, loops,
-    matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within, transposed_within,
-    unsqueezed_within,
+    Size, Steps, axis_before, axis_within, branches, broadcast_axis, einsum, expand_axis,
+    kept_axis, loops, matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within,
+    transposed_within, unsqueezed_within,
 };
 use crate::constant;
 use crate::model::NodeProto;
@@ -107,6 +107,7 @@ fn first_output_axis<'a>(
         "Expand" => expand_axis(scope, node, axis, steps),
         "MatMul" => matmul::axis_of(scope, node, axis, steps),
         "Gemm" => matmul::axis_of_gemm(scope, node, axis, steps),
+        "Einsum" => einsum::axis_of(scope, node, axis, steps),
         "GatherElements" => axis_within(scope, node.input(1)?, axis, steps),
         "ArgMax" | "ArgMin" => {
             let reduced = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;

@@ -26,7 +26,10 @@ fn model(nodes: Vec<NodeProto>) -> ModelProto {
         node: nodes,
         input: inputs,
         initializer: vec![
+            constant("zero", &[], &[0]),
             constant("one", &[], &[1]),
+            constant("two", &[], &[2]),
+            constant("[0]", &[1], &[0]),
             constant("[1]", &[1], &[1]),
             constant("[-1]", &[1], &[-1]),
             constant("[2]", &[1], &[2]),
@@ -196,6 +199,59 @@ fn states_keep_their_sizes_unless_an_iteration_changes_them() {
     assert_eq!(found[0], ["a0", "4"]);
     assert_eq!(found[1], ["grown0", "4"]);
     assert_eq!(found[2], ["all0", "a0", "4"]);
+}
+
+#[test]
+fn a_step_of_a_loop_is_one_element_of_an_axis_that_is_not_shorter() {
+    // The sizes of an axis of `a` that is cut from the step on by so many, in a Loop of the rows of `a`, or of
+    // four iterations.
+    let sizes = |trips: &str, axis: &str, by: &str, reads: &str| {
+        let body = GraphProto {
+            node: vec![
+                node("Add", &["step", by], &["next"], vec![]),
+                node("Unsqueeze", &[reads, "[0]"], &["start"], vec![]),
+                node("Unsqueeze", &["next", "[0]"], &["end"], vec![]),
+                node(
+                    "Slice",
+                    &["a", "start", "end", axis, "[1]"],
+                    &["cut"],
+                    vec![],
+                ),
+            ],
+            input: ["step", "on"].map(untyped).to_vec(),
+            output: ["on", "cut"].map(untyped).to_vec(),
+            ..GraphProto::default()
+        };
+        let body = AttributeProto {
+            name: Some("body".to_owned()),
+            r#type: Some(AttributeType::GRAPH),
+            g: body.into(),
+            ..AttributeProto::default()
+        };
+        let model = model(vec![
+            node("Shape", &["a"], &["sizes"], vec![]),
+            node("Gather", &["sizes", "zero"], &["N"], vec![]),
+            node("Gather", &["sizes", "two"], &["four"], vec![]),
+            node("Loop", &[trips, ""], &["all"], vec![body]),
+        ]);
+        let scope = Scope::main(&model, false).expect("a graph");
+        let nodes = &model.graph.as_option().expect("a graph").node;
+        let body = LoopBody::of(&scope, &nodes[3]).expect("a Loop");
+        sizes_of(&body.scope, "cut")
+    };
+    let known = |sizes: [&str; 3]| Some(sizes.map(str::to_owned).to_vec());
+    assert_eq!(sizes("N", "[0]", "one", "step"), known(["1", "3", "4"]));
+    assert_eq!(sizes("four", "[2]", "one", "step"), known(["a0", "3", "1"]));
+    // Fewer elements than iterations, or perhaps; more than one; and not from the step on.
+    let open = known(["cut0", "3", "4"]);
+    assert_eq!(
+        sizes("four", "[1]", "one", "step"),
+        known(["a0", "cut1", "4"])
+    );
+    assert_eq!(sizes("four", "[0]", "one", "step"), open);
+    assert_eq!(sizes("n", "[0]", "one", "step"), open);
+    assert_eq!(sizes("N", "[0]", "two", "step"), open);
+    assert_eq!(sizes("N", "[0]", "one", "one"), open);
 }
 
 #[test]

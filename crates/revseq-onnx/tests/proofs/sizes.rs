@@ -456,3 +456,43 @@ fn proved_elements_hold_after_comparisons() {
     let proved = check_all(super::conditions::step, 40..120);
     assert!(proved.elements > 25_000, "{proved:?}");
 }
+
+#[test]
+fn letters_of_an_einsum_have_sizes() {
+    let sizes = |equation: &str, shapes: &[&[i64]]| -> Option<Vec<Option<i64>>> {
+        let names = ["a", "b", "c"];
+        let inputs = &names[..shapes.len()];
+        let declared = |(name, shape): (&&str, &&[i64])| {
+            let shape: Vec<Option<i64>> = shape.iter().map(|it| Some(*it)).collect();
+            value(name, FLOAT, &shape)
+        };
+        let equation = model::text("equation", equation);
+        let graph = GraphProto {
+            node: vec![model::node("Einsum", inputs, &["y"], vec![equation])],
+            input: std::iter::zip(inputs, shapes).map(declared).collect(),
+            ..GraphProto::default()
+        };
+        let scope = Scope::graph(&graph, None, 13);
+        let rank = sizes::rank(&scope, "y")?;
+        let axis = |axis| sizes::axis(&scope, "y", axis)?.number();
+        Some((0..rank).map(axis).collect())
+    };
+    let known = |sizes: &[i64]| Some(sizes.iter().map(|it| Some(*it)).collect::<Vec<_>>());
+    assert_eq!(sizes("bdn,bn->bd", &[&[2, 3, 4], &[2, 4]]), known(&[2, 3]));
+    assert_eq!(
+        sizes(
+            " bld , bln, bld -> bldn",
+            &[&[1, 3, 4], &[2, 3, 5], &[2, 3, 4]]
+        ),
+        known(&[2, 3, 4, 5])
+    );
+    // All letters that occur once, in the order of the alphabet.
+    assert_eq!(sizes("kj,ji", &[&[5, 4], &[4, 6]]), known(&[6, 5]));
+    assert_eq!(sizes("ii->i", &[&[3, 3]]), known(&[3]));
+    assert_eq!(sizes("ij->", &[&[3, 4]]), known(&[]));
+    // Axes of an ellipsis are counted, no more.
+    let of_ellipsis = sizes("...ij,...jk->...ik", &[&[7, 2, 3, 4], &[4, 5]]);
+    assert_eq!(of_ellipsis, Some(vec![None; 4]));
+    assert_eq!(sizes("...ij", &[&[7, 3, 4]]), Some(vec![None; 3]));
+    assert_eq!(sizes("...ij->...", &[&[4]]), None);
+}

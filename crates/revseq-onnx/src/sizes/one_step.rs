@@ -1,0 +1,70 @@
+//! The size of a Slice of one step of a Loop: of `x[t : t + 1]`, where the Loop has no more iterations than
+//! `x` has steps, it is 1.
+
+use super::element::{element, origin_within, place_in_operand, scalar_within};
+use super::{Size, Steps, axis_within, known_vector, rank_within};
+use crate::constant;
+use crate::model::NodeProto;
+use crate::scope::Scope;
+
+/// The length of the axis that a Slice with bounds that are not known cuts, if that is one step.
+pub(super) fn size<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    axis: usize,
+    steps: Steps<'_>,
+) -> Option<Size<'a>> {
+    let data = node.input(0)?;
+    let is_cut = match node.input(3) {
+        Some(axes) => {
+            let axes = known_vector(scope, axes, steps)?;
+            constant::normal_axes(&axes, rank_within(scope, data, steps)?)? == [axis]
+        }
+        None => axis == 0,
+    };
+    let is_forward = match node.input(4) {
+        Some(by) => known_vector(scope, by, steps)? == [1],
+        None => true,
+    };
+    if !is_cut || !is_forward {
+        return None;
+    }
+    let (body, step, _) = origin_within(scope, node.input(1)?, &[0], steps);
+    if body.inputs.first() != Some(&step) || !is_next(scope, node.input(2)?, (body, step), steps)? {
+        return None;
+    }
+    let (outer, around) = body.node_around()?;
+    let trips = scalar_within(outer, around.input(0).filter(|_| around.is("Loop"))?, steps)?;
+    let all = axis_within(scope, data, axis, steps)?;
+    let fits = match (trips, all) {
+        (Size::Known(trips), Size::Known(all)) => trips <= all,
+        _ => trips == all,
+    };
+    fits.then_some(Size::Known(1))
+}
+
+/// Whether a list of one number has the one behind a step.
+fn is_next(
+    scope: &Scope<'_>,
+    list: &str,
+    (body, step): (&Scope<'_>, &str),
+    steps: Steps<'_>,
+) -> Option<bool> {
+    let (inner, sum, place) = origin_within(scope, list, &[0], steps);
+    let (inner, node, _) = inner.producer(sum).filter(|it| it.1.is("Add"))?;
+    let is_step = |index: usize| {
+        let name = node.input(index)?;
+        let place = place_in_operand(inner, name, &place, steps)?;
+        let (of, name, _) = origin_within(inner, name, &place, steps);
+        Some(of.is(body) && name == step)
+    };
+    let is_one = |index: usize| {
+        let name = node.input(index)?;
+        let place = place_in_operand(inner, name, &place, steps)?;
+        Some(element(inner, name, &place, steps)? == Size::Known(1))
+    };
+    Some(match is_step(0)? {
+        true => is_one(1)?,
+        false => is_step(1)? && is_one(0)?,
+    })
+}
