@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail};
+use revseq_graph::Operator;
 use revseq_tract::{Execution, How};
 use serde_json::{Value as Json, json};
 
@@ -36,27 +37,32 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     // No constant is looked at; ONNX Runtime reads the file itself.
     let mut model = Model::read(&located.model)?;
     let mut symbols = model.input_symbols();
-    collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
+    let has_ours = collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
     let bindings = model.sizes_among(&arguments.dims, &symbols)?;
     model.bind(&bindings);
     let mut whole = Some(model.whole());
     let model = model.without_bytes().without_constants();
     let in_model = in_model(&located.model);
 
-    let shapes = tract::shapes(&model, &bindings);
-    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
-    let signature = Signature::new(&model, &bindings, &shapes);
+    let open = open_symbols(&model, &bindings);
     let backends = arguments.on.or(&[Backend::Tract]);
     let engines = Engine::open_all(&arguments.on.engine, backends)?;
     let support = engines.iter().map(|engine| Support {
         backend: engine.name(),
         described: engine.to_string(),
         runs: match engine {
-            Engine::Tract(tract) => on_tract(tract, whole.take(), &bindings, &signature),
+            Engine::Tract(tract) => on_tract(tract, whole.take(), &bindings, &open),
             Engine::Ort(ort) => on_ort(ort, &model),
         },
     });
     let support: Vec<Support> = support.collect();
+    let mut planned = support.iter().filter_map(|it| it.runs.as_ref().ok());
+    let shapes = match planned.find_map(|runs| runs.outputs.clone()) {
+        Some(outputs) if !has_ours => Shapes::of_outputs(outputs),
+        _ => tract::shapes(&model, &bindings),
+    };
+    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
+    let signature = Signature::new(&model, &bindings, &shapes);
     match arguments.format {
         InspectFormat::Text => destination.text(|out| {
             print_text(out, &model, &signature, &reports, &others)?;
@@ -109,6 +115,8 @@ struct Runs {
     placements: Vec<Placement>,
     /// The way in which loops and recurrent layers run on tract.
     executions: Vec<Execution>,
+    /// The types of the outputs, if tract takes the model for all sizes at once.
+    outputs: Option<Vec<ValueType>>,
     /// The sizes at which tract takes the model, if it does not for all sizes at once.
     tried: Option<Tried>,
 }
@@ -196,7 +204,6 @@ impl Signature {
         // Before version 4 of the format, initializers had to be inputs as well.
         let with_defaults = model.proto.ir_version.unwrap_or_default() >= 4;
         let inputs = model.inputs().into_iter();
-        let symbols = model.input_symbols().into_iter();
         let outputs = model.graph().output.iter().enumerate();
         Self {
             inputs: inputs
@@ -212,12 +219,17 @@ impl Signature {
                     (output.name().to_owned(), shapes.output(index, declared))
                 })
                 .collect(),
-            symbols: symbols
-                .filter(|symbol| !bindings.contains_key(symbol))
-                .collect(),
+            symbols: open_symbols(model, bindings),
             stopped: shapes.stopped.clone(),
         }
     }
+}
+
+/// The inputs' sizes that have no value.
+fn open_symbols(model: &Model, bindings: &Bindings) -> Vec<String> {
+    let symbols = model.input_symbols().into_iter();
+    let is_open = |symbol: &String| !bindings.contains_key(symbol);
+    symbols.filter(is_open).collect()
 }
 
 /// Renders a model in every format, for fuzzers.
@@ -302,9 +314,11 @@ fn runs(support: &[Support], symbols: &[String]) -> Vec<(String, Vec<String>)> {
     sections
 }
 
-/// The symbolic sizes of a node's inputs and outputs.
-fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> {
+/// Collects the symbolic sizes of all nodes' inputs and outputs, and returns whether a node is ours.
+fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<bool> {
+    let mut has_ours = false;
     walk::walk(model, &Bindings::new(), |site| {
+        has_ours |= Operator::is_known(site.node.domain(), site.node.op());
         let values = site.inputs.iter().chain(&site.outputs);
         for dim in values.filter_map(|value| value.shape.as_ref()).flatten() {
             if let Dim::Symbol(name) = dim
@@ -313,7 +327,8 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<()> 
                 symbols.insert(name.clone());
             }
         }
-    })
+    })?;
+    Ok(has_ours)
 }
 
 /// The program that wrote a model, if it says so.
@@ -451,7 +466,7 @@ fn on_tract(
     tract: &Tract,
     whole: Option<Model>,
     bindings: &Bindings,
-    signature: &Signature,
+    symbols: &[String],
 ) -> Result<Runs, String> {
     let prepare = |model: Option<Model>| -> Result<Model> {
         let mut model = model.context("the model was read")?;
@@ -465,10 +480,11 @@ fn on_tract(
         why,
         advice,
         may_fit_sizes,
-    } = match tract.executions(model) {
-        Ok(executions) => {
+    } = match tract.planned(model) {
+        Ok(planned) => {
             return Ok(Runs {
-                executions,
+                executions: planned.executions,
+                outputs: Some(planned.outputs),
                 ..Runs::default()
             });
         }
@@ -486,7 +502,7 @@ fn on_tract(
         });
     }
     let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-    match &signature.symbols[..] {
+    match symbols {
         symbols if may_fit_sizes && !symbols.is_empty() => {
             let symbols = symbols.join(", ");
             Err(format!(

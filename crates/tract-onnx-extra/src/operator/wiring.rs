@@ -50,38 +50,40 @@ impl<'a> Wiring<'a> {
     /// # Errors
     /// Those of the operator.
     pub fn by_upstream(&mut self) -> TractResult<TVec<OutletId>> {
-        self.by_upstream_with(|_, _| {})
+        self.by_upstream_with(None)
     }
 
     /// Wires the node like the operator beneath, without the facts inferred for its outputs: tract compares
     /// wired facts with inferred ones, in which another symbol may stand for the same size. Floats stay the
     /// floats that they are computed from, since a Mean divides by a number of that type.
     pub(crate) fn without_facts(&mut self) -> TractResult<TVec<OutletId>> {
-        self.by_upstream_with(|node, types| {
+        self.by_upstream_with(Some(|node, types| {
             for output in &mut node.outputs {
                 let datum_type = output.fact.datum_type.concretize();
                 let kept = datum_type.filter(|it| it.is_float() && types.contains(it));
                 output.fact = kept.map(InferenceFact::dt).unwrap_or_default();
             }
-        })
+        }))
     }
 
     fn by_upstream_with(
         &mut self,
-        change: impl Fn(&mut InferenceNode, &[DatumType]),
+        change: Option<fn(&mut InferenceNode, &[DatumType])>,
     ) -> TractResult<TVec<OutletId>> {
         let upstream = self.upstream.zip(self.place);
         let (upstream, place) = upstream.context("tract has no such operator here")?;
-        let (mut node, mut mapping) = (place.node.clone(), Cow::Borrowed(place.mapping));
+        let (mut node, mut mapping) = (Cow::Borrowed(place.node), Cow::Borrowed(place.mapping));
         for (slot, input) in self.inputs.iter().enumerate() {
             if mapping[&node.inputs[slot]] != *input {
                 // An outlet that no other input has.
                 let own = OutletId::new(place.source.nodes().len(), slot);
-                node.inputs[slot] = own;
+                node.to_mut().inputs[slot] = own;
                 mapping.to_mut().insert(own, *input);
             }
         }
-        change(&mut node, &self.types()?);
+        if let Some(change) = change {
+            change(node.to_mut(), &self.types()?);
+        }
         upstream.to_typed(place.source, &node, self.model, &mapping)
     }
 

@@ -31,7 +31,21 @@ const KEY_BYTES: usize = 64;
 /// Those of tract.
 pub fn into_typed(mut model: InferenceModel) -> TractResult<TypedModel> {
     model.analyse(false)?;
-    translate(&model.incorporate()?)
+    // It infers all types again, which takes as long as the first time.
+    if !is_settled(&model)? {
+        model = model.incorporate()?;
+    }
+    translate(&model)
+}
+
+/// Whether no node wants to be replaced, and all types are known.
+fn is_settled(model: &InferenceModel) -> TractResult<bool> {
+    for node in model.nodes() {
+        if node.op.incorporate(model, node)?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(model.missing_type_shape()?.is_empty())
 }
 
 /// The same for a body, before anything is dropped from it: a node stays that gives a number to a symbol
@@ -46,6 +60,7 @@ fn translate(source: &InferenceModel) -> TractResult<TypedModel> {
     let _proofs = source.symbols.proof_cache_session();
     let mut typed = Typed {
         model: TypedModel {
+            nodes: Vec::with_capacity(source.nodes().len()),
             symbols: source.symbols.clone(),
             ..TypedModel::default()
         },
@@ -262,4 +277,48 @@ fn key(op: &Const) -> Option<Key> {
 fn are_same(one: &Const, other: &dyn TypedOp) -> bool {
     let other = other.downcast_ref::<Const>();
     other.is_some_and(|other| one.val().as_bytes() == other.val().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tract_onnx::tract_core::ops::math;
+
+    use super::*;
+    use crate::operator::{Inferred, Inferring, Operator, over};
+
+    /// Counts how often its types are inferred.
+    #[derive(Clone, Debug)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Operator for Counting {
+        fn infer(&self, _node: &mut Inferring<'_>) -> Inferred {
+            self.0.fetch_add(1, Relaxed);
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn types_are_inferred_once() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let mut model = InferenceModel::default();
+        let x = model.add_source("x", InferenceFact::dt_shape(f32::datum_type(), [2, 3]));
+        let op = over(math::neg().into_hir(), Counting(Arc::clone(&count)));
+        let y = model.wire_node("y", op, &[x.expect("a source")]);
+        model
+            .select_output_outlets(&y.expect("a node"))
+            .expect("it has the output");
+        let typed = into_typed(model).expect("it is typed");
+        assert_eq!(
+            typed.output_fact(0).expect("an output").shape.as_concrete(),
+            Some(&[2, 3][..])
+        );
+        assert_eq!(
+            count.load(Relaxed),
+            1,
+            "the node was visited more than once"
+        );
+    }
 }

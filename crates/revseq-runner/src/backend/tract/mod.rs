@@ -22,6 +22,7 @@ use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
 use crate::cli::{EngineArguments, Lengths};
 use crate::fence;
 use crate::model::Model;
+use crate::model::values::ValueType;
 use crate::tensor::{MAXIMUM_BYTES, Tensor};
 use convert::{from_tract, to_tract};
 pub(crate) use shapes::{Shapes, shapes};
@@ -92,9 +93,9 @@ impl Tract {
         }))
     }
 
-    /// Reports how the loops of a model run that is prepared for all sizes that it leaves open, or
-    /// why it is not.
-    pub(crate) fn executions(&self, model: Model) -> Result<Vec<Execution>, Refusal> {
+    /// Reports how a model runs that is prepared for all sizes that it leaves open, or why it is not.
+    pub(crate) fn planned(&self, model: Model) -> Result<Planned, Refusal> {
+        let names = model.input_symbols();
         let proto = Arc::unwrap_or_clone(model.proto);
         let options = self.options().with_sizes(Sizes::Symbolic);
         let refusal = |error: &revseq_tract::Error, may_fit_sizes| Refusal {
@@ -106,7 +107,10 @@ impl Tract {
         let session = session.map_err(|error| refusal(&error, false))?;
         let plan = fenced(|| session.symbolic_plan());
         let plan = plan.map_err(|error| refusal(&error, true))?;
-        Ok(plan.executions())
+        Ok(Planned {
+            executions: plan.executions(),
+            outputs: shapes::of_outputs(plan.runnable().model(), &names),
+        })
     }
 
     /// The options of models: the command has the data, and plans for its sizes.
@@ -129,6 +133,14 @@ impl Tract {
         }
         options
     }
+}
+
+/// A model that is prepared for all sizes that it leaves open.
+pub(crate) struct Planned {
+    /// The way in which loops and recurrent layers run.
+    pub(crate) executions: Vec<Execution>,
+    /// The types of the outputs, in order.
+    pub(crate) outputs: Vec<ValueType>,
 }
 
 /// Reason why tract does not take a model.

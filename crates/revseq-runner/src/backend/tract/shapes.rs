@@ -24,6 +24,14 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
+    /// The shapes of a model without nodes of ours, whose outputs' types a plan has.
+    pub(crate) fn of_outputs(outputs: Vec<ValueType>) -> Self {
+        Self {
+            outputs,
+            ..Self::default()
+        }
+    }
+
     /// Adds the inferred types and shapes to those that the model gives for a node.
     pub(crate) fn refine(&self, site: &mut Site<'_>) {
         let found = match self.nodes.get(&site.path).map(Vec::as_slice) {
@@ -79,6 +87,18 @@ fn infer(model: &Model, bindings: &Bindings) -> Result<Shapes> {
         outputs: all(&inferred.outputs),
         stopped: inferred.stopped.map(|error| in_words(&error).to_string()),
     })
+}
+
+/// The types of the outputs of a plan's model.
+pub(super) fn of_outputs(model: &TypedModel, names: &BTreeSet<String>) -> Vec<ValueType> {
+    let outlets = model.output_outlets().unwrap_or_default().iter();
+    let facts = outlets.map(|outlet| model.outlet_fact(*outlet));
+    facts
+        .map(|fact| {
+            let fact = fact.map(InferenceFact::from).unwrap_or_default();
+            value_type(&fact, names)
+        })
+        .collect()
 }
 
 /// The type that tract infers for a value, with the model's names for sizes. Names that
