@@ -8,7 +8,6 @@ mod many;
 mod regions;
 mod states;
 mod tables;
-mod text;
 mod tract;
 
 use std::path::{Path, PathBuf};

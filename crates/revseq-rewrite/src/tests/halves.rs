@@ -1,11 +1,11 @@
 //! Half floats that are computed in floats.
 
-use super::text::{Inner, nodes};
 use super::value;
 use crate::compute_halves_in_floats;
 use crate::model::{
     self, BOOL, FLOAT, FLOAT16, GraphProto, INT64, ModelProto, NodeProto, TensorProto, tensor,
 };
+use revseq_test_models::text::{Inner, nodes};
 
 /// The bits of 1.5 and of a NaN that signals.
 const BITS: [u16; 2] = [0x3e00, 0x7d01];

@@ -1,6 +1,5 @@
 //! Names, types, and readers outside a graph's nodes.
 
-use super::text::{Inner, nodes};
 use super::{count, fast, graph, pass, portable, rewritten, value};
 use crate::model::{
     self, FLOAT, GraphProto, ModelProto, NodeProto, STRING, TensorProto, int, int64_tensor,
@@ -9,6 +8,7 @@ use crate::onnx::{SparseTensorProto, StringStringEntryProto, TensorAnnotation, T
 use crate::scope::Scope;
 use crate::{Options, Outcome, Report, rewrite, types};
 use buffa::MessageField;
+use revseq_test_models::text::{Inner, nodes};
 
 const TWICE: &str = "y0 = ReverseSequence<batch_axis=1;time_axis=0>(x, lens)
     y1 = ReverseSequence<batch_axis=1;time_axis=0>(y0, lens)";

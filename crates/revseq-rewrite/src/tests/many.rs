@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use buffa::MessageField;
 
-use super::text::nodes;
 use super::{fast, graph, pass, portable, rewritten};
 use crate::constant::Floats;
 use crate::model::{
     self, AttributeProto, AttributeType, FunctionProto, ModelProto, TensorProto, int,
 };
 use crate::{Options, rewrite};
+use revseq_test_models::text::nodes;
 
 /// The number of nodes: enough that cubic or exponential time exceeds the limit.
 const COUNT: usize = 1_000;

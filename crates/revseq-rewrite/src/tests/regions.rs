@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::text::{Inner, nodes};
 use super::{exported, fast, models, read};
 use crate::model::{FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, value};
 use crate::{Region, Regions, regions, scope::Scope};
+use revseq_test_models::text::{Inner, nodes};
 
 /// A loop that is an RNN, with its steps last, and nodes around it.
 fn model(around: &str, outputs: &[&str]) -> ModelProto {

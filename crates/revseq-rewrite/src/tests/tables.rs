@@ -9,7 +9,6 @@ mod unrolled;
 
 use std::path::Path;
 
-use super::text::{Inner, nodes};
 use super::{fast, pass, read, rewritten, value};
 use crate::constant::Floats;
 use crate::model::{
@@ -18,6 +17,7 @@ use crate::model::{
 };
 use crate::{Options, Outcome};
 use buffa::MessageField;
+use revseq_test_models::text::{Inner, nodes};
 
 /// A graph and the expected result.
 struct Row {
@@ -1010,7 +1010,7 @@ fn bidirectional() {
             miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"),
             miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)"),
             miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse;activations=Relu>(x, w, r)"),
+            miss("other_way = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)"),
             miss("other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)"),
             miss("other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)"),
             miss("other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)"),
@@ -1105,7 +1105,7 @@ fn sequence_lens() {
                 "LSTM, forward, without sequence_lens",
                 "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Slice Where LSTM",
                 &["_, _, y = LSTM<hidden_size=2;direction=reverse;clip=3;\
-             activations=Softplus,relu,Elu>(x, w4, x, _, own, _, _, half)"],
+             activations=[Softplus,relu,Elu]>(x, w4, x, _, own, _, _, half)"],
             ),
             leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
             takes(
@@ -1122,12 +1122,14 @@ fn sequence_lens() {
             ),
             leaves(
                 "activation Sigmoid is not 0 at 0",
-                &["_, _, y = LSTM<hidden_size=2;activations=Tanh,Tanh,Sigmoid>(x, w4, r4, _, own)"],
+                &[
+                    "_, _, y = LSTM<hidden_size=2;activations=[Tanh,Tanh,Sigmoid]>(x, w4, r4, _, own)",
+                ],
             ),
             leaves(
                 "cannot be told apart",
                 &[
-                    "y = RNN<hidden_size=2;direction=bidirectional;activations=Elu>(x, w, r, _, own)",
+                    "y = RNN<hidden_size=2;direction=bidirectional;activations=[Elu]>(x, w, r, _, own)",
                 ],
             ),
             leaves("", &["y = RNN<hidden_size=2>(x, w, r)"]),

@@ -3,13 +3,13 @@
 use buffa::MessageField;
 
 use super::of_runtime;
-use super::text::{Inner, nodes};
 use super::{models, read, value};
 use crate::model::{
     self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT8, INT16, INT64, ModelProto,
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
 use crate::{Error, Report, for_tract, rewrite};
+use revseq_test_models::text::{Inner, nodes};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
 /// and constants.

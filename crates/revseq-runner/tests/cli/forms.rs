@@ -5,11 +5,10 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, ValueInfoProto};
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, int, model, node, refuses, reverse_graph, revseq,
-    succeeds, tensor, value,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, int, ints, model, node, refuses, reverse_graph,
+    revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
-use crate::random_loops::ints;
 
 /// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
 fn write(folder: &Folder, nodes: &[(&str, &[&str], &[&str])], output: &str) -> String {

@@ -4,11 +4,10 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, node, refuses, revseq, succeeds,
-    tensor, value,
+    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, ints, node, refuses, revseq,
+    succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
-use crate::random_loops::ints;
 
 fn graph(nodes: Vec<NodeProto>) -> GraphProto {
     GraphProto {

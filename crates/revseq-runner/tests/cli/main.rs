@@ -19,6 +19,7 @@ mod memory;
 mod names;
 mod options;
 mod ort;
+mod random;
 mod random_conditions;
 mod random_loads;
 mod random_loops;

@@ -5,30 +5,26 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use prost::Message;
-use serde_json::Value as Json;
-use tract_onnx::pb::{AttributeProto, GraphProto, TensorProto};
+use revseq_test_models::Writer;
+use revseq_test_models::draw::{self, Choices, EDGES};
 
-use crate::common::{
-    BOOL, FLOAT, INT64, graph_attribute, int, model, node, rewrite_and_check, tensor, value,
-};
-use crate::ort::onnxruntime;
-use crate::random_loops::Graph;
+use crate::common::{BOOL, FLOAT, INT32, INT64, tensor};
+use crate::random::{Comparison, steps_of};
 
-const INT32: i32 = 6;
-
-/// Small numbers, and those at which types end.
-const NUMBERS: [i64; 10] = [
-    0,
-    1,
-    2,
-    3,
-    -1,
-    1 << 31,
-    1 << 32,
-    (1 << 32) + 1,
-    i64::MAX,
-    i64::MIN,
+/// Floats that are small, that end the exact integers, and that have no end.
+const FLOATS: [f32; 12] = [
+    0.0,
+    1.0,
+    -1.0,
+    2.0,
+    0.5,
+    -0.0,
+    16_777_216.0,
+    16_777_217.0,
+    1e30,
+    1e-30,
+    f32::INFINITY,
+    f32::NAN,
 ];
 
 /// A value of the graph, whose sizes are known.
@@ -49,15 +45,15 @@ impl Value {
     }
 }
 
-struct Made<'c> {
-    choices: std::vec::IntoIter<u32>,
-    graph: Graph<'c>,
+struct Made {
+    choices: Choices,
+    graph: Writer,
     values: Vec<Value>,
 }
 
-impl Made<'_> {
+impl Made {
     fn choose(&mut self, below: usize) -> usize {
-        self.choices.next().unwrap_or(0) as usize % below.max(1)
+        self.choices.below(below)
     }
 
     fn add(&mut self, name: String, code: i32, sizes: Vec<usize>) {
@@ -67,24 +63,37 @@ impl Made<'_> {
         }
     }
 
+    /// Adds a node whose output is such a value.
+    fn op(&mut self, code: i32, sizes: Vec<usize>, call: std::fmt::Arguments<'_>) {
+        let name = self.graph.op(call);
+        self.add(name, code, sizes);
+    }
+
+    /// Small numbers, and now and then those at which types end.
+    fn number(&mut self, has_edges: bool) -> i64 {
+        match self.choose(3) {
+            0 if has_edges => EDGES[self.choose(EDGES.len())],
+            _ => self.choose(5) as i64 - 1,
+        }
+    }
+
     fn constant(&mut self) {
-        let code = [INT64, INT64, INT32, BOOL][self.choose(4)];
+        let code = [INT64, INT64, INT32, BOOL, FLOAT][self.choose(5)];
         let rank = self.choose(3);
-        let sizes: Vec<usize> = (0..rank).map(|_| 1 + self.choose(3)).collect();
-        let few = if self.choose(3) == 0 {
-            NUMBERS.len()
-        } else {
-            5
-        };
+        let sizes: Vec<usize> = (0..rank)
+            .map(|_| [1, 2, 3, 0][self.choose(13) / 4])
+            .collect();
+        let has_edges = self.choose(3) == 0;
         let count = sizes.iter().product();
-        let numbers: Vec<i64> = (0..count).map(|_| NUMBERS[self.choose(few)]).collect();
-        let numbers = numbers.iter();
-        let bytes: Vec<u8> = match code {
-            BOOL => numbers.map(|&it| u8::from(it != 0)).collect(),
-            INT32 => numbers.flat_map(|&it| (it as i32).to_le_bytes()).collect(),
-            _ => numbers.flat_map(|it| it.to_le_bytes()).collect(),
-        };
-        let name = self.graph.initializer(code, &sizes, &bytes);
+        let bytes: Vec<u8> = (0..count)
+            .flat_map(|_| match code {
+                BOOL => vec![u8::from(self.choose(2) > 0)],
+                FLOAT => FLOATS[self.choose(FLOATS.len())].to_le_bytes().to_vec(),
+                INT32 => (self.number(has_edges) as i32).to_le_bytes().to_vec(),
+                _ => self.number(has_edges).to_le_bytes().to_vec(),
+            })
+            .collect();
+        let name = self.graph.bytes(code, &sizes, bytes);
         self.add(name, code, sizes);
     }
 
@@ -96,21 +105,19 @@ impl Made<'_> {
         all.last().map(|&value| value.clone())
     }
 
-    fn axes(&mut self, rank: usize) -> Option<(String, Vec<usize>)> {
+    fn axes(&mut self, rank: usize) -> Option<(&'static str, Vec<usize>)> {
         match self.choose(3) {
-            1 => Some((self.graph.ints(&[0], &[]), Vec::new())),
+            1 => Some(("[]", Vec::new())),
             2 if rank > 0 => {
                 let axis = self.choose(rank);
-                let written = axis as i64 - [0, rank as i64][self.choose(2)];
-                Some((self.graph.ints(&[1], &[written]), vec![axis]))
+                let written = [axis as i64, axis as i64 - rank as i64][self.choose(2)];
+                let names = [
+                    "[-5]", "[-4]", "[-3]", "[-2]", "[-1]", "[0]", "[1]", "[2]", "[3]", "[4]",
+                ];
+                Some((names[(written + 5) as usize], vec![axis]))
             }
             _ => None,
         }
-    }
-
-    fn unary(&mut self, op: &str, input: &Value, code: i32, attributes: Vec<AttributeProto>) {
-        let name = self.graph.with(op, &[&input.name], attributes);
-        self.add(name, code, input.sizes.clone());
     }
 
     /// A binary operator on a value and another that fits.
@@ -121,8 +128,12 @@ impl Made<'_> {
             return;
         };
         let sizes = broadcast(&one.sizes, &other.sizes).expect("they fit");
-        let name = self.graph.op(op, &[&one.name, &other.name]);
-        self.add(name, if of_truths { BOOL } else { one.code }, sizes);
+        let code = if of_truths { BOOL } else { one.code };
+        self.op(
+            code,
+            sizes,
+            format_args!("{op}({}, {})", one.name, other.name),
+        );
     }
 
     fn step(&mut self) {
@@ -131,74 +142,76 @@ impl Made<'_> {
         let Some(it) = self.any(|it| it.is_number() || !needs_number) else {
             return self.constant();
         };
-        let rank = it.sizes.len();
+        let (rank, name) = (it.sizes.len(), &it.name);
+        let mut sizes = it.sizes.clone();
         match which {
             0 => self.constant(),
-            1 => {
-                let name = self.graph.op("Shape", &["x"]);
-                self.add(name, INT64, vec![2]);
-            }
-            2 if rank > 0 => {
+            1 => self.op(INT64, vec![2], format_args!("Shape(x)")),
+            2 if it.sizes.iter().any(|&size| size > 0) => {
                 let axis = self.choose(rank);
-                let size = it.sizes[axis] as i64;
-                let written = self.choose(2 * it.sizes[axis]) as i64 - size;
-                let of_index = [vec![], vec![1]][self.choose(2)].clone();
-                let index = self.graph.ints(&of_index, &[written]);
-                let axis_attribute = vec![int("axis", axis as i64)];
-                let name = self
-                    .graph
-                    .with("Gather", &[&it.name, &index], axis_attribute);
-                let sizes = [&it.sizes[..axis], &of_index, &it.sizes[axis + 1..]].concat();
-                self.add(name, it.code, sizes);
+                let size = it.sizes[axis];
+                if size == 0 {
+                    return;
+                }
+                let written = self.choose(2 * size) as i64 - size as i64;
+                let (index, of_index) = match self.choose(2) {
+                    0 => (format!("{written}"), vec![]),
+                    _ => (format!("[{written}]"), vec![1]),
+                };
+                sizes.splice(axis..=axis, of_index);
+                self.op(
+                    it.code,
+                    sizes,
+                    format_args!("Gather<axis={axis}>({name}, {index})"),
+                );
             }
             3 if rank > 0 => {
                 let axis = self.choose(rank);
-                let size = it.sizes[axis] as i64;
+                let size = it.sizes[axis];
+                let one = size.min(1);
                 // From the front, from the end, beyond it, and all backwards.
                 let (start, end, step, count) = [
-                    (0, 1, 1, 1),
-                    (-1, i64::MAX, 1, 1),
+                    (0, 1, 1, one),
+                    (-1, i64::MAX, 1, one),
                     (-100, 100, 1, size),
-                    (-100, -100, -1, 1),
+                    (-100, -100, -1, one),
                     (100, -100, -1, size),
-                    (0, size, 2, (size + 1) / 2),
-                ][self.choose(6)];
-                let parts = [start, end, axis as i64, step].map(|it| self.graph.ints(&[1], &[it]));
-                let [start, end, at, step] = parts.each_ref().map(String::as_str);
-                let name = self.graph.op("Slice", &[&it.name, start, end, at, step]);
-                let mut sizes = it.sizes.clone();
-                sizes[axis] = count as usize;
-                self.add(name, it.code, sizes);
+                    (0, size as i64, 2, size.div_ceil(2)),
+                    (1 << 32, i64::MAX, 1, 0),
+                    (i64::MIN, (1 << 31) + 1, 1, size),
+                    (i64::MAX, i64::MIN, -1, size),
+                    ((1 << 53) + 1, -(1 << 53), i64::MIN, one),
+                ][self.choose(10)];
+                sizes[axis] = count;
+                self.op(
+                    it.code,
+                    sizes,
+                    format_args!("Slice({name}, [{start}], [{end}], [{axis}], [{step}])"),
+                );
             }
             4 if rank > 0 => {
                 let axis = self.choose(rank);
-                let joined = vec![int("axis", axis as i64)];
-                let name = self.graph.with("Concat", &[&it.name, &it.name], joined);
-                let mut sizes = it.sizes.clone();
                 sizes[axis] *= 2;
-                self.add(name, it.code, sizes);
+                self.op(
+                    it.code,
+                    sizes,
+                    format_args!("Concat<axis={axis}>({name}, {name})"),
+                );
             }
             5 => {
                 let op = ["Add", "Sub", "Mul", "Max", "Min"][self.choose(5)];
                 self.binary(op, &it, false);
             }
-            6 => {
-                let divisor = [2, 3, -2][self.choose(3)];
+            6 if it.code != FLOAT => {
+                let divisor = [2, 3, -2, 1 << 31][self.choose(4)];
                 let divisor = match it.code {
-                    INT32 => {
-                        let bytes = (divisor as i32).to_le_bytes();
-                        self.graph.initializer(INT32, &[], &bytes)
-                    }
-                    _ => self.graph.ints(&[], &[divisor]),
+                    INT32 => self
+                        .graph
+                        .bytes(INT32, &[], (divisor as i32).to_le_bytes().to_vec()),
+                    _ => divisor.to_string(),
                 };
-                let (op, attributes) = [
-                    ("Div", vec![]),
-                    ("Mod", vec![]),
-                    ("Mod", vec![int("fmod", 1)]),
-                ][self.choose(3)]
-                .clone();
-                let name = self.graph.with(op, &[&it.name, &divisor], attributes);
-                self.add(name, it.code, it.sizes);
+                let op = ["Div", "Mod", "Mod<fmod=1>"][self.choose(3)];
+                self.op(it.code, sizes, format_args!("{op}({name}, {divisor})"));
             }
             7 => {
                 let ops = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"];
@@ -207,30 +220,30 @@ impl Made<'_> {
             }
             8 => self.reduce(&it),
             9 => {
-                let code = [BOOL, INT32, INT64][self.choose(3)];
-                self.unary("Cast", &it, code, vec![int("to", code.into())]);
+                // What other numbers become of floats is not defined.
+                let code = match it.code {
+                    FLOAT => BOOL,
+                    _ => [BOOL, INT32, INT64, FLOAT][self.choose(4)],
+                };
+                self.op(code, sizes, format_args!("Cast<to={code}>({name})"));
             }
             10 if !it.is_number() => {
                 let op = ["And", "Or", "Xor", "Not"][self.choose(4)];
                 match op {
-                    "Not" => self.unary(op, &it, BOOL, vec![]),
+                    "Not" => self.op(BOOL, sizes, format_args!("Not({name})")),
                     _ => self.binary(op, &it, true),
                 }
             }
             11 => {
                 let axis = self.choose(rank + 1);
-                let axes = self.graph.ints(&[1], &[axis as i64]);
-                let name = self.graph.op("Unsqueeze", &[&it.name, &axes]);
-                let mut sizes = it.sizes.clone();
                 sizes.insert(axis, 1);
-                self.add(name, it.code, sizes);
+                self.op(it.code, sizes, format_args!("Unsqueeze({name}, [{axis}])"));
             }
-            _ => {
-                let shape = self.graph.ints(&[1], &[-1]);
-                let name = self.graph.op("Reshape", &[&it.name, &shape]);
-                let count = it.count();
-                self.add(name, it.code, vec![count]);
-            }
+            _ => self.op(
+                it.code,
+                vec![it.count()],
+                format_args!("Reshape({name}, [-1])"),
+            ),
         }
     }
 
@@ -244,48 +257,47 @@ impl Made<'_> {
             _ if is_noop == 1 => Vec::new(),
             _ => (0..rank).collect(),
         };
-        let inputs: Vec<&str> = std::iter::once(it.name.as_str())
-            .chain(axes.as_ref().map(|(name, _)| name.as_str()))
-            .collect();
-        let attributes = vec![
-            int("keepdims", keeps as i64),
-            int("noop_with_empty_axes", is_noop as i64),
-        ];
-        let name = self.graph.with(op, &inputs, attributes);
+        // The largest of nothing is an error.
+        if reduced.iter().any(|&axis| it.sizes[axis] == 0) && op.starts_with("ReduceM") {
+            return;
+        }
         let size = |axis: usize| match reduced.contains(&axis) {
             true => (keeps == 1).then_some(1),
             false => Some(it.sizes[axis]),
         };
-        self.add(name, it.code, (0..rank).filter_map(size).collect());
+        let sizes = (0..rank).filter_map(size).collect();
+        let axes = axes.map_or(String::new(), |(axes, _)| format!(", {axes}"));
+        let call = format!(
+            "{op}<keepdims={keeps};noop_with_empty_axes={is_noop}>({}{axes})",
+            it.name
+        );
+        self.op(it.code, sizes, format_args!("{call}"));
     }
 
     /// An If of a value: whether all its elements hold, or any number is above 0.
     fn condition(&mut self, operand: &Value) -> String {
-        let cast = |made: &mut Self, name: &str, code: i32| {
-            made.graph
-                .with("Cast", &[name], vec![int("to", code.into())])
-        };
-        let condition = if operand.code == BOOL && operand.count() == 1 {
-            operand.name.clone()
-        } else {
-            let (numbers, op) = match operand.code {
-                BOOL => (cast(self, &operand.name, INT32), "ReduceMin"),
-                _ => (operand.name.clone(), "ReduceMax"),
+        let graph = &mut self.graph;
+        let mut condition = operand.name.clone();
+        if operand.code != BOOL || operand.count() != 1 {
+            let op = match operand.code {
+                BOOL => {
+                    condition = graph.op(format_args!("Cast<to={INT32}>({condition})"));
+                    "ReduceMin"
+                }
+                _ => "ReduceMax",
             };
-            let one = self.graph.with(op, &[&numbers], vec![int("keepdims", 0)]);
-            cast(self, &one, BOOL)
-        };
-        let branches = [("then_branch", "Neg"), ("else_branch", "Abs")].map(|(name, op)| {
-            let output = self.graph.fresh("taken");
-            let graph = GraphProto {
-                name: self.graph.fresh("branch"),
-                node: vec![node(op, &["number"], &[&output])],
-                output: vec![value(&output, FLOAT, &["1"])],
-                ..GraphProto::default()
-            };
-            graph_attribute(name, graph)
+            let one = graph.op(format_args!("{op}<keepdims=0>({condition})"));
+            condition = graph.op(format_args!("Cast<to={BOOL}>({one})"));
+        }
+        let [neg, abs] = ["Neg", "Abs"].map(|op| {
+            let mut branch = graph.within();
+            let taken = branch.op(format_args!("{op}(number)"));
+            let branch = branch.graph("", &format!("{taken}:f32[1]"));
+            graph.inner(branch)
         });
-        self.graph.with("If", &[&condition], branches.to_vec())
+        graph.op(format_args!(
+            "If<then_branch=@{neg};else_branch=@{abs}>({condition})"
+        ))
     }
 }
 
@@ -302,73 +314,50 @@ fn broadcast(one: &[usize], other: &[usize]) -> Option<Vec<usize>> {
     sizes.collect()
 }
 
-fn check(choices: Vec<u32>, library: &str, taken: &Cell<usize>) -> Result<(), TestCaseError> {
-    let count = Cell::new(0);
+fn check(
+    choices: Vec<u32>,
+    comparison: &Comparison,
+    taken: &Cell<usize>,
+) -> Result<(), TestCaseError> {
     let mut made = Made {
-        choices: choices.into_iter(),
-        graph: Graph::new(&count),
+        choices: Choices::new(choices),
+        graph: Writer::new(),
         values: Vec::new(),
     };
-    while made.choices.len() > 0 {
+    let number = made.graph.floats(&[1], |_| 1.0);
+    made.graph.add("number", format_args!("Identity({number})"));
+    while !made.choices.is_over() {
         made.step();
     }
     let values = made.values.clone();
-    let results: Vec<String> = values.iter().map(|it| made.condition(it)).collect();
-    let results: Vec<&str> = results.iter().map(String::as_str).collect();
+    let values = values.iter().filter(|it| it.count() > 0);
+    let results: Vec<String> = values.map(|it| made.condition(it)).collect();
     let mut graph = made.graph;
-    let y = graph.with("Concat", &results, vec![int("axis", 0)]);
-    let number = tensor("number", FLOAT, &[1], &1_f32.to_le_bytes());
-    graph.initializers.push(number);
-    let mut model = model(GraphProto {
-        name: "graph".to_owned(),
-        input: vec![value("x", FLOAT, &["N", "3"])],
-        output: vec![value(&y, FLOAT, &["K"])],
-        node: graph.nodes,
-        initializer: graph.initializers,
-        ..GraphProto::default()
+    let y = graph.op(format_args!("Concat<axis=0>({})", results.join(", ")));
+    let model = graph.model("x:f32[N,3]", &format!("{y}:f32[K]"), 18);
+    let sets = [2, 1, 5, 0, 1000].map(|rows: i64| {
+        let bytes = vec![0; rows as usize * 12];
+        vec![tensor("x", FLOAT, &[rows, 3], &bytes)]
     });
-    model.opset_import[0].version = 18;
-    let input = |rows: usize| -> [TensorProto; 1] {
-        [tensor("x", FLOAT, &[rows as i64, 3], &vec![0; rows * 12])]
-    };
     let flags = ["--for", "tract", "--backend", "ort-plain"];
-    let sets = [2, 1, 5].map(input);
-    let run = rewrite_and_check(
-        &model.encode_to_vec(),
-        sets.into_iter(),
-        &flags,
-        Some(library),
-    );
-    let json: Json = serde_json::from_str(&run.stdout)
-        .map_err(|_| TestCaseError::fail(format!("{}\n{model:?}", run.stderr)))?;
-    for check in json["checks"].as_array().expect("checks") {
-        prop_assert_eq!(
-            check["result"].as_str(),
-            Some("ok"),
-            "{}\n{:?}",
-            check,
-            model
-        );
-    }
-    let steps = json["steps"].as_array().expect("steps").iter();
-    let found = steps.filter(|step| step["pass"] == "branch" && step["result"] == "rewritten");
+    let Some(report) = comparison.run(&"", &model, &sets, &flags)? else {
+        return Ok(());
+    };
+    let steps = steps_of(&report, "branch");
+    let found = steps.iter().filter(|step| step["result"] == "rewritten");
     taken.set(taken.get() + found.count());
     Ok(())
 }
 
 #[test]
 fn random_conditions_take_the_same_branches() {
-    let Some(library) = onnxruntime("random_conditions_take_the_same_branches") else {
+    let comparison = Comparison::new("random_conditions_take_the_same_branches");
+    if !comparison.has_onnxruntime() {
         return;
-    };
-    let config = ProptestConfig {
-        cases: 12,
-        max_shrink_iters: 60,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
+    }
     let taken = Cell::new(0);
     let choices = proptest::collection::vec(any::<u32>(), 200..400);
-    proptest!(config, |(choices in choices)| check(choices, &library, &taken)?);
+    draw::check(12, choices, |choices| check(choices, &comparison, &taken));
+    comparison.ends();
     assert!(taken.get() > 100, "{}", taken.get());
 }

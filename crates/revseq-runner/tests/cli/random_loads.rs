@@ -16,7 +16,6 @@ use revseq_onnx::scope::Scope;
 use revseq_rewrite::{Options, RUNTIMES};
 
 use crate::common::{FLOAT, Folder};
-use crate::{random_loops, random_maps, random_rewrites, random_unrolled};
 
 /// The models that are made by each generator.
 const CASES: usize = 8;
@@ -201,15 +200,9 @@ fn rewritten_models_load_at_each_level_of_the_optimizer() {
         revseq_skips::skip(test, "REVSEQ_TEST_PYTHON is not set");
         return;
     }
-    let generators = [
-        random_rewrites::models().boxed(),
-        random_maps::models().boxed(),
-        random_loops::models().boxed(),
-        random_unrolled::models().boxed(),
-    ];
     let mut runner = TestRunner::default();
     let mut rewritten = Rewritten::new();
-    for models in generators {
+    for models in crate::random::models() {
         let all = (models, proptest::collection::vec(any::<bool>(), 40));
         for _ in 0..CASES {
             let (bytes, choices) = all.new_tree(&mut runner).expect("a model").current();

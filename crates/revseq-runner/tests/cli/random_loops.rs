@@ -1,21 +1,14 @@
 //! Random loops as frameworks write them for recurrent layers, and near misses: after `revseq
 //! rewrite --fast` they give the same outputs.
 
-use std::cell::Cell;
-
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use prost::Message;
-use serde_json::Value as Json;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, type_proto,
-};
+use revseq_test_models::Writer;
+use revseq_test_models::draw::{self, Run};
+use tract_onnx::pb::TensorProto;
 
-use crate::common::{
-    BOOL, FLOAT, INT64, graph_attribute, int, model, node, rewrite_and_check, tensor, value,
-};
-use crate::ort::onnxruntime;
+use crate::common::{BOOL, FLOAT, INT64, tensor};
+use crate::random::{Comparison, rewritten, steps_of};
 
 /// The features of the input.
 const WIDTH: usize = 3;
@@ -222,95 +215,18 @@ impl Layer {
     }
 }
 
-/// A graph as it is made; the bodies' names are their own.
-pub(crate) struct Graph<'c> {
-    pub(crate) nodes: Vec<NodeProto>,
-    pub(crate) initializers: Vec<TensorProto>,
-    count: &'c Cell<usize>,
-}
-
-impl<'c> Graph<'c> {
-    pub(crate) fn new(count: &'c Cell<usize>) -> Self {
-        Self {
-            nodes: Vec::new(),
-            initializers: Vec::new(),
-            count,
-        }
-    }
-
-    pub(crate) fn fresh(&self, name: &str) -> String {
-        self.count.set(self.count.get() + 1);
-        format!("{name}{}", self.count.get())
-    }
-
-    pub(crate) fn with(
-        &mut self,
-        op: &str,
-        inputs: &[&str],
-        attributes: Vec<AttributeProto>,
-    ) -> String {
-        let output = self.fresh(op);
-        let mut made = node(op, inputs, &[&output]);
-        made.attribute = attributes;
-        self.nodes.push(made);
-        output
-    }
-
-    pub(crate) fn op(&mut self, op: &str, inputs: &[&str]) -> String {
-        self.with(op, inputs, Vec::new())
-    }
-
-    pub(crate) fn initializer(&mut self, data_type: i32, sizes: &[usize], bytes: &[u8]) -> String {
-        let name = self.fresh("constant");
-        let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
-        self.initializers
-            .push(tensor(&name, data_type, &sizes, bytes));
-        name
-    }
-
-    pub(crate) fn ints(&mut self, sizes: &[usize], values: &[i64]) -> String {
-        let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
-        self.initializer(INT64, sizes, &bytes)
-    }
-
-    pub(crate) fn float(&mut self, value: f32) -> String {
-        self.initializer(FLOAT, &[], &value.to_le_bytes())
-    }
-
-    /// Weights that are all alike as little as random ones.
-    pub(crate) fn weights(&mut self, sizes: &[usize]) -> String {
-        let seed = self.count.get();
-        let bytes: Vec<u8> = (0..sizes.iter().product())
-            .flat_map(|index: usize| {
-                let mixed = (index * 37 + seed * 11) % 64;
-                (mixed as f32 / 64.0 - 0.5).to_le_bytes()
-            })
-            .collect();
-        self.initializer(FLOAT, sizes, &bytes)
-    }
-}
-
-pub(crate) fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto {
-        name: name.to_owned(),
-        r#type: AttributeType::Ints as i32,
-        ints: ints.to_vec(),
-        ..AttributeProto::default()
-    }
-}
-
 /// The computation of a step.
-struct Step<'g, 'c> {
-    body: &'g mut Graph<'c>,
+struct Step<'g> {
+    body: &'g mut Writer,
     layer: Layer,
     now: String,
     /// The features of the input.
     width: usize,
 }
 
-impl Step<'_, '_> {
-    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
-        self.body.op(op, inputs)
+impl Step<'_> {
+    fn op(&mut self, call: impl std::fmt::Display) -> String {
+        self.body.op(call)
     }
 
     /// The sum of a gate, or of several beside each other.
@@ -321,48 +237,38 @@ impl Step<'_, '_> {
         let columns = units * gates;
         let now = self.now.clone();
         let sum = if self.layer.joined {
-            let joined = self
-                .body
-                .with("Concat", &[&now, state], vec![int("axis", 1)]);
+            let joined = self.op(format_args!("Concat<axis=1>({now}, {state})"));
             let weights = self.body.weights(&[self.width + units, columns]);
-            self.op("MatMul", &[&joined, &weights])
+            self.op(format_args!("MatMul({joined}, {weights})"))
         } else {
             let [w, r] = [self.width, units].map(|rows| self.body.weights(&[rows, columns]));
             let r = match near {
-                Some(Near::Computed) => self.op("Abs", &[&r]),
+                Some(Near::Computed) => self.op(format_args!("Abs({r})")),
                 _ => r,
             };
-            let fed = self.op("MatMul", &[&now, &w]);
-            let mut kept = self.op("MatMul", &[state, &r]);
+            let fed = self.op(format_args!("MatMul({now}, {w})"));
+            let mut kept = self.op(format_args!("MatMul({state}, {r})"));
             // Of one column Squeeze would take that axis, too.
             if self.layer.squeezed && columns > 1 {
-                kept = self.op("Squeeze", &[&kept]);
+                kept = self.op(format_args!("Squeeze({kept})"));
             }
             let op = if near == Some(Near::Difference) {
                 "Sub"
             } else {
                 "Add"
             };
-            self.op(op, &[&fed, &kept])
+            self.op(format_args!("{op}({fed}, {kept})"))
         };
         if !bias {
             return sum;
         }
         let bias = self.body.weights(&[columns]);
-        self.op("Add", &[&bias, &sum])
-    }
-
-    fn split(&mut self, sum: &str, parts: usize) -> Vec<String> {
-        let outputs: Vec<String> = (0..parts).map(|_| self.body.fresh("part")).collect();
-        let names: Vec<&str> = outputs.iter().map(String::as_str).collect();
-        let mut split = node("Split", &[sum], &names);
-        split.attribute.push(int("axis", 1));
-        self.body.nodes.push(split);
-        outputs
+        self.op(format_args!("Add({bias}, {sum})"))
     }
 
     fn function(&mut self, which: usize, input: &str) -> String {
-        self.op(FUNCTIONS[self.layer.functions[which]], &[input])
+        let function = FUNCTIONS[self.layer.functions[which]];
+        self.op(format_args!("{function}({input})"))
     }
 
     /// The new output, and the new cell state if there is one.
@@ -374,36 +280,37 @@ impl Step<'_, '_> {
             }
             CellKind::Lstm => {
                 let sum = self.sum(hidden, 4);
-                let gates = self.split(&sum, 4);
-                let [i, f, o] = [0, 1, 3].map(|gate| self.function(0, &gates[gate]));
-                let g = self.function(1, &gates[2]);
-                let kept = self.op("Mul", &[&f, memory]);
-                let added = self.op("Mul", &[&i, &g]);
-                let memory = self.op("Add", &[&kept, &added]);
+                let [i, f, g, o] = self.body.ops(format_args!("Split<axis=1>({sum})"));
+                let [i, f, o] = [i, f, o].map(|gate| self.function(0, &gate));
+                let g = self.function(1, &g);
+                let kept = self.op(format_args!("Mul({f}, {memory})"));
+                let added = self.op(format_args!("Mul({i}, {g})"));
+                let memory = self.op(format_args!("Add({kept}, {added})"));
                 let squashed = self.function(1, &memory);
-                (self.op("Mul", &[&o, &squashed]), Some(memory))
+                let hidden = self.op(format_args!("Mul({o}, {squashed})"));
+                (hidden, Some(memory))
             }
             CellKind::Gru {
                 reset_after,
                 mixture,
             } => {
                 let sum = self.sum(hidden, 2);
-                let gates = self.split(&sum, 2);
-                let [z, r] = [0, 1].map(|gate| self.function(0, &gates[gate]));
+                let gates: [String; 2] = self.body.ops(format_args!("Split<axis=1>({sum})"));
+                let [z, r] = gates.map(|gate| self.function(0, &gate));
                 let units = self.layer.units;
                 let [w, u] = [self.width, units].map(|rows| self.body.weights(&[rows, units]));
                 let now = self.now.clone();
-                let fed = self.op("MatMul", &[&now, &w]);
+                let fed = self.op(format_args!("MatMul({now}, {w})"));
                 let kept = if reset_after {
-                    let product = self.op("MatMul", &[hidden, &u]);
+                    let product = self.op(format_args!("MatMul({hidden}, {u})"));
                     let bias = self.body.weights(&[units]);
-                    let product = self.op("Add", &[&product, &bias]);
-                    self.op("Mul", &[&r, &product])
+                    let product = self.op(format_args!("Add({product}, {bias})"));
+                    self.op(format_args!("Mul({r}, {product})"))
                 } else {
-                    let reset = self.op("Mul", &[hidden, &r]);
-                    self.op("MatMul", &[&reset, &u])
+                    let reset = self.op(format_args!("Mul({hidden}, {r})"));
+                    self.op(format_args!("MatMul({reset}, {u})"))
                 };
-                let sum = self.op("Add", &[&kept, &fed]);
+                let sum = self.op(format_args!("Add({kept}, {fed})"));
                 let n = self.function(1, &sum);
                 let [kept, other] = match mixture {
                     0..3 => [hidden, &n],
@@ -417,138 +324,115 @@ impl Step<'_, '_> {
     /// z · kept + (1 - z) · other
     fn mixture(&mut self, form: usize, z: &str, kept: &str, other: &str) -> String {
         if form == 0 {
-            let one = self.body.float(1.0);
-            let rest = self.op("Sub", &[&one, z]);
-            let (kept, other) = (self.op("Mul", &[z, kept]), self.op("Mul", &[&rest, other]));
-            return self.op("Add", &[&kept, &other]);
+            let rest = self.op(format_args!("Sub(1.0, {z})"));
+            let kept = self.op(format_args!("Mul({z}, {kept})"));
+            let other = self.op(format_args!("Mul({rest}, {other})"));
+            return self.op(format_args!("Add({kept}, {other})"));
         }
         let (op, a, b) = match form {
             1 => ("Add", kept, other),
             _ => ("Sub", other, kept),
         };
-        let change = self.op("Sub", &[a, b]);
-        let change = self.op("Mul", &[z, &change]);
-        self.op(op, &[other, &change])
+        let change = self.op(format_args!("Sub({a}, {b})"));
+        let change = self.op(format_args!("Mul({z}, {change})"));
+        self.op(format_args!("{op}({other}, {change})"))
     }
 
     /// One value where a condition holds, another elsewhere.
     fn choose(&mut self, counts: &str, new: &str, old: &str) -> String {
-        let mut cast =
-            |name: &str, to: i32| self.body.with("Cast", &[name], vec![int("to", to.into())]);
         let is_number = self.layer.has_mask() && self.layer.numbers != Numbers::Truths;
         if !self.layer.by_products {
             let counts = match is_number {
-                true => cast(counts, BOOL),
+                true => self.op(format_args!("Cast<to={BOOL}>({counts})")),
                 false => counts.to_owned(),
             };
-            return self.op("Where", &[&counts, new, old]);
+            return self.op(format_args!("Where({counts}, {new}, {old})"));
         }
-        let (yes, no) = if is_number {
-            let yes = match self.layer.numbers {
-                Numbers::Floats => counts.to_owned(),
-                _ => cast(counts, FLOAT),
-            };
-            let one = self.body.float(1.0);
-            let no = self.op("Sub", &[&one, &yes]);
-            (yes, no)
-        } else {
-            let yes = cast(counts, FLOAT);
-            let not = self.op("Not", &[counts]);
-            let no = self
-                .body
-                .with("Cast", &[&not], vec![int("to", FLOAT.into())]);
-            (yes, no)
+        let yes = match self.layer.numbers {
+            Numbers::Floats if is_number => counts.to_owned(),
+            _ => self.op(format_args!("Cast<to={FLOAT}>({counts})")),
         };
-        let new = self.op("Mul", &[&yes, new]);
-        let old = self.op("Mul", &[old, &no]);
-        self.op("Add", &[&new, &old])
+        let no = if is_number {
+            self.op(format_args!("Sub(1.0, {yes})"))
+        } else {
+            let not = self.op(format_args!("Not({counts})"));
+            self.op(format_args!("Cast<to={FLOAT}>({not})"))
+        };
+        let new = self.op(format_args!("Mul({yes}, {new})"));
+        let old = self.op(format_args!("Mul({old}, {no})"));
+        self.op(format_args!("Add({new}, {old})"))
     }
-}
-
-/// A value of a body, of which only the type is said.
-fn untyped(name: &str, data_type: i32) -> ValueInfoProto {
-    let mut info = value(name, data_type, &[]);
-    let value = info.r#type.as_mut().and_then(|it| it.value.as_mut());
-    if let Some(type_proto::Value::TensorType(tensor)) = value {
-        tensor.shape = None;
-    }
-    info
 }
 
 /// A sequence from its last step to its first.
-fn flipped(main: &mut Graph<'_>, value: &str) -> String {
-    let [minus, first, axis] = [-1, -i64::MAX, 0].map(|value| main.ints(&[1], &[value]));
-    main.op("Slice", &[value, &minus, &first, &axis, &minus])
+fn flipped(main: &mut Writer, value: &str) -> String {
+    main.op(format_args!(
+        "Slice({value}, [-1], [{}], [0], [-1])",
+        -i64::MAX
+    ))
 }
 
 /// A sequence as the loop reads it.
-fn ordered(main: &mut Graph<'_>, layer: Layer, value: &str) -> String {
+fn ordered(main: &mut Writer, layer: Layer, value: &str) -> String {
     let mut value = value.to_owned();
     if layer.backwards && !layer.scan {
         value = flipped(main, &value);
     }
     if layer.batch_first {
-        value = main.with("Transpose", &[&value], vec![ints("perm", &[1, 0, 2])]);
+        value = main.op(format_args!("Transpose<perm=[1,0,2]>({value})"));
     }
     value
 }
 
 /// The mask, as a value for each step of each sequence.
-fn mask(main: &mut Graph<'_>, layer: Layer, steps: &str) -> Option<String> {
+fn mask(main: &mut Writer, layer: Layer, steps: &str) -> Option<String> {
     let mask = match layer.mask {
         Mask::None | Mask::Lengths => return None,
         Mask::Any => "mask".to_owned(),
         Mask::Prefix => {
-            let [zero, one] = [0, 1].map(|value| main.ints(&[], &[value]));
-            let scalar = main.op("Squeeze", &[steps]);
-            let times = main.op("Range", &[&zero, &scalar, &one]);
-            let axes = [1, 2].map(|axis| main.ints(&[1], &[axis]));
-            let times = main.op("Unsqueeze", &[&times, &axes[0]]);
-            let before = main.op("Less", &[&times, "lens"]);
-            main.op("Unsqueeze", &[&before, &axes[1]])
+            let scalar = main.op(format_args!("Squeeze({steps})"));
+            let times = main.op(format_args!("Range(0, {scalar}, 1)"));
+            let times = main.op(format_args!("Unsqueeze({times}, [1])"));
+            let before = main.op(format_args!("Less({times}, lens)"));
+            main.op(format_args!("Unsqueeze({before}, [2])"))
         }
     };
-    let mut cast = |to: i32| main.with("Cast", &[&mask], vec![int("to", to.into())]);
+    let mut cast = |to: i32| main.op(format_args!("Cast<to={to}>({mask})"));
     let mask = match layer.numbers {
         Numbers::Truths => mask,
         Numbers::Floats => cast(FLOAT),
         Numbers::Integers => cast(INT64),
         Numbers::Any => {
             let numbers = cast(INT64);
-            main.op("Mul", &[&numbers, "amounts"])
+            main.op(format_args!("Mul({numbers}, amounts)"))
         }
     };
     Some(ordered(main, layer, &mask))
 }
 
+/// A state of a loop: its name in the body, its type, its value after a step, and before the first.
+type State = (String, &'static str, String, String);
+
 /// Writes a layer as a loop over a value; the outputs that are read, all steps first.
-fn write(main: &mut Graph<'_>, layer: Layer, x: &str, width: usize) -> Vec<String> {
+fn write(main: &mut Writer, layer: Layer, x: &str, width: usize) -> Vec<String> {
     let axis = i64::from(layer.batch_first);
-    let [zero, one] = [0, 1].map(|value| main.ints(&[1], &[value]));
-    let shape = main.op("Shape", &[x]);
-    let steps = main.op("Gather", &[&shape, &zero]);
-    let batch = main.op("Gather", &[&shape, &one]);
+    let shape = main.op(format_args!("Shape({x})"));
+    let [steps, batch] = [0, 1].map(|at| main.op(format_args!("Gather({shape}, [{at}])")));
     let x = ordered(main, layer, x);
     let mask = mask(main, layer, &steps);
 
     // The states before the first step.
-    let units = main.ints(&[1], &[layer.units as i64]);
-    let sizes = main.with("Concat", &[&batch, &units], vec![int("axis", 0)]);
-    let begins = [if layer.begins { 0.25 } else { 0.0 }, 0.0];
-    let [begin, zeros] = begins.map(|value| {
-        let value = main.float(value);
-        main.op("Expand", &[&value, &sizes])
-    });
-    let start = main.ints(&[], &[0]);
+    let sizes = main.op(format_args!("Concat<axis=0>({batch}, [{}])", layer.units));
+    let [begin, zeros] = [if layer.begins { "0.25" } else { "0.0" }, "0.0"]
+        .map(|value| main.op(format_args!("Expand({value}, {sizes})")));
 
-    let mut body = Graph::new(main.count);
+    let mut body = main.within();
     let [i, c, t, h, m, r] = ["i", "c", "t", "h", "m", "r"].map(|name| body.fresh(name));
     let [slice, mask_slice] = ["slice", "mask_slice"].map(|name| body.fresh(name));
-    let next = body.ints(&[], &[1]);
-    let after = body.op("Add", &[&t, &next]);
-    let before = body.op("Sub", &[&t, &next]);
-    let read = |body: &mut Graph<'_>, value: &str, at: &str| {
-        body.with("Gather", &[value, at], vec![int("axis", axis)])
+    let after = body.op(format_args!("Add({t}, 1)"));
+    let before = body.op(format_args!("Sub({t}, 1)"));
+    let read = |body: &mut Writer, value: &str, at: &str| {
+        body.op(format_args!("Gather<axis={axis}>({value}, {at})"))
     };
     let now = match layer.near {
         _ if layer.scan => slice.clone(),
@@ -560,10 +444,9 @@ fn write(main: &mut Graph<'_>, layer: Layer, x: &str, width: usize) -> Vec<Strin
         Some(mask) if layer.near == Some(Near::MaskBehind) => Some(read(&mut body, mask, &before)),
         Some(mask) => Some(read(&mut body, mask, &t)),
         None if layer.mask == Mask::Lengths => {
-            let over = body.op("GreaterOrEqual", &[&t, "lens"]);
-            let column = body.ints(&[2], &[-1, 1]);
-            let over = body.op("Reshape", &[&over, &column]);
-            Some(body.op("Not", &[&over]))
+            let over = body.op(format_args!("GreaterOrEqual({t}, lens)"));
+            let over = body.op(format_args!("Reshape({over}, [-1 1])"));
+            Some(body.op(format_args!("Not({over})")))
         }
         None => None,
     };
@@ -589,97 +472,70 @@ fn write(main: &mut Graph<'_>, layer: Layer, x: &str, width: usize) -> Vec<Strin
         };
     }
     if layer.near == Some(Near::Negated) {
-        output = body.op("Neg", &[&output]);
+        output = body.op(format_args!("Neg({output})"));
     }
-    let mut states = vec![
-        (t, INT64, after.clone(), start),
-        (h, FLOAT, hidden, begin.clone()),
-        (m, FLOAT, memory, begin),
-        (r, FLOAT, repeated, zeros.clone()),
+    let mut states: Vec<State> = vec![
+        (t, "i64", after.clone(), "0".to_owned()),
+        (h, "f32", hidden, begin.clone()),
+        (m, "f32", memory, begin),
+        (r, "f32", repeated, zeros.clone()),
     ];
     if layer.buffered {
-        let front = body.ints(&[1], &[0]);
-        let buffer = body.op("Unsqueeze", &[&output, &front]);
-        let room = main.op("Unsqueeze", &[&zeros, &zero]);
-        states.push((body.fresh("b"), FLOAT, buffer, room));
+        let buffer = body.op(format_args!("Unsqueeze({output}, [0])"));
+        let room = main.op(format_args!("Unsqueeze({zeros}, [0])"));
+        states.push((body.fresh("b"), "f32", buffer, room));
     }
     // A body's outputs are its own values, each once.
-    let left = states
-        .iter()
-        .map(|(_, data_type, value, _)| (value, *data_type));
-    let outputs = left.chain(std::iter::once((&output, FLOAT)));
-    let mut results: Vec<ValueInfoProto> = outputs
-        .map(|(value, data_type)| untyped(&body.op("Identity", &[value]), data_type))
+    let left = states.iter().map(|(_, of, value, _)| (value, *of));
+    let outputs = left.chain(std::iter::once((&output, "f32")));
+    let mut results: Vec<String> = outputs
+        .map(|(value, of)| format!("{}:{of}", body.op(format_args!("Identity({value})"))))
         .collect();
     let given: Vec<String> = results.iter().map(|_| main.fresh("given")).collect();
-    let given_names: Vec<&str> = given.iter().map(String::as_str).collect();
-
-    let mut inputs: Vec<ValueInfoProto> = states
+    let mut inputs: Vec<String> = states
         .iter()
-        .map(|(name, data_type, ..)| untyped(name, *data_type))
+        .map(|(name, of, ..)| format!("{name}:{of}"))
         .collect();
-    let begin_states: Vec<&str> = states.iter().map(|(.., begin)| &**begin).collect();
-    let mut made = if layer.scan {
-        inputs.push(untyped(&slice, FLOAT));
-        let code = match layer.numbers {
-            Numbers::Truths => BOOL,
-            Numbers::Floats => FLOAT,
-            Numbers::Integers | Numbers::Any => INT64,
+    let always = main.bytes(BOOL, &[], vec![1]);
+    let mut fed: Vec<&str> = states.iter().map(|(.., begin)| &**begin).collect();
+    let call = if layer.scan {
+        inputs.push(format!("{slice}:f32"));
+        let of = match layer.numbers {
+            Numbers::Truths => "bool",
+            Numbers::Floats => "f32",
+            Numbers::Integers | Numbers::Any => "i64",
         };
-        inputs.extend(mask.iter().map(|_| untyped(&mask_slice, code)));
-        let sequences: Vec<&str> = std::iter::once(&*x).chain(mask.as_deref()).collect();
-        let mut scan = node(
-            "Scan",
-            &[&begin_states[..], &sequences].concat(),
-            &given_names,
-        );
-        let count = sequences.len();
-        scan.attribute = vec![
-            int("num_scan_inputs", count as i64),
-            ints("scan_input_axes", &vec![axis; count]),
-            ints(
-                "scan_input_directions",
-                &vec![i64::from(layer.backwards); count],
-            ),
-        ];
-        scan
+        inputs.extend(mask.iter().map(|_| format!("{mask_slice}:{of}")));
+        fed.push(&x);
+        fed.extend(mask.as_deref());
+        let count = 1 + usize::from(mask.is_some());
+        let [axes, backwards] = [axis, i64::from(layer.backwards)].map(|it| vec![it; count]);
+        format!(
+            "Scan<num_scan_inputs={count};scan_input_axes={axes:?};scan_input_directions={backwards:?};"
+        )
     } else {
         let end = match (layer.near, layer.end) {
-            (Some(Near::Early), _) => {
-                let two = body.ints(&[], &[2]);
-                body.op("Less", &[&after, &two])
-            }
-            (_, 0) => body.op("Identity", &[&c]),
-            (_, 1) => body.op("Less", &[&after, &steps]),
-            (_, 2) => body.op("Greater", &[&steps, &after]),
+            (Some(Near::Early), _) => body.op(format_args!("Less({after}, 2)")),
+            (_, 0) => body.op(format_args!("Identity({c})")),
+            (_, 1) => body.op(format_args!("Less({after}, {steps})")),
+            (_, 2) => body.op(format_args!("Greater({steps}, {after})")),
             _ => {
-                let [step, steps] = [&after, &steps]
-                    .map(|it| body.with("Cast", &[it], vec![int("to", FLOAT.into())]));
-                body.op("Less", &[&step, &steps])
+                let [step, steps] =
+                    [&after, &steps].map(|it| body.op(format_args!("Cast<to={FLOAT}>({it})")));
+                body.op(format_args!("Less({step}, {steps})"))
             }
         };
-        inputs.splice(0..0, [value(&i, INT64, &[]), value(&c, BOOL, &[])]);
-        results.insert(0, untyped(&end, BOOL));
-        let always = main.initializer(BOOL, &[], &[1]);
-        let count = if layer.end == 3 { "" } else { &*steps };
-        node(
-            "Loop",
-            &[&[count, &always][..], &begin_states].concat(),
-            &given_names,
-        )
+        inputs.splice(0..0, [format!("{i}:i64[]"), format!("{c}:bool[]")]);
+        results.insert(0, format!("{end}:bool"));
+        fed.splice(0..0, [if layer.end == 3 { "_" } else { &*steps }, &always]);
+        "Loop<".to_owned()
     };
-    made.attribute.push(graph_attribute(
-        "body",
-        GraphProto {
-            name: body.fresh("body"),
-            node: body.nodes,
-            initializer: body.initializers,
-            input: inputs,
-            output: results,
-            ..GraphProto::default()
-        },
-    ));
-    main.nodes.push(made);
+    let body = main.inner(body.graph(&inputs.join(" "), &results.join(" ")));
+    let fed = fed.join(", ");
+    main.add(
+        &given.join(", "),
+        format_args!("{call}body=@{body}>({fed})"),
+    );
     let mut given = given.into_iter();
     let y = given.next_back();
     let [h, m, r, b] = [1, 0, 0, 0].map(|place| given.nth(place));
@@ -693,9 +549,8 @@ fn write(main: &mut Graph<'_>, layer: Layer, x: &str, width: usize) -> Vec<Strin
 }
 
 /// A model of some layers, side by side or stacked.
-fn model_of(layers: &[Layer]) -> ModelProto {
-    let count = Cell::new(0);
-    let mut main = Graph::new(&count);
+fn model_of(layers: &[Layer]) -> Vec<u8> {
+    let mut main = Writer::new();
     let mut outputs = Vec::new();
     let mut before = None;
     for &layer in layers {
@@ -708,44 +563,32 @@ fn model_of(layers: &[Layer]) -> ModelProto {
             false => given[0].clone(),
         };
         before = layer.is_plain().then_some((steps, layer.units));
-        outputs.extend(given);
+        outputs.extend(given.into_iter().map(|name| format!("{name}:f32")));
     }
-    model(GraphProto {
-        name: "graph".to_owned(),
-        input: vec![
-            value("x", FLOAT, &["T", "B", &WIDTH.to_string()]),
-            value("mask", BOOL, &["T", "B", "1"]),
-            value("amounts", INT64, &["T", "B", "1"]),
-            value("lens", INT64, &["B"]),
-        ],
-        output: outputs.iter().map(|name| untyped(name, FLOAT)).collect(),
-        node: main.nodes,
-        initializer: main.initializers,
-        ..GraphProto::default()
-    })
+    let inputs = "x:f32[T,B,3] mask:bool[T,B,1] amounts:i64[T,B,1] lens:i64[B]";
+    main.model(inputs, &outputs.join(" "), 17)
 }
 
 /// Random models, each in its bytes.
 pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
-    let layers = proptest::collection::vec(layers(), 4);
-    layers.prop_map(|layers| model_of(&layers).encode_to_vec())
+    proptest::collection::vec(layers(), 4).prop_map(|layers| model_of(&layers))
 }
 
 /// The inputs of a run: a mask of any form, numbers that are not 0, and lengths beyond both ends of
 /// time.
-fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 4] {
-    let mixed = |index: usize| (index as u64).wrapping_mul(seed | 1) >> 7;
-    let x = (0..time * batch * WIDTH).map(|index| (mixed(index) % 128) as f32 / 64.0 - 1.0);
-    let x: Vec<u8> = x.flat_map(f32::to_le_bytes).collect();
-    let mask: Vec<u8> = (0..time * batch)
-        .map(|index| u8::from(mixed(index + 31) % 3 > 0))
+fn inputs(run: Run) -> Vec<TensorProto> {
+    let Run { time, batch, .. } = run;
+    let each = || 0..time * batch;
+    let mask: Vec<u8> = each()
+        .map(|it| u8::from(run.mixed(it + 31) % 3 > 0))
         .collect();
-    let amounts = (0..time * batch).map(|index| [1, 2, -1, 3][mixed(index) as usize % 4]);
+    let amounts = each().map(|it| [1, 2, -1, 3][run.mixed(it) as usize % 4]);
     let amounts: Vec<u8> = amounts.flat_map(i64::to_le_bytes).collect();
-    let lens = (0..batch).map(|index| (mixed(index + 7) % (time as u64 + 3)) as i64 - 1);
+    let lens = (0..batch).map(|it| (run.mixed(it + 7) % (time as u64 + 3)) as i64 - 1);
     let lens: Vec<u8> = lens.flat_map(i64::to_le_bytes).collect();
+    let x = run.floats(time * batch * WIDTH);
     let [time, batch] = [time, batch].map(|size| size as i64);
-    [
+    vec![
         tensor("x", FLOAT, &[time, batch, WIDTH as i64], &x),
         tensor("mask", BOOL, &[time, batch, 1], &mask),
         tensor("amounts", INT64, &[time, batch, 1], &amounts),
@@ -753,88 +596,40 @@ fn inputs((time, batch, seed): (usize, usize, u64)) -> [TensorProto; 4] {
     ]
 }
 
-fn check(
-    layers: &[Layer],
-    sizes: [(usize, usize, u64); 2],
-    library: Option<&str>,
-) -> Result<(), TestCaseError> {
-    let model = model_of(layers).encode_to_vec();
-    let run = rewrite_and_check(&model, sizes.into_iter().map(inputs), &["--fast"], library);
-    // A loop with too many steps reads past its input: no backend runs it.
-    let reads_behind = "no backend runs both models: tract: the original model: ";
-    if layers.iter().any(|layer| !layer.is_plain()) && run.stderr.contains(reads_behind) {
+fn check(layers: &[Layer], runs: [Run; 2], comparison: &Comparison) -> Result<(), TestCaseError> {
+    let case = (layers, runs);
+    let Some(report) = comparison.run(&case, &model_of(layers), &runs.map(inputs), &["--fast"])?
+    else {
         return Ok(());
-    }
-    let json: Json = serde_json::from_str(&run.stdout)
-        .map_err(|_| TestCaseError::fail(format!("{}\n{layers:?}", run.stderr)))?;
-    for check in json["checks"].as_array().expect("checks") {
-        // tract does not prepare every graph; a backend that ran the original runs the result.
-        let reason = check["reason"].as_str().unwrap_or_default();
-        let is_there = library.is_some() || check["backend"] == "tract";
-        let could_run = is_there && !reason.starts_with("the original model: ");
-        let expected = if could_run { "ok" } else { "skipped" };
-        prop_assert_eq!(
-            check["result"].as_str(),
-            Some(expected),
-            "{}\n{:?} {:?}",
-            check,
-            layers,
-            sizes
-        );
-    }
-    let steps = json["steps"].as_array().expect("steps").iter();
-    let of_loops = steps.filter(|step| step["pass"] == "recurrent-loop");
-    let rewritten = of_loops
-        .clone()
-        .filter(|step| step["result"] == "rewritten");
+    };
+    let of_loops = steps_of(&report, "recurrent-loop");
+    let (taken, left): (Vec<_>, Vec<_>) = of_loops
+        .into_iter()
+        .partition(|step| step["result"] == "rewritten");
     // Sizes of an output below may not be provable.
     let is_alone = |layer: &&Layer| layer.is_plain() && !layer.stacked;
     let plain = layers.iter().filter(is_alone).count();
-    prop_assert_eq!(of_loops.clone().count(), layers.len());
-    let left: Vec<&Json> = of_loops
-        .filter(|step| step["result"] != "rewritten")
-        .collect();
-    prop_assert!(rewritten.count() >= plain, "{:#?}\n{:?}", left, layers);
+    prop_assert_eq!(taken.len() + left.len(), layers.len());
+    prop_assert!(taken.len() >= plain, "{left:#?}\n{layers:?}");
     let mixing = layers.iter().filter(|layer| layer.is_mixing()).count();
-    prop_assert!(left.len() >= mixing, "{:#?}\n{:?}", left, layers);
+    prop_assert!(left.len() >= mixing, "{left:#?}\n{layers:?}");
     Ok(())
 }
 
 #[test]
 fn random_loops_stay_when_they_are_rewritten_again() {
-    let config = ProptestConfig {
-        cases: 400,
-        max_shrink_iters: 100,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let fast = revseq_rewrite::Options {
-        fast: true,
-        ..Default::default()
-    };
-    let layers = proptest::collection::vec(layers(), 4);
-    proptest!(config, |(layers in layers)| {
-        let model = model_of(&layers).encode_to_vec();
-        let mut once = revseq_onnx::decode(&model).expect("a model");
-        revseq_rewrite::rewrite(&mut once, &fast).expect("known passes");
-        let mut twice = once.clone();
-        revseq_rewrite::rewrite(&mut twice, &fast).expect("known passes");
-        prop_assert!(once == twice, "a second run changes more\n{layers:?}");
+    draw::check(400, proptest::collection::vec(layers(), 4), |layers| {
+        rewritten(&layers, &model_of(&layers), &["--fast"]).map(|_| ())
     });
 }
 
 #[test]
 fn random_loops_give_the_same_once_rewritten() {
-    let library = onnxruntime("random_loops_give_the_same_once_rewritten");
-    let config = ProptestConfig {
-        cases: 6,
-        max_shrink_iters: 40,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let sizes = || (1..6_usize, 1..5_usize, any::<u64>());
+    let comparison = Comparison::new("random_loops_give_the_same_once_rewritten");
     let layers = proptest::collection::vec(layers(), 8);
-    proptest!(config, |(layers in layers, sizes in [sizes(), sizes()])| {
-        check(&layers, sizes, library.as_deref())?;
+    let runs = || draw::runs(draw::scaled());
+    draw::check(6, (layers, [runs(), runs()]), |(layers, runs)| {
+        check(&layers, runs, &comparison)
     });
+    comparison.ends();
 }

@@ -10,7 +10,6 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use crate::common::Folder;
-use crate::{random_loops, random_maps, random_rewrites, random_unrolled};
 
 /// The models that are made by each generator.
 const CASES: usize = 12;
@@ -95,15 +94,9 @@ fn loops_that_the_provider_replaces_give_the_same() {
         revseq_skips::skip(test, "REVSEQ_TEST_PYTHON or REVSEQ_EP_LIBRARY is not set");
         return;
     }
-    let generators = [
-        random_loops::models().boxed(),
-        random_maps::models().boxed(),
-        random_rewrites::models().boxed(),
-        random_unrolled::models().boxed(),
-    ];
     let mut runner = TestRunner::default();
     let folder = Folder::new();
-    for (number, models) in generators.into_iter().enumerate() {
+    for (number, models) in crate::random::models().into_iter().enumerate() {
         for case in 0..CASES {
             let model = models.new_tree(&mut runner).expect("a model").current();
             folder.write(&format!("{number}_{case:05}.onnx"), &model);

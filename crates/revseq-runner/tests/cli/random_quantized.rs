@@ -2,18 +2,22 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use prost::Message;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
+use revseq_test_models::{Writer, draw};
 
-use crate::common::{FLOAT, Folder, INT64, int, int64s, model, node, revseq, tensor, value};
+use crate::common::{FLOAT, Folder, revseq};
 use crate::ort::onnxruntime;
+use crate::random::failure;
 
 const UINT8: i32 = 2;
 const INT8: i32 = 3;
 
 /// The sizes of the input.
 const SIZES: [usize; 4] = [2, 3, 4, 4];
+
+/// Scales of a few steps for each number, and two of none.
+const SCALES: [f32; 10] = [
+    0.0625, 0.05, 0.0078125, 0.02, 0.0625, 0.05, 0.0078125, 0.02, 1e-30, 1e30,
+];
 
 #[derive(Clone, Copy, Debug)]
 struct Params {
@@ -76,7 +80,8 @@ struct Branch {
 }
 
 fn branches() -> impl Strategy<Value = Branch> {
-    let scale = prop_oneof![Just(0.0625), Just(0.05), Just(0.0078125), Just(0.02)];
+    // With the last ones all numbers are saturated, or 0.
+    let scale = proptest::sample::select(&SCALES[..]);
     let axis = proptest::option::weighted(0.3, 0..SIZES.len());
     let params = (scale, 100..156_u8, any::<bool>(), axis).prop_map(|it| {
         let (scale, zero, is_signed, axis) = it;
@@ -103,63 +108,30 @@ fn branches() -> impl Strategy<Value = Branch> {
 
 #[derive(Default)]
 struct Graph {
-    nodes: Vec<NodeProto>,
-    initializers: Vec<TensorProto>,
-    outputs: Vec<ValueInfoProto>,
-    count: usize,
+    writer: Writer,
+    outputs: Vec<String>,
 }
 
 impl Graph {
-    fn fresh(&mut self, name: &str) -> String {
-        self.count += 1;
-        format!("{name}{}", self.count)
-    }
-
-    fn with(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) -> String {
-        let output = self.fresh(op);
-        let mut made = node(op, inputs, &[&output]);
-        made.attribute = attributes;
-        self.nodes.push(made);
-        output
-    }
-
-    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
-        self.with(op, inputs, Vec::new())
-    }
-
-    fn ints(&mut self, values: &[i64]) -> String {
-        let name = self.fresh("ints");
-        self.initializers.push(int64s(&name, values));
-        name
-    }
-
-    fn initializer(&mut self, data_type: i32, sizes: &[usize], bytes: &[u8]) -> String {
-        let name = self.fresh("constant");
-        let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
-        self.initializers
-            .push(tensor(&name, data_type, &sizes, bytes));
-        name
+    fn op(&mut self, call: impl std::fmt::Display) -> String {
+        self.writer.op(call)
     }
 
     fn floats(&mut self, sizes: &[usize], number: impl Fn(usize) -> f32) -> String {
-        let bytes = (0..sizes.iter().product()).flat_map(|it| number(it).to_le_bytes());
-        let bytes: Vec<u8> = bytes.collect();
-        self.initializer(FLOAT, sizes, &bytes)
+        self.writer.floats(sizes, number)
     }
 
     /// Weights as int8.
     fn bytes(&mut self, sizes: &[usize]) -> String {
-        let seed = self.count;
+        let seed = self.writer.count() + 1;
         let bytes = (0..sizes.iter().product()).map(|it: usize| (it * 37 + seed * 11) as u8);
-        let bytes: Vec<u8> = bytes.collect();
-        self.initializer(INT8, sizes, &bytes)
+        self.writer.bytes(INT8, sizes, bytes.collect())
     }
 
     /// Weights as int8, which are dequantised.
     fn weights(&mut self, sizes: &[usize]) -> String {
         let weights = self.bytes(sizes);
-        let scale = self.floats(&[], |_| 1.0 / 128.0);
-        self.op("DequantizeLinear", &[&weights, &scale])
+        self.op(format_args!("DequantizeLinear({weights}, 0.0078125)"))
     }
 
     /// A value quantised; its parameters.
@@ -170,137 +142,101 @@ impl Graph {
             None => &[],
         };
         let scale = self.floats(sizes, |at| params.scale * (1 + at) as f32);
-        let data_type = if params.is_signed { INT8 } else { UINT8 };
-        let zero = params
-            .zero
-            .wrapping_sub(if params.is_signed { 128 } else { 0 });
-        let zeros: Vec<u8> = (0..sizes.iter().product())
-            .map(|at: usize| zero.wrapping_add(at as u8))
-            .collect();
-        let zero = self.initializer(data_type, sizes, &zeros);
-        let axis = vec![int("axis", axis as i64)];
-        let quantized = self.with("QuantizeLinear", &[value, &scale, &zero], axis);
-        (quantized, [scale, zero])
+        let (code, least) = if params.is_signed {
+            (INT8, 128)
+        } else {
+            (UINT8, 0)
+        };
+        let zero = params.zero.wrapping_sub(least);
+        let zeros = (0..sizes.iter().product()).map(|at: usize| zero.wrapping_add(at as u8));
+        let zero = self.writer.bytes(code, sizes, zeros.collect());
+        let call = format_args!("QuantizeLinear<axis={axis}>({value}, {scale}, {zero})");
+        (self.op(call), [scale, zero])
     }
 
     fn there_and_back(&mut self, value: &str, params: Params) -> String {
         let (quantized, [scale, zero]) = self.quantize(value, params);
-        let axis = vec![int("axis", params.axis.unwrap_or(0) as i64)];
-        self.with("DequantizeLinear", &[&quantized, &scale, &zero], axis)
+        let axis = params.axis.unwrap_or(0);
+        let call = format_args!("DequantizeLinear<axis={axis}>({quantized}, {scale}, {zero})");
+        self.op(call)
     }
 
     /// Writes an operator on a value of the input's shape; the result, and its rank.
     fn write(&mut self, op: &'static str, x: &str, branch: &Branch) -> (String, usize) {
         let Branch { axis, params, .. } = *branch;
-        let at = |name: &str| vec![int(name, axis as i64)];
-        let ints = |name: &str, ints: &[i64]| AttributeProto {
-            name: name.to_owned(),
-            r#type: AttributeType::Ints as i32,
-            ints: ints.to_vec(),
-            ..AttributeProto::default()
-        };
         let made = match op {
-            "Softmax" | "LogSoftmax" => self.with(op, &[x], at("axis")),
+            "Softmax" | "LogSoftmax" => self.op(format_args!("{op}<axis={axis}>({x})")),
             "LayerNormalization" => {
                 let scale = self.floats(&SIZES[axis..], |_| 0.5);
-                self.with(op, &[x, &scale], at("axis"))
+                self.op(format_args!("{op}<axis={axis}>({x}, {scale})"))
             }
             "InstanceNormalization" => {
                 let [scale, bias] = [0.5, 0.1].map(|it| self.floats(&SIZES[1..2], |_| it));
-                self.op(op, &[x, &scale, &bias])
+                self.op(format_args!("{op}({x}, {scale}, {bias})"))
             }
-            "Clip" => {
-                let [least, most] = [-0.5, 0.7].map(|it| self.floats(&[], |_| it));
-                self.op(op, &[x, &least, &most])
-            }
+            "Clip" => self.op(format_args!("{op}({x}, -0.5, 0.7)")),
             "Add" | "Mul" => {
-                let other = self.op("Sin", &[x]);
+                let other = self.op(format_args!("Sin({x})"));
                 let other = self.there_and_back(&other, params[0]);
-                self.op(op, &[x, &other])
+                self.op(format_args!("{op}({x}, {other})"))
             }
             "Where" => {
-                let zero = self.floats(&[], |_| 0.0);
-                let is_more = self.op("Greater", &[x, &zero]);
-                let other = self.op("Cos", &[x]);
+                let is_more = self.op(format_args!("Greater({x}, 0.0)"));
+                let other = self.op(format_args!("Cos({x})"));
                 let other = self.there_and_back(&other, params[0]);
-                self.op(op, &[&is_more, x, &other])
+                self.op(format_args!("{op}({is_more}, {x}, {other})"))
             }
-            "CumSum" => {
-                let axis = self.initializer(INT64, &[], &(axis as i64).to_le_bytes());
-                self.op(op, &[x, &axis])
-            }
+            "CumSum" => self.op(format_args!("{op}({x}, {axis})")),
             "MatMul" => {
                 let weights = self.weights(&[4, 4]);
-                self.op(op, &[x, &weights])
+                self.op(format_args!("{op}({x}, {weights})"))
             }
             "Gather" => {
                 let places: Vec<i64> = (0..SIZES[axis]).map(|it| it as i64 / 2).collect();
-                let places = self.ints(&places);
-                self.with(op, &[x, &places], at("axis"))
+                let places = self.writer.ints(&places);
+                self.op(format_args!("{op}<axis={axis}>({x}, {places})"))
             }
-            "Transpose" => self.with(op, &[x], vec![ints("perm", &[2, 0, 3, 1])]),
+            "Transpose" => self.op(format_args!("{op}<perm=[2,0,3,1]>({x})")),
             "Concat" => {
-                let other = self.op("Tanh", &[x]);
+                let other = self.op(format_args!("Tanh({x})"));
                 let other = self.there_and_back(&other, params[1]);
-                self.with(op, &[x, &other], at("axis"))
+                self.op(format_args!("{op}<axis={axis}>({x}, {other})"))
             }
-            "Slice" => {
-                let [start, end, axes] = [1, i64::MAX, axis as i64].map(|it| self.ints(&[it]));
-                self.op(op, &[x, &start, &end, &axes])
-            }
-            "Pad" => {
-                let pads = self.ints(&[0, 0, 1, 1, 0, 1, 0, 1]);
-                self.op(op, &[x, &pads])
-            }
-            "MaxPool" | "AveragePool" => self.with(op, &[x], vec![ints("kernel_shape", &[2, 2])]),
-            "ReduceMean" | "ReduceMax" => self.with(op, &[x], vec![ints("axes", &[axis as i64])]),
+            "Slice" => self.op(format_args!("{op}({x}, [1], [{}], [{axis}])", i64::MAX)),
+            "Pad" => self.op(format_args!("{op}({x}, [0 0 1 1 0 1 0 1])")),
+            "MaxPool" | "AveragePool" => self.op(format_args!("{op}<kernel_shape=[2,2]>({x})")),
+            "ReduceMean" | "ReduceMax" => self.op(format_args!("{op}<axes=[{axis}]>({x})")),
             "Conv" => {
                 let weights = self.weights(&[2, 3, 2, 2]);
-                self.op(op, &[x, &weights])
+                self.op(format_args!("{op}({x}, {weights})"))
             }
-            "Reshape" => {
-                let sizes = self.ints(&[4, 6, 4, 1]);
-                self.op(op, &[x, &sizes])
-            }
+            "Reshape" => self.op(format_args!("{op}({x}, [4 6 4 1])")),
             "Gemm" => {
-                let flat = self.with("Flatten", &[x], vec![int("axis", 2)]);
+                let flat = self.op(format_args!("Flatten<axis=2>({x})"));
                 let weights = self.weights(&[16, 5]);
-                return (self.op(op, &[&flat, &weights]), 2);
+                return (self.op(format_args!("{op}({flat}, {weights})")), 2);
             }
             "LSTM" | "GRU" => {
-                let sizes = self.ints(&[6, 4, 4]);
-                let steps = self.op("Reshape", &[x, &sizes]);
+                let steps = self.op(format_args!("Reshape({x}, [6 4 4])"));
                 let rows = if op == "LSTM" { 12 } else { 9 };
-                let weights = [4, 3].map(|columns| self.weights(&[1, rows, columns]));
-                let units = vec![int("hidden_size", 3)];
-                self.with(op, &[&steps, &weights[0], &weights[1]], units)
+                let [w, r] = [4, 3].map(|columns| self.weights(&[1, rows, columns]));
+                self.op(format_args!("{op}<hidden_size=3>({steps}, {w}, {r})"))
             }
             "DynamicQuantizeLSTM" => {
-                let sizes = self.ints(&[6, 4, 4]);
-                let steps = self.op("Reshape", &[x, &sizes]);
+                let steps = self.op(format_args!("Reshape({x}, [6 4 4])"));
                 let [w, r] = [4, 3].map(|rows| self.bytes(&[1, rows, 12]));
                 let scales = self.floats(&[1, 12], |at| (1 + at) as f32 / 512.0);
-                let zeros = self.initializer(INT8, &[1, 12], &[0; 12]);
-                let made = self.op(
-                    op,
-                    &[
-                        &steps, &w, &r, "", "", "", "", "", &scales, &zeros, &scales, &zeros,
-                    ],
-                );
-                let last = self.nodes.last_mut().expect("it was written");
-                last.domain = "com.microsoft".to_owned();
-                last.attribute = vec![int("hidden_size", 3)];
-                made
+                let zeros = self.writer.bytes(INT8, &[1, 12], vec![0; 12]);
+                let quantized = format_args!("{scales}, {zeros}, {scales}, {zeros}");
+                let inputs = format_args!("{steps}, {w}, {r}, _, _, _, _, _, {quantized}");
+                self.op(format_args!("microsoft.{op}<hidden_size=3>({inputs})"))
             }
             "Split" => {
-                let [one, other] = ["part", "part"].map(|it| self.fresh(it));
-                let mut split = node(op, &[x], &[&one, &other]);
-                split.attribute = vec![int("axis", 2)];
-                self.nodes.push(split);
-                let one = self.op("Softmax", &[&one]);
-                self.op("Sub", &[&one, &other])
+                let [one, other] = self.writer.ops(format_args!("{op}<axis=2>({x})"));
+                let one = self.op(format_args!("Softmax({one})"));
+                self.op(format_args!("Sub({one}, {other})"))
             }
-            _ => self.op(op, &[x]),
+            _ => self.op(format_args!("{op}({x})")),
         };
         (made, 4)
     }
@@ -313,53 +249,47 @@ impl Graph {
         let (z, rank) = self.write(other, &y, branch);
         let (z, _) = self.quantize(&z, branch.params[2]);
         // A step of the result is 1.
-        let z = self.with("Cast", &[&z], vec![int("to", FLOAT.into())]);
+        let z = self.op(format_args!("Cast<to={FLOAT}>({z})"));
         let sizes: Vec<String> = (0..rank).map(|axis| format!("{z}_{axis}")).collect();
-        let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-        self.outputs.push(value(&z, FLOAT, &sizes));
+        self.outputs.push(format!("{z}:f32[{}]", sizes.join(",")));
     }
 }
 
 fn check(branches: &[Branch], seed: u32, library: &str) -> Result<(), TestCaseError> {
     let mut graph = Graph::default();
     branches.iter().for_each(|branch| graph.branch(branch));
-    let sizes = SIZES.map(|size| size.to_string());
-    let sizes = sizes.each_ref().map(String::as_str);
-    let model = model(GraphProto {
-        name: "graph".to_owned(),
-        input: vec![value("x", FLOAT, &sizes)],
-        output: graph.outputs,
-        node: graph.nodes,
-        initializer: graph.initializers,
-        ..GraphProto::default()
-    });
+    let model = graph
+        .writer
+        .model("x:f32[2,3,4,4]", &graph.outputs.join(" "), 17);
     let folder = Folder::new();
-    let path = folder.write("model.onnx", &model.encode_to_vec());
+    let path = folder.write("model.onnx", &model);
     let fill = format!("random:{seed}");
-    let run = revseq(&[
+    let mut compare = vec![
         "compare",
         path.to_str().unwrap(),
         "--backend",
         "ort-plain,tract",
+    ];
+    compare.extend([
         "--ort-lib",
         library,
         "--optimization",
         "none",
         "--fill",
         &fill,
-        // One step more or less before the second operator may be several behind it.
-        "--atol",
-        "6",
     ]);
-    prop_assert_eq!(
-        run.code,
-        Some(0),
-        "{}{}\n{:?}",
-        run.stdout,
-        run.stderr,
-        branches
-    );
-    Ok(())
+    // One step more or less before the second operator may be several behind it.
+    compare.extend(["--atol", "6"]);
+    let run = revseq(&compare);
+    match run.code {
+        Some(0) => Ok(()),
+        _ => Err(failure(
+            &format!("{}{}", run.stdout, run.stderr),
+            &branches.to_vec(),
+            &model,
+            &[],
+        )),
+    }
 }
 
 #[test]
@@ -368,14 +298,8 @@ fn operators_between_conversions_compute_as_on_onnxruntime() {
     let Some(library) = onnxruntime(test) else {
         return;
     };
-    let config = ProptestConfig {
-        cases: 8,
-        max_shrink_iters: 40,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
     let branches = proptest::collection::vec(branches(), 12);
-    proptest!(config, |(branches in branches, seed in any::<u32>())| {
-        check(&branches, seed, &library)?;
+    draw::check(8, (branches, any::<u32>()), |(branches, seed)| {
+        check(&branches, seed, &library)
     });
 }

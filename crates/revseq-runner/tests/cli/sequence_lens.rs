@@ -305,7 +305,7 @@ fn every_kind_of_layer_is_the_same_without_its_lengths() {
         let sets = all.map(|(steps, lengths)| inputs(steps, lengths, is_batch_first));
         let bytes = model(layers.graph.clone()).encode_to_vec();
         let flags = ["--pass", "sequence-lens"];
-        let run = rewrite_and_check(&bytes, sets.into_iter(), &flags, library.as_deref());
+        let run = rewrite_and_check(&bytes, &sets.map(Vec::from), &flags, library.as_deref());
         let json: Json = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
         let backends = if library.is_some() { 2 } else { 1 };
         // Without a library the other backend is skipped.

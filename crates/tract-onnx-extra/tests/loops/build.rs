@@ -1,27 +1,17 @@
-//! Small ONNX models from text.
-//!
-//! A graph is a list of nodes, one per line: `y, z = Split<axis=0>(x)`. An attribute is an integer,
-//! a float with a decimal point, a quoted string, a list of one of these, or the name of a graph:
-//! `@body`.
+//! Small ONNX models from text, and how they run.
 
 use prost::Message;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
-};
+use revseq_rewrite::revseq_onnx;
+use revseq_rewrite::revseq_onnx::model::{GraphProto, NodeProto, TensorProto};
+use revseq_test_models::text;
+use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
 /// A graph, with parts that the text of its nodes cannot express.
 #[derive(Clone, Default)]
 pub(crate) struct Graph {
-    inputs: Vec<ValueInfoProto>,
-    outputs: Vec<ValueInfoProto>,
-    nodes: Vec<NodeProto>,
-    constants: Vec<TensorProto>,
+    proto: GraphProto,
     graphs: Vec<(String, GraphProto)>,
     opset: Option<i64>,
 }
@@ -38,26 +28,43 @@ pub(crate) enum Names {
 /// A graph: `graph("a b", "c", "c = Add(a, b)")`. An input of the main graph has a type:
 /// `a:f32[N,2]`.
 pub(crate) fn graph(inputs: &str, outputs: &str, nodes: &str) -> Graph {
-    let values = |text: &str| text.split_whitespace().map(value).collect();
+    let lines = nodes.lines().map(str::trim).filter(|it| !it.is_empty());
+    let nodes = lines.enumerate().map(|(index, line)| node(index, line));
     Graph {
-        inputs: values(inputs),
-        outputs: values(outputs),
-        nodes: nodes
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .enumerate()
-            .map(|(index, line)| node(index, line))
-            .collect(),
+        proto: GraphProto {
+            name: Some("graph".to_owned()),
+            input: text::values(inputs),
+            output: text::values(outputs),
+            node: nodes.collect(),
+            ..GraphProto::default()
+        },
         ..Graph::default()
+    }
+}
+
+/// A node that is named after its operator and place.
+fn node(index: usize, line: &str) -> NodeProto {
+    let node = text::node(line);
+    NodeProto {
+        name: Some(format!("{}{index}", node.op())),
+        ..node
+    }
+}
+
+impl From<GraphProto> for Graph {
+    fn from(proto: GraphProto) -> Self {
+        Self {
+            proto,
+            ..Self::default()
+        }
     }
 }
 
 impl Graph {
     /// Adds an initializer.
     pub(crate) fn constant(mut self, name: &str, tensor: impl IntoTensor) -> Self {
-        self.constants
-            .push(tensor_proto(name, &tensor.into_tensor()));
+        let constant = tensor_proto(name, &tensor.into_tensor());
+        self.proto.initializer.push(constant);
         self
     }
 
@@ -69,11 +76,11 @@ impl Graph {
 
     /// Renames the nodes.
     pub(crate) fn named(mut self, names: Names) -> Self {
-        for node in &mut self.nodes {
+        for node in &mut self.proto.node {
             match names {
                 Names::OfTheirOwn => {}
-                Names::OfOutputs => node.name.clone_from(&node.output[0]),
-                Names::None => node.name.clear(),
+                Names::OfOutputs => node.name = Some(node.output[0].clone()),
+                Names::None => node.name = None,
             }
         }
         self
@@ -85,220 +92,29 @@ impl Graph {
         self
     }
 
-    pub(crate) fn into_proto(mut self) -> GraphProto {
-        for attribute in self.nodes.iter_mut().flat_map(|node| &mut node.attribute) {
-            if attribute.r#type == AttributeType::Graph as i32 {
-                let name = String::from_utf8(attribute.s.split_off(0)).unwrap();
-                let found = self.graphs.iter().find(|(known, _)| *known == name);
-                attribute.g = Some(found.expect("the graph is there").1.clone());
-            }
+    fn into_proto(self) -> GraphProto {
+        let Self {
+            mut proto, graphs, ..
+        } = self;
+        for node in &mut proto.node {
+            text::attach(node, |name| {
+                let found = graphs.iter().find(|(known, _)| known == name);
+                found.map(|(_, graph)| graph.clone())
+            });
         }
-        GraphProto {
-            name: "graph".to_owned(),
-            input: self.inputs,
-            output: self.outputs,
-            node: self.nodes,
-            initializer: self.constants,
-            ..GraphProto::default()
-        }
+        proto
     }
 
     pub(crate) fn into_model(self) -> ModelProto {
-        ModelProto {
-            ir_version: 8,
-            opset_import: vec![OperatorSetIdProto {
-                domain: String::new(),
-                version: self.opset.unwrap_or(17),
-            }],
-            graph: Some(self.into_proto()),
-            ..ModelProto::default()
-        }
-    }
-}
-
-/// `name` or `name:f32[N,2]`.
-fn value(text: &str) -> ValueInfoProto {
-    let (name, declared) = text.split_once(':').unwrap_or((text, ""));
-    let tensor = declared.strip_suffix(']').map(|declared| {
-        let (element, sizes) = declared.split_once('[').unwrap();
-        let dim = sizes
-            .split(',')
-            .filter(|size| !size.is_empty())
-            .map(|size| {
-                let value = match size.parse() {
-                    Ok(size) => dimension::Value::DimValue(size),
-                    Err(_) => dimension::Value::DimParam(size.to_owned()),
-                };
-                Dimension {
-                    value: Some(value),
-                    ..Dimension::default()
-                }
-            });
-        type_proto::Value::TensorType(type_proto::Tensor {
-            elem_type: data_type(element.parse().unwrap()) as i32,
-            shape: Some(TensorShapeProto { dim: dim.collect() }),
-        })
-    });
-    ValueInfoProto {
-        name: name.to_owned(),
-        r#type: tensor.map(|tensor| TypeProto {
-            value: Some(tensor),
-            ..TypeProto::default()
-        }),
-        ..ValueInfoProto::default()
-    }
-}
-
-/// `y, z = Split<axis=0>(x)`, with `_` for an omitted name, and `domain::Operator` for one outside of
-/// ONNX's own domain.
-fn node(index: usize, text: &str) -> NodeProto {
-    let (outputs, call) = text.split_once('=').unwrap();
-    let (operator, inputs) = call
-        .trim()
-        .strip_suffix(')')
-        .unwrap()
-        .rsplit_once('(')
-        .unwrap();
-    let (op_type, attributes) = match operator.split_once('<') {
-        None => (operator, ""),
-        Some((op_type, attributes)) => (op_type, attributes.strip_suffix('>').unwrap()),
-    };
-    let (domain, op_type) = op_type.rsplit_once("::").unwrap_or(("", op_type));
-    let names = |text: &str| {
-        let names = text
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty());
-        names
-            .map(|name| {
-                if name == "_" {
-                    String::new()
-                } else {
-                    name.to_owned()
-                }
-            })
-            .collect()
-    };
-    NodeProto {
-        domain: domain.to_owned(),
-        op_type: op_type.to_owned(),
-        name: format!("{op_type}{index}"),
-        input: names(inputs),
-        output: names(outputs),
-        attribute: attributes
-            .split(';')
-            .filter(|attribute| !attribute.is_empty())
-            .map(attribute)
-            .collect(),
-        ..NodeProto::default()
-    }
-}
-
-fn attribute(text: &str) -> AttributeProto {
-    let (name, value) = text.split_once('=').unwrap();
-    let attribute = AttributeProto {
-        name: name.to_owned(),
-        ..AttributeProto::default()
-    };
-    if let Some(graph) = value.strip_prefix('@') {
-        AttributeProto {
-            r#type: AttributeType::Graph as i32,
-            // A placeholder until the graphs are known.
-            s: graph.as_bytes().to_vec(),
-            ..attribute
-        }
-    } else if let Some(list) = value.strip_prefix('[') {
-        let list = list.strip_suffix(']').unwrap().split(',').map(str::trim);
-        let list: Vec<&str> = list.collect();
-        let code = |kind: AttributeType| kind as i32;
-        if value.contains('"') {
-            let strings = list
-                .iter()
-                .map(|it| it.trim_matches('"').as_bytes().to_vec());
-            AttributeProto {
-                r#type: code(AttributeType::Strings),
-                strings: strings.collect(),
-                ..attribute
-            }
-        } else if value.contains('.') {
-            AttributeProto {
-                r#type: code(AttributeType::Floats),
-                floats: list.iter().map(|it| it.parse().unwrap()).collect(),
-                ..attribute
-            }
-        } else {
-            AttributeProto {
-                r#type: code(AttributeType::Ints),
-                ints: list.iter().map(|it| it.parse().unwrap()).collect(),
-                ..attribute
-            }
-        }
-    } else if let Some(string) = value.strip_prefix('"') {
-        AttributeProto {
-            r#type: AttributeType::String as i32,
-            s: string.trim_end_matches('"').as_bytes().to_vec(),
-            ..attribute
-        }
-    } else if value.contains('.') {
-        AttributeProto {
-            r#type: AttributeType::Float as i32,
-            f: value.parse().unwrap(),
-            ..attribute
-        }
-    } else {
-        AttributeProto {
-            r#type: AttributeType::Int as i32,
-            i: value.parse().unwrap(),
-            ..attribute
-        }
-    }
-}
-
-pub(crate) fn data_type(datum_type: DatumType) -> DataType {
-    match datum_type {
-        DatumType::Bool => DataType::Bool,
-        DatumType::U8 => DataType::Uint8,
-        DatumType::U16 => DataType::Uint16,
-        DatumType::U32 => DataType::Uint32,
-        DatumType::U64 => DataType::Uint64,
-        DatumType::I8 => DataType::Int8,
-        DatumType::I16 => DataType::Int16,
-        DatumType::I32 => DataType::Int32,
-        DatumType::I64 => DataType::Int64,
-        DatumType::F16 => DataType::Float16,
-        DatumType::F32 => DataType::Float,
-        DatumType::F64 => DataType::Double,
-        DatumType::String => DataType::String,
-        other => panic!("{other:?} is not one of ONNX's types"),
+        let opset = self.opset.unwrap_or(17);
+        let bytes = text::model(self.into_proto(), opset);
+        ModelProto::decode(&*bytes).unwrap()
     }
 }
 
 fn tensor_proto(name: &str, tensor: &Tensor) -> TensorProto {
-    let raw_data = match tensor.datum_type() {
-        DatumType::Bool => bytes::<bool>(tensor, |it| vec![u8::from(*it)]),
-        DatumType::I64 => bytes::<i64>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::I32 => bytes::<i32>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::F32 => bytes::<f32>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::F64 => bytes::<f64>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::F16 => bytes::<f16>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::I8 => bytes::<i8>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::U8 => bytes::<u8>(tensor, |it| vec![*it]),
-        DatumType::I16 => bytes::<i16>(tensor, |it| it.to_le_bytes().to_vec()),
-        DatumType::U16 => bytes::<u16>(tensor, |it| it.to_le_bytes().to_vec()),
-        other => panic!("{other:?} is not needed as a constant"),
-    };
-    TensorProto {
-        name: name.to_owned(),
-        dims: tensor.shape().iter().map(|&size| size as i64).collect(),
-        data_type: data_type(tensor.datum_type()) as i32,
-        raw_data,
-        ..TensorProto::default()
-    }
-}
-
-fn bytes<T: Datum>(tensor: &Tensor, each: impl Fn(&T) -> Vec<u8>) -> Vec<u8> {
-    let view = tensor.to_plain_array_view::<T>().unwrap();
-    view.iter().flat_map(each).collect()
+    let code = text::code_of(&format!("{:?}", tensor.datum_type()).to_lowercase());
+    text::tensor(name, code, tensor.shape(), tensor.as_bytes().to_vec())
 }
 
 /// tract's loader with Loop.
@@ -378,10 +194,10 @@ fn with_layers(model: ModelProto) -> TractResult<ModelProto> {
     {
         return Ok(model);
     }
-    let mut changed = revseq_rewrite::revseq_onnx::decode(&model.encode_to_vec())?;
-    revseq_rewrite::revseq_onnx::tensor::all_to_raw(&mut changed)?;
+    let mut changed = revseq_onnx::decode(&model.encode_to_vec())?;
+    revseq_onnx::tensor::all_to_raw(&mut changed)?;
     revseq_rewrite::layers_for_tract(&mut changed)?;
-    let changed = revseq_rewrite::revseq_onnx::encode(&changed)?;
+    let changed = revseq_onnx::encode(&changed)?;
     Ok(ModelProto::decode(&*changed)?)
 }
 
@@ -390,23 +206,19 @@ fn with_layers(model: ModelProto) -> TractResult<ModelProto> {
 pub(crate) fn step_by_step(
     graph: Graph,
 ) -> TractResult<impl Fn(TVec<TValue>) -> TractResult<TVec<TValue>>> {
-    let mut model = graph.into_model();
-    let graph = model.graph.as_mut().unwrap();
-    let data = graph.input[0].name.clone();
+    let opset = graph.opset.unwrap_or(17);
+    let mut graph = graph.into_proto();
+    let data = graph.input[0].name.clone().unwrap();
     let zero = [
         format!("%truths = Cast<to=9>({data})"),
         "%numbers = Cast<to=7>(%truths)".to_owned(),
         "%count = ReduceSum<keepdims=0>(%numbers)".to_owned(),
         "%none = Sub(%count, %count)".to_owned(),
     ];
-    let mut nodes: Vec<NodeProto> = vec![];
-    nodes.extend(
-        zero.iter()
-            .enumerate()
-            .map(|(at, text)| node(1000 + at, text)),
-    );
+    let zero = zero.iter().enumerate();
+    let mut nodes: Vec<NodeProto> = zero.map(|(at, text)| node(1000 + at, text)).collect();
     for (at, mut own) in std::mem::take(&mut graph.node).into_iter().enumerate() {
-        if own.op_type == "Loop" {
+        if own.op() == "Loop" {
             nodes.push(node(
                 2000 + at,
                 &format!("%trips{at} = Add({}, %none)", own.input[0]),
@@ -416,6 +228,7 @@ pub(crate) fn step_by_step(
         nodes.push(own);
     }
     graph.node = nodes;
+    let model = ModelProto::decode(&*text::model(graph, opset))?;
     let model = onnx().parse(&model, None)?.model.optimized()?;
     assert!(ops(&model).iter().any(|op| op == "Loop"));
     let model = model.into_runnable()?;

@@ -9,8 +9,8 @@ fn texts(texts: &[&str]) -> Tensor {
 }
 
 fn encoded(node: &str, x: &Tensor) -> TractResult<Tensor> {
-    let node = node.replace('@', "ai.onnx.ml::");
-    let declared = format!("x:{:?}[N]", x.datum_type());
+    let node = node.replace('@', "ai.onnx.ml.");
+    let declared = format!("x:{}[N]", format!("{:?}", x.datum_type()).to_lowercase());
     let model = graph(&declared, "y", &format!("y = {node}(x)"));
     Ok(run(model, std::slice::from_ref(x))?.swap_remove(0))
 }
@@ -90,31 +90,31 @@ fn what_cannot_be_looked_up_is_refused() {
     for (node, declared, expected) in [
         (
             "@LabelEncoder<keys_int64s=[1,2];values_int64s=[3]>",
-            "I64",
+            "i64",
             "it has 2 keys and 1 values",
         ),
         (
             "@LabelEncoder<keys_int64s=[1]>",
-            "I64",
+            "i64",
             "it has no attribute values_…",
         ),
         (
             r#"@LabelEncoder<classes_strings=["a"]>"#,
-            "F32",
+            "f32",
             "its input is F32, expected String or I64",
         ),
         (
             r#"@OneHotEncoder<cats_strings=["a"]>"#,
-            "I64",
+            "i64",
             "its input is I64, expected String",
         ),
         (
             "LabelEncoder<keys_int64s=[1];values_int64s=[3]>",
-            "I64",
+            "i64",
             "it is of domain \"\", expected ai.onnx.ml",
         ),
     ] {
-        let node = node.replace('@', "ai.onnx.ml::");
+        let node = node.replace('@', "ai.onnx.ml.");
         let model = graph(&format!("x:{declared}[N]"), "y", &format!("y = {node}(x)"));
         let error = parse(model).and_then(InferenceModel::into_typed);
         let error = format!("{:#}", error.unwrap_err());

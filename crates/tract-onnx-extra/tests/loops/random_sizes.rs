@@ -2,15 +2,17 @@
 //! interpreter. One plan runs on several sizes and back.
 
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use revseq_test_models::{Writer, draw};
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, parse};
+use crate::build::{Graph, parse};
 
 /// A bound of a slice, or a size.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Constant(i64),
-    /// An element of the input `n`.
+    /// An element of the input `n`, of which the last may be large.
     Data(usize),
     /// The size of the input `m`.
     Size,
@@ -40,13 +42,15 @@ enum Step {
     OneHot(Number),
     /// A Reshape to a column, and a Squeeze.
     Column,
+    /// A Range from a number on, as long as the vector, and the distance of each element from the first.
+    Count(Number),
 }
 
 #[derive(Clone, Debug)]
 struct Inputs {
     x: Vec<f32>,
     m: usize,
-    n: [i64; 2],
+    n: [i64; 3],
 }
 
 impl Inputs {
@@ -68,6 +72,9 @@ impl Inputs {
         ]
     }
 }
+
+/// More elements than this are none.
+const MOST: usize = 1 << 24;
 
 /// Python's slice.
 fn sliced(row: &[f32], start: i64, end: i64, step: i64) -> Vec<f32> {
@@ -106,7 +113,8 @@ impl Step {
     /// Applies the step; `None` if it is an error.
     fn apply(self, before: Vec<f32>, inputs: &Inputs) -> Option<Vec<f32>> {
         let number = |number: Number| inputs.number(number, before.len());
-        let size = |it: Number| usize::try_from(number(it)).ok();
+        // More elements than any memory holds are an error.
+        let size = |it: Number| usize::try_from(number(it)).ok().filter(|it| *it < MOST);
         Some(match self {
             Self::Positive => before.into_iter().filter(|it| *it > 0.).collect(),
             Self::Places => {
@@ -116,16 +124,22 @@ impl Step {
             Self::Slice(start, end, step) => sliced(&before, number(start), number(end), step),
             Self::Element(start) => {
                 let start = number(start);
-                let found = sliced(&before, start, start + 1, 1);
+                let found = sliced(&before, start, start.wrapping_add(1), 1);
                 (found.len() == 1).then_some(found)?
             }
+            Self::Tile(times) if before.is_empty() => (number(times) >= 0).then_some(before)?,
             Self::Tile(times) => before.repeat(size(times)?),
             // Negative pads remove elements.
             Self::Pad(first, last) => {
                 let [first, last] = [first, last].map(number);
+                if first.max(last) > MOST as i64 {
+                    return None;
+                }
                 let zeros = |count: i64| vec![0.; usize::try_from(count).unwrap_or(0)];
                 let added = [zeros(first), before.clone(), zeros(last)].concat();
-                let removed = |count: i64| usize::try_from(-count).unwrap_or(0);
+                let removed = |count: i64| {
+                    usize::try_from(count.unsigned_abs()).unwrap_or(0) * usize::from(count < 0)
+                };
                 let end = added.len().checked_sub(removed(last))?;
                 added.get(removed(first)..end)?.to_vec()
             }
@@ -153,164 +167,116 @@ impl Step {
                 before.iter().flat_map(row).collect()
             }
             Self::Column => before,
+            Self::Count(_) => (0..before.len()).map(|it| it as f32).collect(),
         })
     }
 }
 
-/// The nodes of a chain, under construction.
-#[derive(Default)]
-struct Nodes {
-    text: String,
-    count: usize,
-}
-
-impl Nodes {
-    fn add(&mut self, call: &str) -> String {
-        self.count += 1;
-        let name = format!("v{}", self.count);
-        self.text += &format!("{name} = {call}\n");
-        name
-    }
-
-    fn number(&mut self, number: Number, own: &str) -> String {
-        match number {
-            Number::Constant(number) => constant(number),
-            Number::Data(index) => {
-                self.add(&format!("Gather<axis=0>(n, {})", constant(index as i64)))
-            }
-            Number::Size => self.add("Shape(m)"),
-            Number::FromEnd => {
-                let size = self.add("Shape(m)");
-                self.add(&format!("Sub({}, {size})", constant(0)))
-            }
-            Number::OwnLess(less) => {
-                let size = self.add(&format!("Shape({own})"));
-                self.add(&format!("Sub({size}, {})", constant(less)))
-            }
+/// Writes a number as a vector of one element.
+fn write_number(nodes: &mut Writer, number: Number, own: &str) -> String {
+    match number {
+        Number::Constant(number) => format!("[{number}]"),
+        Number::Data(index) => nodes.op(format_args!("Gather<axis=0>(n, [{index}])")),
+        Number::Size => nodes.op("Shape(m)"),
+        Number::FromEnd => {
+            let size = nodes.op("Shape(m)");
+            nodes.op(format_args!("Sub([0], {size})"))
         }
-    }
-
-    fn step(&mut self, step: Step, x: &str) -> String {
-        let [zero, one, back] = [0, 1, -1].map(constant);
-        match step {
-            Step::Positive => {
-                let is_positive = self.add(&format!("Greater({x}, none)"));
-                self.add(&format!("Compress<axis=0>({x}, {is_positive})"))
-            }
-            Step::Places => {
-                let places = self.add(&format!("NonZero({x})"));
-                let places = self.add(&format!("Squeeze({places}, {zero})"));
-                self.add(&format!("Cast<to=1>({places})"))
-            }
-            Step::Slice(start, end, step) => {
-                let [start, end] = [start, end].map(|it| self.number(it, x));
-                let step = constant(step);
-                self.add(&format!("Slice({x}, {start}, {end}, {zero}, {step})"))
-            }
-            Step::Element(start) => {
-                let start = self.number(start, x);
-                let end = self.add(&format!("Add({start}, {one})"));
-                let element = self.add(&format!("Slice({x}, {start}, {end}, {zero})"));
-                let element = self.add(&format!("Squeeze({element}, {zero})"));
-                self.add(&format!("Unsqueeze({element}, {zero})"))
-            }
-            Step::Tile(times) => {
-                let times = self.number(times, x);
-                self.add(&format!("Tile({x}, {times})"))
-            }
-            Step::Pad(first, last) => {
-                let [first, last] = [first, last].map(|it| self.number(it, x));
-                let pads = self.add(&format!("Concat<axis=0>({first}, {last})"));
-                self.add(&format!("Pad({x}, {pads})"))
-            }
-            Step::Expand(to) => {
-                let to = self.number(to, x);
-                let first = self.add(&format!("Slice({x}, {zero}, {one}, {zero})"));
-                self.add(&format!("Expand({first}, {to})"))
-            }
-            Step::Zeros(count) => {
-                let count = self.number(count, x);
-                let zeros = self.add(&format!("ConstantOfShape({count})"));
-                self.add(&format!("Concat<axis=0>({x}, {zeros})"))
-            }
-            Step::OneHot(depth) => {
-                let depth = self.number(depth, x);
-                let indices = self.add(&format!("Cast<to=7>({x})"));
-                let rows = self.add(&format!("OneHot({indices}, {depth}, values)"));
-                self.add(&format!("Reshape({rows}, {back})"))
-            }
-            Step::Column => {
-                let to = self.add(&format!("Concat<axis=0>({back}, {one})"));
-                let column = self.add(&format!("Reshape({x}, {to})"));
-                self.add(&format!("Squeeze({column}, {one})"))
-            }
+        Number::OwnLess(less) => {
+            let size = nodes.op(format_args!("Shape({own})"));
+            nodes.op(format_args!("Sub({size}, [{less}])"))
         }
     }
 }
 
-fn constant(number: i64) -> String {
-    format!("c{number}").replace('-', "m")
+fn write(nodes: &mut Writer, step: Step, x: &str) -> String {
+    match step {
+        Step::Positive => {
+            let is_positive = nodes.op(format_args!("Greater({x}, 0.0)"));
+            nodes.op(format_args!("Compress<axis=0>({x}, {is_positive})"))
+        }
+        Step::Places => {
+            let places = nodes.op(format_args!("NonZero({x})"));
+            let places = nodes.op(format_args!("Squeeze({places}, [0])"));
+            nodes.op(format_args!("Cast<to=1>({places})"))
+        }
+        Step::Slice(start, end, step) => {
+            let [start, end] = [start, end].map(|it| write_number(nodes, it, x));
+            nodes.op(format_args!("Slice({x}, {start}, {end}, [0], [{step}])"))
+        }
+        Step::Element(start) => {
+            let start = write_number(nodes, start, x);
+            let end = nodes.op(format_args!("Add({start}, [1])"));
+            let element = nodes.op(format_args!("Slice({x}, {start}, {end}, [0])"));
+            let element = nodes.op(format_args!("Squeeze({element}, [0])"));
+            nodes.op(format_args!("Unsqueeze({element}, [0])"))
+        }
+        Step::Tile(times) => {
+            let times = write_number(nodes, times, x);
+            nodes.op(format_args!("Tile({x}, {times})"))
+        }
+        Step::Pad(first, last) => {
+            let [first, last] = [first, last].map(|it| write_number(nodes, it, x));
+            let pads = nodes.op(format_args!("Concat<axis=0>({first}, {last})"));
+            nodes.op(format_args!("Pad({x}, {pads})"))
+        }
+        Step::Expand(to) => {
+            let to = write_number(nodes, to, x);
+            let first = nodes.op(format_args!("Slice({x}, [0], [1], [0])"));
+            nodes.op(format_args!("Expand({first}, {to})"))
+        }
+        Step::Zeros(count) => {
+            let count = write_number(nodes, count, x);
+            let zeros = nodes.op(format_args!("ConstantOfShape({count})"));
+            nodes.op(format_args!("Concat<axis=0>({x}, {zeros})"))
+        }
+        Step::OneHot(depth) => {
+            let depth = write_number(nodes, depth, x);
+            let values = nodes.floats(&[2], |at| at as f32);
+            let indices = nodes.op(format_args!("Cast<to=7>({x})"));
+            let rows = nodes.op(format_args!("OneHot({indices}, {depth}, {values})"));
+            nodes.op(format_args!("Reshape({rows}, [-1])"))
+        }
+        Step::Column => {
+            let to = nodes.op("Concat<axis=0>([-1], [1])");
+            let column = nodes.op(format_args!("Reshape({x}, {to})"));
+            nodes.op(format_args!("Squeeze({column}, [1])"))
+        }
+        Step::Count(first) => {
+            let first = write_number(nodes, first, x);
+            let size = nodes.op(format_args!("Shape({x})"));
+            let limit = nodes.op(format_args!("Add({first}, {size})"));
+            let [start, end] =
+                [&first, &limit].map(|it| nodes.op(format_args!("Squeeze({it}, [0])")));
+            let counted = nodes.op(format_args!("Range({start}, {end}, 1)"));
+            let distance = nodes.op(format_args!("Sub({counted}, {first})"));
+            nodes.op(format_args!("Cast<to=1>({distance})"))
+        }
+    }
 }
 
 /// The model of a chain, which outputs the size after each step, and the last value if asked for.
 fn model(steps: &[Step], declared: &str, with_value: bool) -> Graph {
-    let mut nodes = Nodes::default();
+    let mut nodes = Writer::new();
     let mut outputs = vec![];
     let mut x = "x".to_owned();
     for step in steps {
-        x = nodes.step(*step, &x);
-        outputs.push(nodes.add(&format!("Shape({x})")));
+        x = write(&mut nodes, *step, &x);
+        outputs.push(nodes.op(format_args!("Shape({x})")));
     }
     if with_value {
         outputs.push(x);
     }
-    let mut model = graph(declared, &outputs.join(" "), &nodes.text)
-        .constant("none", tensor0(0_f32))
-        .constant("values", tensor1(&[0_f32, 1.]));
-    let mut constants: Vec<i64> = vec![0, 1, -1];
-    for step in steps {
-        let numbers = match *step {
-            Step::Slice(start, end, step) => vec![start, end, Number::Constant(step)],
-            Step::Element(a)
-            | Step::Tile(a)
-            | Step::Expand(a)
-            | Step::Zeros(a)
-            | Step::OneHot(a) => {
-                vec![a]
-            }
-            Step::Pad(a, b) => vec![a, b],
-            Step::Positive | Step::Places | Step::Column => vec![],
-        };
-        constants.extend(numbers.into_iter().filter_map(|number| match number {
-            Number::Constant(number) | Number::OwnLess(number) => Some(number),
-            Number::Data(index) => Some(index as i64),
-            Number::Size | Number::FromEnd => None,
-        }));
-    }
-    constants.sort_unstable();
-    constants.dedup();
-    for number in constants {
-        model = model.constant(&constant(number), tensor1(&[number]));
-    }
-    model
+    nodes.graph(declared, &outputs.join(" ")).into()
 }
 
 fn numbers() -> impl Strategy<Value = Number> {
     prop_oneof![
-        (-7..8_i64).prop_map(Number::Constant),
-        prop_oneof![
-            Just(i64::MAX),
-            Just(i64::MIN),
-            Just(i64::from(i32::MAX)),
-            Just(1_000_000_000),
-            Just(1 << 40),
-            Just(-1 << 40)
-        ]
-        .prop_map(Number::Constant),
-        (0..2_usize).prop_map(Number::Data),
-        Just(Number::Size),
-        Just(Number::FromEnd),
-        (-1..4_i64).prop_map(Number::OwnLess),
+        2 => draw::integers(-7..8).prop_map(Number::Constant),
+        1 => (0..3_usize).prop_map(Number::Data),
+        1 => Just(Number::Size),
+        1 => Just(Number::FromEnd),
+        1 => (-1..4_i64).prop_map(Number::OwnLess),
     ]
 }
 
@@ -346,13 +312,18 @@ fn steps() -> impl Strategy<Value = Step> {
         ]
         .prop_map(Step::OneHot),
         1 => Just(Step::Column),
+        // There is a number behind the last one.
+        1 => draw::integers(-7..8)
+            .prop_map(|it| Step::Count(Number::Constant(it.min(i64::MAX - 1_000_000)))),
     ]
 }
 
 fn inputs() -> impl Strategy<Value = Inputs> {
     let element = (-2..4_i32).prop_map(|it| it as f32);
-    let x = proptest::collection::vec(element, 0..7);
-    (x, 0..5_usize, [-3..5_i64, -3..5_i64]).prop_map(|(x, m, n)| Inputs { x, m, n })
+    let x = draw::counts(0..7)
+        .prop_flat_map(move |count| proptest::collection::vec(element.clone(), count));
+    (x, 0..5_usize, [-3..5_i64, -3..5_i64], draw::integers(-3..5))
+        .prop_map(|(x, m, [a, b], c)| Inputs { x, m, n: [a, b, c] })
 }
 
 /// The outputs; `None` if there is an error.
@@ -379,47 +350,48 @@ fn outputs(plan: &std::sync::Arc<TypedRunnableModel>, inputs: &Inputs) -> TractR
     outputs.collect()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
-    #[test]
-    fn random_sizes_match_the_reference(
-        steps in proptest::collection::vec(steps(), 1..5),
-        runs in proptest::collection::vec(inputs(), 1..4),
-        with_value in any::<bool>(),
-    ) {
-        let plan = |declared: &str| {
-            let typed = parse(model(&steps, declared, with_value))?.into_typed()?;
-            tract_onnx_extra::into_optimized(typed)?.into_runnable()
-        };
-        let symbolic = plan("x:f32[N] m:f32[M] n:i64[2]");
-        let is_last = |inputs: &Inputs| {
-            expected(&steps[..steps.len() - 1], inputs, false).is_some()
-        };
-        for inputs in runs.iter().chain(runs.iter().rev()) {
-            let expected = expected(&steps, inputs, with_value);
-            let sizes = format!("x:f32[{}] m:f32[{}] n:i64[2]", inputs.x.len(), inputs.m);
-            let found = symbolic.as_ref().map_err(|error| format!("{error:#}"));
-            let found = found.and_then(|plan| {
-                outputs(plan, inputs).map_err(|error| format!("{error:#}"))
-            });
-            let known = plan(&sizes).and_then(|plan| outputs(&plan, inputs));
-            let known = known.map_err(|error| format!("{error:#}"));
-            for (found, what) in [(found, "symbols"), (known, "numbers")] {
-                match (found, &expected) {
-                    (Ok(found), Some(expected)) => {
-                        prop_assert_eq!(&found, expected, "{} {:?}", what, inputs);
-                    }
-                    // An operator before the last may turn out not to be needed.
-                    (Ok(found), None) if with_value && is_last(inputs) => {
-                        prop_assert!(false, "{} {:?}: {:?}, expected an error", what, inputs, found);
-                    }
-                    (Err(error), Some(_)) => {
-                        prop_assert!(false, "{} {:?}: {}", what, inputs, error);
-                    }
-                    _ => {}
+/// Runs a chain on all inputs and back, in one plan for all sizes and in one for those of the data.
+fn check(steps: &[Step], runs: &[Inputs], with_value: bool) -> Result<(), TestCaseError> {
+    let plan = |declared: &str| {
+        let typed = parse(model(steps, declared, with_value))?.into_typed()?;
+        tract_onnx_extra::into_optimized(typed)?.into_runnable()
+    };
+    let symbolic = plan("x:f32[N] m:f32[M] n:i64[3]");
+    let is_last = |inputs: &Inputs| expected(&steps[..steps.len() - 1], inputs, false).is_some();
+    for inputs in runs.iter().chain(runs.iter().rev()) {
+        let expected = expected(steps, inputs, with_value);
+        let sizes = format!("x:f32[{}] m:f32[{}] n:i64[3]", inputs.x.len(), inputs.m);
+        let found = symbolic.as_ref().map_err(|error| format!("{error:#}"));
+        let found =
+            found.and_then(|plan| outputs(plan, inputs).map_err(|error| format!("{error:#}")));
+        let known = plan(&sizes).and_then(|plan| outputs(&plan, inputs));
+        let known = known.map_err(|error| format!("{error:#}"));
+        for (found, what) in [(found, "symbols"), (known, "numbers")] {
+            match (found, &expected) {
+                (Ok(found), Some(expected)) => {
+                    prop_assert_eq!(&found, expected, "{} {:?}", what, inputs);
                 }
+                // An operator before the last may turn out not to be needed.
+                (Ok(found), None) if with_value && is_last(inputs) => {
+                    prop_assert!(false, "{what} {inputs:?}: {found:?}, expected an error");
+                }
+                (Err(error), Some(_)) => {
+                    prop_assert!(false, "{what} {inputs:?}: {error}");
+                }
+                _ => {}
             }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn random_sizes_match_the_reference() {
+    let steps = proptest::collection::vec(steps(), 1..5);
+    let runs = proptest::collection::vec(inputs(), 1..4);
+    draw::check(
+        100,
+        (steps, runs, any::<bool>()),
+        |(steps, runs, with_value)| check(&steps, &runs, with_value),
+    );
 }

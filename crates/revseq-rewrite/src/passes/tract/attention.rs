@@ -347,7 +347,7 @@ impl Attention<'_, '_> {
         let mut conditions: Vec<String> =
             truth.map(|mask| mask.value.clone()).into_iter().collect();
         let mut may_be_none = truth.is_some();
-        let bound = |name: &str| Ok(Some(self.int(name, -1)?).filter(|bound| *bound >= 0));
+        let bound = |name: &str| self.int(name, -1).map(|it| (it >= 0).then_some(it));
         let (left, mut right) = (bound("left_window_size")?, bound("right_window_size")?);
         if self.int("is_causal", 0)? != 0 {
             right = Some(0);

@@ -1,7 +1,7 @@
 //! Loops and Scans that map each step on its own, and near misses.
 
-use super::super::text::Inner;
 use super::{ANY, Row, check, leaves, takes};
+use revseq_test_models::text::Inner;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";

@@ -1,9 +1,9 @@
 //! Loops and Scans that are recurrent layers, and near misses.
 
-use super::super::text::Inner;
 use super::super::{fast, pass, right_padded};
 use super::masks::masked_layers;
 use super::{ANY, Row, check, leaves, takes};
+use revseq_test_models::text::Inner;
 
 /// The start of every graph.
 pub(super) const START: &str = "shape = Shape(x)

@@ -143,7 +143,7 @@ fn no_layer_is_written_that_the_runtime_lacks() {
             takes("without sequence_lens", ANY, &[own]).options(of_runtime("plain-tract")),
             leaves(
                 "plain-tract lacks layers with other activations",
-                &["y = RNN<hidden_size=2;activations=Relu>(x, w, r, _, own)"],
+                &["y = RNN<hidden_size=2;activations=[Relu]>(x, w, r, _, own)"],
             )
             .options(of_runtime("plain-tract")),
             leaves(

@@ -1,7 +1,7 @@
 //! Loops whose steps write rows of a state, and near misses.
 
-use super::super::text::Inner;
 use super::{Row, check, leaves, takes};
+use revseq_test_models::text::Inner;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)

@@ -1,11 +1,11 @@
 //! Random graphs as they are built, node by node.
 
 use proptest::sample::Index;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
+use revseq_onnx::model::GraphProto;
+use revseq_test_models::Writer;
 
 use super::{BATCH, FEATURES, How, Layer, Step, TIME, TURNS, WIDTH, element};
-use crate::common::{BOOL, INT64, graph_attribute, int, int64s, model, node, tensor, value};
+use crate::common::INT32;
 
 /// The inputs of each graph.
 pub(super) const INPUTS: [&str; 4] = ["x", "lens", "times", "flag"];
@@ -13,23 +13,15 @@ pub(super) const INPUTS: [&str; 4] = ["x", "lens", "times", "flag"];
 /// Visits the name of each value where it is written, in the graphs of nodes, too.
 pub(super) fn for_each_name(graph: &mut GraphProto, visit: &mut impl FnMut(&mut String)) {
     let values = graph.input.iter_mut().chain(&mut graph.output);
-    values.for_each(|value| visit(&mut value.name));
-    graph
-        .initializer
-        .iter_mut()
-        .for_each(|tensor| visit(&mut tensor.name));
+    let values = values.filter_map(|value| value.name.as_mut());
+    let tensors = graph.initializer.iter_mut();
+    let tensors = tensors.filter_map(|tensor| tensor.name.as_mut());
+    values.chain(tensors).for_each(&mut *visit);
     for node in &mut graph.node {
-        node.input
-            .iter_mut()
-            .chain(&mut node.output)
-            .for_each(&mut *visit);
-        let inner = node
-            .attribute
-            .iter_mut()
-            .filter_map(|attribute| attribute.g.as_mut());
-        for graph in inner {
-            for_each_name(graph, visit);
-        }
+        let names = node.input.iter_mut().chain(&mut node.output);
+        names.for_each(&mut *visit);
+        node.graphs_mut()
+            .for_each(|graph| for_each_name(graph, visit));
     }
 }
 
@@ -54,11 +46,9 @@ pub(super) struct Graph {
     opset: i64,
     for_ort: bool,
     element_type: i32,
-    nodes: Vec<NodeProto>,
-    initializers: Vec<TensorProto>,
+    graph: Writer,
     values: Vec<Value>,
     states: Vec<String>,
-    count: usize,
 }
 
 impl Graph {
@@ -67,87 +57,63 @@ impl Graph {
             opset,
             for_ort,
             element_type,
-            nodes: Vec::new(),
-            initializers: Vec::new(),
+            graph: Writer::new(),
             values: vec![Value {
                 name: "x".to_owned(),
                 order: [TIME, BATCH, FEATURES],
                 features: WIDTH,
             }],
             states: Vec::new(),
-            count: 0,
         }
     }
 
-    fn fresh(&mut self, name: &str) -> String {
-        self.count += 1;
-        format!("{name}{}", self.count)
-    }
-
-    fn op(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) -> String {
-        let output = self.fresh(op);
-        let mut made = node(op, inputs, &[&output]);
-        made.attribute = attributes;
-        self.nodes.push(made);
-        output
-    }
-
-    fn ints(&mut self, values: &[i64]) -> String {
-        let name = self.fresh("ints");
-        self.initializers.push(int64s(&name, values));
-        name
+    fn op(&mut self, call: impl std::fmt::Display) -> String {
+        self.graph.op(call)
     }
 
     /// Weights that are all alike as little as random ones.
     fn weights(&mut self, sizes: &[usize]) -> String {
-        let name = self.fresh("weights");
-        let seed = self.count;
-        let bytes: Vec<u8> = (0..sizes.iter().product())
-            .flat_map(|index: usize| {
-                let mixed = (index * 37 + seed * 11) % 64;
-                element(self.element_type, mixed as f32 / 64.0 - 0.5)
-            })
-            .collect();
-        let sizes: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
-        self.initializers
-            .push(tensor(&name, self.element_type, &sizes, &bytes));
-        name
+        let seed = self.graph.count() + 1;
+        let bytes = (0..sizes.iter().product()).flat_map(|index: usize| {
+            let mixed = (index * 37 + seed * 11) % 64;
+            element(self.element_type, mixed as f32 / 64.0 - 0.5)
+        });
+        let bytes = bytes.collect();
+        self.graph.bytes(self.element_type, sizes, bytes)
     }
 
     /// An operator whose axes became an input in version 13.
     fn with_axis(&mut self, op: &str, input: &str, axis: usize) -> String {
-        let keep = (op == "ReduceSum").then(|| int("keepdims", 0));
-        if self.opset < 13 {
-            let axes = ints("axes", &[axis as i64]);
-            return self.op(op, &[input], keep.into_iter().chain([axes]).collect());
+        let keep = if op == "ReduceSum" { "keepdims=0" } else { "" };
+        match self.opset < 13 {
+            true => self.op(format_args!("{op}<axes=[{axis}];{keep}>({input})")),
+            false => self.op(format_args!("{op}<{keep}>({input}, [{axis}])")),
         }
-        let axes = self.ints(&[axis as i64]);
-        self.op(op, &[input, &axes], keep.into_iter().collect())
     }
 
-    /// A graph within that reverses a value of the graph around it twice.
-    fn branch(&mut self, value: &Value, first: How, back: How) -> GraphProto {
-        let before = self.nodes.len();
+    /// A graph within that reverses a value of the graph around it twice; its name.
+    fn branch(&mut self, value: &Value, first: How, back: How) -> String {
+        let inner = self.graph.within();
+        let around = std::mem::replace(&mut self.graph, inner);
         let reversed = self.reverse(value, first);
-        let output = self.reverse(&reversed, back);
-        let nodes = self.nodes.split_off(before);
-        let sizes = ["b0", "b1", "b2"];
-        GraphProto {
-            name: self.fresh("branch"),
-            node: nodes,
-            output: vec![crate::common::value(
-                &output.name,
-                self.element_type,
-                &sizes,
-            )],
-            ..GraphProto::default()
+        let output = self.reverse(&reversed, back).name;
+        let branch = std::mem::replace(&mut self.graph, around);
+        let output = format!("{output}:{}[b0,b1,b2]", self.type_name());
+        self.graph.inner(branch.graph("", &output))
+    }
+
+    /// The text that stands for the type of elements.
+    fn type_name(&self) -> &'static str {
+        match self.element_type {
+            super::FLOAT16 => "f16",
+            super::DOUBLE => "f64",
+            _ => "f32",
         }
     }
 
     fn turn(&mut self, value: &Value, perm: [usize; 3]) -> Value {
-        let attribute = ints("perm", &perm.map(|axis| axis as i64));
         Value {
-            name: self.op("Transpose", &[&value.name], vec![attribute]),
+            name: self.op(format_args!("Transpose<perm={perm:?}>({})", value.name)),
             order: perm.map(|axis| value.order[axis]),
             ..value.clone()
         }
@@ -157,7 +123,7 @@ impl Graph {
     fn elementwise(&mut self, value: &Value, which: usize) -> Value {
         let op = ["Floor", "Neg", "Identity", "Abs", "Relu"][which];
         Value {
-            name: self.op(op, &[&value.name], Vec::new()),
+            name: self.op(format_args!("{op}({})", value.name)),
             ..value.clone()
         }
     }
@@ -178,26 +144,22 @@ impl Graph {
         };
         let lengths = match how {
             How::Flip(axis) => {
-                let [minus, axis] = [-1, places[axis] as i64].map(|it| self.ints(&[it]));
-                let first = self.ints(&[-i64::MAX]);
-                return self.op("Slice", &[name, &minus, &first, &axis, &minus], Vec::new());
+                let (axis, first) = (places[axis], -i64::MAX);
+                return self.op(format_args!(
+                    "Slice({name}, [-1], [{first}], [{axis}], [-1])"
+                ));
             }
             How::Lengths => "lens".to_owned(),
             How::Across => "times".to_owned(),
             How::Full => {
-                let shape = self.op("Shape", &[name], Vec::new());
-                let [time, batch] = [time, batch].map(|axis| {
-                    let axis = self.ints(&[axis as i64]);
-                    self.op("Gather", &[&shape, &axis], Vec::new())
-                });
-                self.op("Expand", &[&time, &batch], Vec::new())
+                let shape = self.op(format_args!("Shape({name})"));
+                let [time, batch] =
+                    [time, batch].map(|axis| self.op(format_args!("Gather({shape}, [{axis}])")));
+                self.op(format_args!("Expand({time}, {batch})"))
             }
         };
-        let axes = vec![
-            int("batch_axis", batch as i64),
-            int("time_axis", time as i64),
-        ];
-        self.op("ReverseSequence", &[name, &lengths], axes)
+        let axes = format_args!("batch_axis={batch};time_axis={time}");
+        self.op(format_args!("ReverseSequence<{axes}>({name}, {lengths})"))
     }
 
     /// A step that the runtime takes for which the graph is.
@@ -234,22 +196,14 @@ impl Graph {
         let sizes = [value.features, hidden];
         let [w, r] = sizes.map(|inputs| self.weights(&[directions, gates * hidden, inputs]));
         let b = self.weights(&[directions, 2 * gates * hidden]);
-        let mut inputs = vec![value.name.clone(), w, r, b];
-        if layer.lengths {
-            inputs.push(self.op("Cast", &["lens"], vec![int("to", 6)]));
-        }
-        let (steps, state) = (self.fresh("steps"), self.fresh("state"));
-        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-        let mut made = node(op, &inputs, &[&steps, &state]);
-        made.attribute.push(int("hidden_size", hidden as i64));
-        let names: [&[u8]; 3] = [b"forward", b"reverse", b"bidirectional"];
-        made.attribute.push(AttributeProto {
-            name: "direction".to_owned(),
-            r#type: AttributeType::String as i32,
-            s: names[direction].to_vec(),
-            ..AttributeProto::default()
-        });
-        self.nodes.push(made);
+        let lengths = match layer.lengths {
+            true => self.op(format_args!("Cast<to={INT32}>(lens)")),
+            false => "_".to_owned(),
+        };
+        let direction = ["forward", "reverse", "bidirectional"][direction];
+        let attributes = format_args!("hidden_size={hidden};direction={direction}");
+        let inputs = format_args!("{}, {w}, {r}, {b}, {lengths}", value.name);
+        let [steps, state] = self.graph.ops(format_args!("{op}<{attributes}>({inputs})"));
         if layer.state {
             self.states.push(state);
         }
@@ -271,9 +225,12 @@ impl Graph {
     }
 
     fn concat(&mut self, one: &Value, other: &Value) -> Value {
-        let axis = int("axis", one.place(FEATURES) as i64);
+        let axis = one.place(FEATURES);
         Value {
-            name: self.op("Concat", &[&one.name, &other.name], vec![axis]),
+            name: self.op(format_args!(
+                "Concat<axis={axis}>({}, {})",
+                one.name, other.name
+            )),
             features: one.features + other.features,
             ..one.clone()
         }
@@ -296,7 +253,7 @@ impl Graph {
             Step::Elementwise(which) => self.elementwise(&last, which),
             Step::Sum(which) => {
                 let other = self.other(&last, which, true);
-                let name = self.op("Add", &[&last.name, &other.name], Vec::new());
+                let name = self.op(format_args!("Add({}, {})", last.name, other.name));
                 Value { name, ..last }
             }
             Step::Concat(which) => {
@@ -304,9 +261,8 @@ impl Graph {
                 self.concat(&last, &other)
             }
             Step::Narrow => {
-                let [start, end, axis] =
-                    [0, 2, last.place(FEATURES) as i64].map(|it| self.ints(&[it]));
-                let name = self.op("Slice", &[&last.name, &start, &end, &axis], Vec::new());
+                let axis = last.place(FEATURES);
+                let name = self.op(format_args!("Slice({}, [0], [2], [{axis}])", last.name));
                 let features = last.features.min(2);
                 Value {
                     name,
@@ -347,10 +303,9 @@ impl Graph {
                 self.concat(&forwards, &backwards)
             }
             Step::Branch(first, back) => {
-                let made = [first, back].map(|how| self.branch(&last, first, how));
-                let attributes = ["then_branch", "else_branch"].into_iter().zip(made);
-                let attributes = attributes.map(|(name, graph)| graph_attribute(name, graph));
-                let name = self.op("If", &["flag"], attributes.collect());
+                let [one, other] = [first, back].map(|how| self.branch(&last, first, how));
+                let branches = format_args!("then_branch=@{one};else_branch=@{other}");
+                let name = self.op(format_args!("If<{branches}>(flag)"));
                 Value { name, ..last }
             }
             Step::Mirror(layer) => {
@@ -362,44 +317,20 @@ impl Graph {
         self.values.push(made);
     }
 
-    pub(super) fn into_model(self, middle: usize) -> ModelProto {
-        let element_type = self.element_type;
+    pub(super) fn into_model(self, middle: usize) -> Vec<u8> {
+        let of = self.type_name();
         let last = self.values.last().expect("a value");
         let mut outputs = vec![last.name.clone()];
         outputs.extend(self.states);
-        let made = &self.values[1..];
-        let middle = &made[middle].name;
+        let middle = &self.values[1..][middle].name;
         if !outputs.contains(middle) {
             outputs.push(middle.clone());
         }
-        let output = outputs.iter().enumerate().map(|(index, name)| {
-            let sizes = [0, 1, 2].map(|axis| format!("o{index}_{axis}"));
-            value(name, element_type, &sizes.each_ref().map(String::as_str))
-        });
-        let graph = GraphProto {
-            name: "graph".to_owned(),
-            input: vec![
-                value("x", element_type, &["T", "B", &WIDTH.to_string()]),
-                value("lens", INT64, &["B"]),
-                value("times", INT64, &["T"]),
-                value("flag", BOOL, &[]),
-            ],
-            output: output.collect(),
-            node: self.nodes,
-            initializer: self.initializers,
-            ..GraphProto::default()
-        };
-        let mut made = model(graph);
-        made.opset_import[0].version = self.opset;
-        made
-    }
-}
-
-fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto {
-        name: name.to_owned(),
-        r#type: AttributeType::Ints as i32,
-        ints: ints.to_vec(),
-        ..AttributeProto::default()
+        let outputs = outputs.iter().enumerate();
+        let outputs: Vec<String> = outputs
+            .map(|(at, name)| format!("{name}:{of}[o{at}_0,o{at}_1,o{at}_2]"))
+            .collect();
+        let inputs = format!("x:{of}[T,B,{WIDTH}] lens:i64[B] times:i64[T] flag:bool[]");
+        self.graph.model(&inputs, &outputs.join(" "), self.opset)
     }
 }

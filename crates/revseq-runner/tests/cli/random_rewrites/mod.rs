@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use prost::Message;
-use revseq_rewrite::{Options, PASSES, RUNTIMES};
+use proptest::test_runner::TestCaseError;
+use revseq_onnx::ModelProto;
+use revseq_rewrite::{PASSES, RUNTIMES};
+use revseq_test_models::draw::{self, Floats, Run};
 use serde_json::Value as Json;
-use tract_onnx::pb::{ModelProto, TensorProto};
+use tract_onnx::pb::TensorProto;
 
 use crate::common::{BOOL, FLOAT, int64s, rewrite_and_check, tensor};
-use crate::ort::onnxruntime;
+use crate::random::{Comparison, options, rewritten};
 use graph::Graph;
 
 mod graph;
@@ -149,9 +150,6 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The sizes of a run: time, batch, and the base of lengths.
-type Sizes = (usize, usize, u64);
-
 #[derive(Clone, Debug)]
 struct Case {
     steps: Vec<Step>,
@@ -163,11 +161,11 @@ struct Case {
     /// The value that is an output besides.
     middle: Index,
     opset: i64,
-    sizes: [Sizes; 2],
+    runs: [Run; 2],
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let sizes = || (1..6_usize, 1..5_usize, any::<u64>());
+    let floats = || prop_oneof![3 => draw::scaled(), 1 => Just(Floats::Any)];
     (
         proptest::collection::vec(steps(), 2..7),
         (
@@ -177,17 +175,32 @@ fn cases() -> impl Strategy<Value = Case> {
         ),
         any::<Index>(),
         prop_oneof![Just(11_i64), Just(17)],
-        [sizes(), sizes()],
+        [draw::runs(floats()), draw::runs(floats())],
     )
         .prop_map(
-            |(steps, (for_ort, element_type, collides), middle, opset, sizes)| Case {
-                steps,
-                for_ort,
-                element_type,
-                collides,
-                middle,
-                opset,
-                sizes,
+            |(steps, (for_ort, element_type, collides), middle, opset, runs)| {
+                let mut case = Case {
+                    steps,
+                    for_ort,
+                    element_type,
+                    collides,
+                    middle,
+                    opset,
+                    runs,
+                };
+                // What is computed of no number, or in half precision of a large one, is another number elsewhere.
+                if case.computes() {
+                    let is_half = case.element_type == FLOAT16;
+                    let fits = |floats| floats != Floats::Any && !is_half;
+                    let unfit = case.runs.iter_mut().filter(|run| !fits(run.floats));
+                    unfit.for_each(|run| run.floats = Floats::Small);
+                }
+                // Reshape has a form for sizes of 0 since version 14.
+                if case.opset < 14 {
+                    let runs = case.runs.iter_mut();
+                    runs.for_each(|run| run.batch = run.batch.max(1));
+                }
+                case
             },
         )
 }
@@ -206,9 +219,9 @@ impl Case {
         }
         let mut model = graph.into_model(self.middle.index(self.steps.len()));
         if self.collides {
-            collide(&mut model, &["--fast", "--portable"]);
+            model = collide(&model, &["--fast", "--portable"]);
         }
-        model.encode_to_vec()
+        model
     }
 
     /// Whether ONNX Runtime may lack features of the graph: other axes, and layers of other types.
@@ -231,17 +244,16 @@ pub(crate) fn models() -> impl Strategy<Value = Vec<u8>> {
 
 /// Whether a difference is within the runtime's rounding: it may compute a layer differently in
 /// other surroundings.
-fn is_rounding(result: &str, element_type: i32) -> bool {
+fn is_rounding(reason: &str, element_type: i32) -> bool {
     let largest = if element_type == FLOAT16 { 1e-2 } else { 1e-5 };
-    let error = result.split_once(", max error ");
+    let error = reason.split_once(", max error ");
     error.is_some_and(|(_, error)| error.parse().is_ok_and(|error: f64| error < largest))
 }
 
 /// The names of values in a graph and in those of its nodes, in order.
 fn names_of(model: &mut ModelProto) -> Vec<String> {
     let mut names = Vec::new();
-    let graph = model.graph.as_mut().expect("a graph");
-    graph::for_each_name(graph, &mut |name| {
+    graph::for_each_name(model.graph.get_or_insert_default(), &mut |name| {
         if !name.is_empty() && !names.contains(name) {
             names.push(name.clone());
         }
@@ -251,48 +263,41 @@ fn names_of(model: &mut ModelProto) -> Vec<String> {
 
 /// Gives the values of a model the names that `flags` make up when they rewrite it, so that they
 /// have to make up others.
-fn collide(model: &mut ModelProto, flags: &[&str]) {
-    let own = names_of(model);
-    let bytes = model.encode_to_vec();
-    let mut rewritten = revseq_onnx::decode(&bytes).expect("a model");
+fn collide(bytes: &[u8], flags: &[&str]) -> Vec<u8> {
+    let mut model = revseq_onnx::decode(bytes).expect("a model");
+    let own = names_of(&mut model);
+    let mut rewritten = model.clone();
     revseq_rewrite::rewrite(&mut rewritten, &options(flags)).expect("known passes");
-    let bytes = revseq_onnx::encode(&rewritten).expect("a model within 2 GiB");
-    let mut rewritten = ModelProto::decode(bytes.as_slice()).expect("a model");
     let made_up = names_of(&mut rewritten)
         .into_iter()
         .filter(|name| !own.contains(name));
     let is_given = |name: &&String| !graph::INPUTS.contains(&name.as_str());
     let renamed: BTreeMap<_, _> = std::iter::zip(own.iter().filter(is_given), made_up).collect();
-    let graph = model.graph.as_mut().expect("a graph");
-    graph::for_each_name(graph, &mut |name| {
+    graph::for_each_name(model.graph.get_or_insert_default(), &mut |name| {
         if let Some(other) = renamed.get(name) {
             name.clone_from(other);
         }
     });
+    revseq_onnx::encode(&model).expect("it fits")
 }
 
 /// The inputs of a run.
-fn inputs((time, batch, seed): Sizes, element_type: i32) -> [TensorProto; 4] {
+fn inputs(run: Run, element_type: i32) -> Vec<TensorProto> {
+    let Run { time, batch, .. } = run;
     let lengths = |count: usize, highest: usize| -> Vec<i64> {
-        let length = |index| (seed >> (8 * index as u32)) % (highest as u64 + 1);
-        (0..count).map(|index| length(index) as i64).collect()
+        let lengths = (0..count).map(|at| run.mixed(at + 5) % (highest as u64 + 1));
+        lengths.map(|length| length as i64).collect()
     };
-    let bytes: Vec<u8> = (0..time * batch * WIDTH)
-        .flat_map(|index| {
-            let mixed = (index as u64 * 53 + seed % 97) % 128;
-            element(element_type, mixed as f32 / 64.0 - 1.0)
-        })
+    let elements = (0..time * batch * WIDTH).map(|at| run.float(at));
+    let bytes: Vec<u8> = elements
+        .flat_map(|number| element(element_type, number))
         .collect();
-    [
-        tensor(
-            "x",
-            element_type,
-            &[time as i64, batch as i64, WIDTH as i64],
-            &bytes,
-        ),
+    let sizes = [time, batch, WIDTH].map(|size| size as i64);
+    vec![
+        tensor("x", element_type, &sizes, &bytes),
         int64s("lens", &lengths(batch, time)),
         int64s("times", &lengths(time, batch)),
-        tensor("flag", BOOL, &[], &[(seed % 2) as u8]),
+        tensor("flag", BOOL, &[], &[(run.seed % 2) as u8]),
     ]
 }
 
@@ -311,20 +316,6 @@ fn rewritings() -> Vec<Vec<&'static str>> {
     alone.chain(together).chain(runtimes).collect()
 }
 
-fn options(flags: &[&str]) -> Options {
-    let is_given = |flag: &str| {
-        let at = flags.iter().position(|it| *it == flag);
-        at.map(|at| flags[at + 1].to_owned())
-    };
-    Options {
-        portable: flags.contains(&"--portable"),
-        fast: flags.contains(&"--fast"),
-        passes: is_given("--pass").into_iter().collect(),
-        runtime: is_given("--for"),
-        ..Options::default()
-    }
-}
-
 /// The seed of each run but those of other seeds (`.cargo/config.toml`).
 const SEED: &str = "5";
 
@@ -341,93 +332,51 @@ struct On {
 /// Rewrites a case's graph in every way; compares one of those that do something.
 fn check(
     case: &Case,
-    library: Option<&str>,
+    comparison: &Comparison,
     compared: &RefCell<Compared>,
 ) -> Result<(), TestCaseError> {
     let bytes = case.model();
-    let mut rewritten = Vec::new();
+    let mut all = Vec::new();
     for flags in rewritings() {
-        let mut model = revseq_onnx::decode(&bytes).expect("a model");
-        let report = revseq_rewrite::rewrite(&mut model, &options(&flags)).expect("known passes");
-        let mut again = model.clone();
-        revseq_rewrite::rewrite(&mut again, &options(&flags)).expect("known passes");
-        prop_assert!(
-            again == model,
-            "{flags:?} twice changes more than once\n{case:?}"
-        );
+        let report = rewritten(case, &bytes, &flags)?;
         if report.rewritten().next().is_some() {
-            rewritten.push(flags.join(" "));
-        } else {
-            let same = revseq_onnx::decode(&bytes).expect("a model") == model;
-            prop_assert!(same, "{flags:?} changes it without a word");
+            all.push(flags);
         }
     }
     // Each comparison is a process, which is slow: take the flags that were compared least.
-    let times = |flags: &String| compared.borrow().get(flags).map_or(0, |it| it.chosen);
-    let Some(flags) = rewritten.into_iter().min_by_key(times) else {
+    let times = |flags: &Vec<&str>| {
+        compared
+            .borrow()
+            .get(&flags.join(" "))
+            .map_or(0, |it| it.chosen)
+    };
+    let Some(flags) = all.into_iter().min_by_key(times) else {
         return Ok(());
     };
-    for (backend, result) in compare(&bytes, &flags, case, library)? {
-        let is_same = result == "ok" || case.computes() && is_rounding(&result, case.element_type);
-        let may_be_skipped = backend != "tract" && (library.is_none() || case.may_be_refused());
-        prop_assert!(
-            is_same || result.starts_with("skipped") && may_be_skipped,
-            "{flags} on {backend}: {result}\n{case:?}"
-        );
+    let sets = case.runs.map(|run| inputs(run, case.element_type));
+    let mut compared = compared.borrow_mut();
+    let on = compared.entry(flags.join(" ")).or_default();
+    on.chosen += 1;
+    comparison.run_with(case, &bytes, &sets, &flags, |check| {
+        let text = |name: &str| check[name].as_str().unwrap_or_default();
+        let (result, reason) = (text("result"), text("reason"));
+        let is_same = result == "ok" || case.computes() && is_rounding(reason, case.element_type);
         if is_same {
-            let mut compared = compared.borrow_mut();
-            compared
-                .entry(flags.clone())
-                .or_default()
-                .backends
-                .insert(backend);
+            on.backends.insert(text("backend").to_owned());
         }
-    }
-    compared.borrow_mut().entry(flags).or_default().chosen += 1;
+        let has_onnxruntime = comparison.has_onnxruntime();
+        let may_be_skipped =
+            text("backend") != "tract" && (!has_onnxruntime || case.may_be_refused());
+        is_same || result == "skipped" && may_be_skipped
+    })?;
     Ok(())
-}
-
-/// The results of `--check`, by backend.
-fn compare(
-    bytes: &[u8],
-    flags: &str,
-    case: &Case,
-    library: Option<&str>,
-) -> Result<Vec<(String, String)>, TestCaseError> {
-    let sets = case
-        .sizes
-        .iter()
-        .map(|&sizes| inputs(sizes, case.element_type));
-    let split: Vec<&str> = flags.split(' ').collect();
-    let run = rewrite_and_check(bytes, sets, &split, library);
-    if run.stderr.contains("no backend runs both models") {
-        return Ok(Vec::new());
-    }
-    let json: Json = serde_json::from_str(&run.stdout)
-        .map_err(|_| TestCaseError::fail(format!("{flags}: {}\n{case:?}", run.stderr)))?;
-    let checks = json["checks"].as_array().expect("checks").iter();
-    let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
-    Ok(checks
-        .map(|check| {
-            let result = format!("{} {}", text(&check["result"]), text(&check["reason"]));
-            (text(&check["backend"]), result.trim().to_owned())
-        })
-        .collect())
 }
 
 #[test]
 fn random_graphs_give_the_same_once_rewritten() {
-    let library = onnxruntime("random_graphs_give_the_same_once_rewritten");
-    let config = Config {
-        cases: 80,
-        max_shrink_iters: 100,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let comparison = Comparison::new("random_graphs_give_the_same_once_rewritten");
     let compared = RefCell::default();
-    TestRunner::new(config)
-        .run(&cases(), |case| check(&case, library.as_deref(), &compared))
-        .unwrap_or_else(|error| panic!("{error}"));
+    draw::check(80, cases(), |case| check(&case, &comparison, &compared));
     // Other seeds may not meet each pass.
     if std::env::var("PROPTEST_RNG_SEED").as_deref() != Ok(SEED) {
         return;
@@ -449,7 +398,7 @@ fn random_graphs_give_the_same_once_rewritten() {
         ];
         let is_made = !without.contains(&flags.as_str());
         assert!(!is_made || is_on("tract"), "{flags}: {compared:#?}");
-        let is_tested = is_made && library.is_some();
+        let is_tested = is_made && comparison.has_onnxruntime();
         assert!(!is_tested || is_on("ort-plain"), "{flags}: {compared:#?}");
     }
 }
@@ -468,10 +417,19 @@ fn layers_of_the_same_lengths_run_on_tract_without_them() {
     let mut graph = Graph::new(17, false, FLOAT);
     graph.add(both);
     graph.add(Step::Mirror(layer));
-    let bytes = graph.into_model(0).encode_to_vec();
-    let sets = [(1, 1, 5), (3, 3, 77)].map(|sizes| inputs(sizes, FLOAT));
+    let bytes = graph.into_model(0);
+    let sets = [(1, 1, 5), (3, 3, 77)].map(|(time, batch, seed)| {
+        let floats = Floats::Small;
+        let run = Run {
+            time,
+            batch,
+            seed,
+            floats,
+        };
+        inputs(run, FLOAT)
+    });
     let flags = ["--fast", "--pass", "sequence-lens"];
-    let run = rewrite_and_check(&bytes, sets.into_iter(), &flags, None);
+    let run = rewrite_and_check(&bytes, &sets, &flags, None);
     let json: Json = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
     assert_eq!(json["checks"][0]["backend"], "tract", "{json:#}");
     assert_eq!(json["checks"][0]["result"], "ok", "{json:#}");

@@ -91,7 +91,7 @@ impl Layer {
         };
         let direction = ["forward", "bidirectional"][directions - 1];
         let node = format!(
-            "y, yh, yc = com.microsoft::DynamicQuantizeLSTM<hidden_size={units};direction=\
+            "y, yh, yc = microsoft.DynamicQuantizeLSTM<hidden_size={units};direction=\
              \"{direction}\">(x, w, r, {extra}, ws, wz, rs, rz)"
         );
         let inputs = format!("x:f32[{sizes},{}] {more_inputs}", self.features);
@@ -271,14 +271,14 @@ fn errors_name_the_inputs() {
         _ => it,
     });
     assert!(error.contains("W is F32, expected I8 or U8"), "{error}");
-    let text = "y = com.microsoft::DynamicQuantizeLSTM<hidden_size=2>(x, w, r)";
+    let text = "y = microsoft.DynamicQuantizeLSTM<hidden_size=2>(x, w, r)";
     let mut model = graph("x:f32[3,1,2]", "y", text);
     for (name, weights) in SMALL.weights() {
         model = model.constant(name, weights);
     }
     let error = format!("{:#}", run(model, &[]).unwrap_err());
     assert!(error.contains("it lacks W_scale"), "{error}");
-    let elsewhere = text.replace("com.microsoft", "com.example");
+    let elsewhere = text.replace("microsoft", "com.example");
     let model = graph("x:f32[3,1,2] w:i8[1,2,8] r:i8[1,2,8]", "y", &elsewhere);
     let error = format!("{:#}", run(model, &[]).unwrap_err());
     let expected = "it is of domain \"com.example\", expected \"com.microsoft\"";
