@@ -24,6 +24,8 @@ pub(crate) struct Running {
     has_symbols: bool,
     /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
     steps: u64,
+    /// The values of the body of which one is the largest.
+    large: Vec<TypedFact>,
     /// The cached result of [`coming`](Self::coming) in this run, for states of these shapes.
     coming: Option<(TVec<TVec<usize>>, u64)>,
 }
@@ -39,6 +41,7 @@ impl Running {
             body: plan.spawn()?,
             has_symbols,
             steps: within.saturating_add(1),
+            large: large(plan.model()),
             coming: None,
         })
     }
@@ -61,10 +64,8 @@ impl Running {
             .map(|outlet| Ok(bytes_of(model.outlet_fact(*outlet)?, &symbols)));
         let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
         let outputs = outputs.into_iter().flatten().fold(0, u64::saturating_add);
-        let all = model.nodes().iter().flat_map(|node| &node.outputs);
-        let largest = all
-            .filter_map(|output| bytes_of(&output.fact, &symbols))
-            .max();
+        let large = self.large.iter();
+        let largest = large.filter_map(|fact| bytes_of(fact, &symbols)).max();
         let bytes = outputs.max(largest.unwrap_or(0));
         self.coming = Some((shapes, bytes));
         Ok(bytes)
@@ -202,6 +203,30 @@ fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
         bytes = bytes.saturating_mul(size.unsigned_abs());
     }
     Some(bytes)
+}
+
+/// Returns the values of a body of which one is the largest, whatever its symbols are: the largest of known
+/// sizes, and one of each shape that has symbols.
+fn large(body: &TypedModel) -> Vec<TypedFact> {
+    let mut found: Vec<TypedFact> = vec![];
+    let none = SymbolValues::default();
+    let mut facts: Vec<&TypedFact> = body
+        .nodes()
+        .iter()
+        .flat_map(|it| &it.outputs)
+        .map(|it| &it.fact)
+        .collect();
+    facts.sort_by_key(|fact| std::cmp::Reverse((bytes_of(fact, &none), fact.datum_type.size_of())));
+    for fact in facts {
+        let is_known = |other: &TypedFact| other.shape.is_concrete() && fact.shape.is_concrete();
+        if !found
+            .iter()
+            .any(|it| is_known(it) || it.shape == fact.shape)
+        {
+            found.push(fact.clone());
+        }
+    }
+    found
 }
 
 /// Adds the symbols of the states' sizes.
