@@ -25,8 +25,8 @@ use crate::typed_op::{Sizes, bound_symbols};
 #[derive(Clone, Debug)]
 pub struct Loop {
     pub(crate) spec: Arc<Spec>,
-    /// The plan of the optimised body.
-    plan: Option<Arc<TypedSimplePlan>>,
+    /// The optimised body.
+    body: Option<Arc<run::Body>>,
     /// Reason why it is no Scan, once that is known; the check takes as many steps as the loop. Copies
     /// share it for one spec in one model.
     why: Arc<OnceLock<Why>>,
@@ -38,7 +38,7 @@ impl Loop {
         ensure!(spec.scan_output(spec.scans) == spec.body.outputs.len());
         Ok(Self {
             spec: Arc::new(spec),
-            plan: None,
+            body: None,
             why: Arc::default(),
         })
     }
@@ -51,8 +51,8 @@ impl Loop {
 
     /// The optimised body if there is one.
     pub(crate) fn running_body(&self) -> &TypedModel {
-        match &self.plan {
-            Some(plan) => plan.model(),
+        match &self.body {
+            Some(body) => body.model(),
             None => &self.spec.body,
         }
     }
@@ -162,11 +162,11 @@ impl EvalOp for Loop {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        let plan = match &self.plan {
-            Some(plan) => Arc::clone(plan),
-            None => SimplePlan::new(self.spec.body.clone())?,
+        let body = match &self.body {
+            Some(body) => Arc::clone(body),
+            None => run::Body::new(&self.spec, self.spec.body.clone())?,
         };
-        let running = run::Running::new(Arc::clone(&self.spec), &plan)?;
+        let running = run::Running::new(Arc::clone(&self.spec), body)?;
         Ok(Some(Box::new(running)))
     }
 }
@@ -227,7 +227,7 @@ impl TypedOp for Loop {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if!(self.plan.is_none());
+        rule_if!(self.body.is_none());
         let mut body = optimize::into_decluttered(self.spec.body.clone())?;
         // Sizes that a step may change are not among those of the inputs.
         let known = fusion::symbols(model.node_input_facts(node.id)?);
@@ -235,7 +235,7 @@ impl TypedOp for Loop {
         let body = optimize::optimized(body)?;
         let op = Self {
             spec: Arc::clone(&self.spec),
-            plan: Some(SimplePlan::new(body)?),
+            body: Some(run::Body::new(&self.spec, body)?),
             why: Arc::clone(&self.why),
         };
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)

@@ -14,34 +14,54 @@ use crate::loops::spec::{Feed, Spec, Value, one};
 use crate::other_sizes::OtherSizes;
 use crate::profile;
 
+/// A body that is planned, and what holds for all of its runs.
+#[derive(Debug)]
+pub(super) struct Body {
+    plan: Arc<TypedSimplePlan>,
+    /// Whether it has symbolic sizes, which may differ between steps.
+    has_symbols: bool,
+    /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
+    steps: u64,
+    /// The values of which one is the largest.
+    large: Vec<TypedFact>,
+}
+
+impl Body {
+    /// Plans a body, which may have been optimised since a loop was specified.
+    pub(super) fn new(spec: &Spec, body: TypedModel) -> TractResult<Arc<Self>> {
+        let outputs = body.nodes().iter().flat_map(|node| &node.outputs);
+        let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
+        let within = steps_within(&spec.body)?.unwrap_or(0);
+        Ok(Arc::new(Self {
+            has_symbols: sizes.any(|size| size.to_i64().is_err()),
+            steps: within.saturating_add(1),
+            large: large(&body),
+            plan: SimplePlan::new(body)?,
+        }))
+    }
+
+    pub(super) fn model(&self) -> &TypedModel {
+        self.plan.model()
+    }
+}
+
 /// A running loop. Its body's state is created once and reused at every step; each run gives it its own
 /// values and symbols.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     spec: Arc<Spec>,
-    body: TypedSimpleState,
-    /// Whether the body has symbolic sizes, which may differ between steps.
-    has_symbols: bool,
-    /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
-    steps: u64,
-    /// The values of the body of which one is the largest.
-    large: Vec<TypedFact>,
+    body: Arc<Body>,
+    state: TypedSimpleState,
     /// The cached result of [`coming`](Self::coming) in this run, for states of these shapes.
     coming: Option<(TVec<TVec<usize>>, u64)>,
 }
 
 impl Running {
-    pub(crate) fn new(spec: Arc<Spec>, plan: &Arc<TypedSimplePlan>) -> TractResult<Self> {
-        let outputs = plan.model().nodes().iter().flat_map(|node| &node.outputs);
-        let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
-        let has_symbols = sizes.any(|size| size.to_i64().is_err());
-        let within = steps_within(&spec.body)?.unwrap_or(0);
+    pub(super) fn new(spec: Arc<Spec>, body: Arc<Body>) -> TractResult<Self> {
         Ok(Self {
             spec,
-            body: plan.spawn()?,
-            has_symbols,
-            steps: within.saturating_add(1),
-            large: large(plan.model()),
+            state: body.plan.spawn()?,
+            body,
             coming: None,
         })
     }
@@ -64,7 +84,7 @@ impl Running {
             .map(|outlet| Ok(bytes_of(model.outlet_fact(*outlet)?, &symbols)));
         let outputs = outputs.collect::<TractResult<Vec<_>>>()?;
         let outputs = outputs.into_iter().flatten().fold(0, u64::saturating_add);
-        let large = self.large.iter();
+        let large = self.body.large.iter();
         let largest = large.filter_map(|fact| bytes_of(fact, &symbols)).max();
         let bytes = outputs.max(largest.unwrap_or(0));
         self.coming = Some((shapes, bytes));
@@ -80,15 +100,12 @@ impl Running {
         inputs: &[Option<TValue>],
     ) -> TractResult<TVec<TValue>> {
         let Self {
-            spec,
-            body,
-            has_symbols,
-            ..
+            spec, body, state, ..
         } = self;
-        if step == 0 || *has_symbols {
+        if step == 0 || body.has_symbols {
             // Outer symbols keep their values; the body's get new ones.
-            body.turn_state.resolved_symbols = ctx.symbols.clone();
-            body.turn_state.scenario = ctx.scenario;
+            state.turn_state.resolved_symbols = ctx.symbols.clone();
+            state.turn_state.scenario = ctx.scenario;
         }
         for (input, feed) in spec.feeds.iter().enumerate() {
             let value = match *feed {
@@ -97,13 +114,12 @@ impl Running {
                 Feed::State(state) => states[state].take(),
                 Feed::Outer(outer) => inputs[outer].clone(),
             };
-            body.set_input(input, value.context("each is fed once")?)?;
+            state.set_input(input, value.context("each is fed once")?)?;
         }
-        profile::exec(body)?;
-        let outputs = body.outputs()?;
-        let plan = Arc::clone(body.plan());
-        for &node in plan.order_without_consts() {
-            body.turn_state.values[node] = None;
+        profile::exec(state)?;
+        let outputs = state.outputs()?;
+        for &node in body.plan.order_without_consts() {
+            state.turn_state.values[node] = None;
         }
         Ok(outputs)
     }
@@ -136,7 +152,7 @@ impl Running {
         let mut scanned_bytes = 0;
         let mut step = 0;
         while goes_on && step < trip_count {
-            budget.take_steps(self.steps)?;
+            budget.take_steps(self.body.steps)?;
             if spec.limits.bytes.is_some() {
                 budget.hold(scanned_bytes + self.coming(ctx.symbols, &states)?)?;
             }
