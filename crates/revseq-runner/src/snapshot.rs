@@ -68,10 +68,7 @@ impl Run {
     /// Feeds an input from a file: `.npy`, or `.pb` with a TensorProto.
     #[must_use]
     pub fn input(mut self, name: &str, file: impl AsRef<Path>) -> Self {
-        self.files.push(NamedFile {
-            name: Some(name.to_owned()),
-            file: file.as_ref().to_owned(),
-        });
+        self.files.push(NamedFile::new(name, file.as_ref()));
         self
     }
 

@@ -12,6 +12,8 @@ pub(crate) struct Profile {
     pub(crate) runs: Vec<Duration>,
     /// The slowest first.
     pub(crate) nodes: Vec<NodeTime>,
+    /// Whether the times are whole microseconds.
+    pub(crate) is_coarse: bool,
     /// The start and duration of each call of a node, in the format of chrome://tracing.
     pub(crate) trace: Option<Vec<u8>>,
 }
@@ -106,7 +108,12 @@ impl NodeTimes {
             node.times_with_inner.resize(runs.len(), Duration::ZERO);
         }
         nodes.sort_by_cached_key(|node| std::cmp::Reverse(node.median()));
-        Profile { runs, nodes, trace }
+        Profile {
+            runs,
+            nodes,
+            is_coarse: false,
+            trace,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
 
 /// Inputs of a run, and their symbolic sizes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct InputArguments {
     #[command(flatten)]
@@ -20,13 +20,13 @@ pub(crate) struct InputArguments {
 }
 
 /// Values of inputs: from files, or made up.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Inputs")]
 pub(crate) struct ValueArguments {
     /// Feed an input from a file: .pb (TensorProto) or .npy
     ///
-    /// The name may be left out if the model has one input. Of an .npz file each array is the input
-    /// of its name, unless that is given by itself.
+    /// The name, the longest of an input before an =, may be left out if the model has one input. Of
+    /// an .npz file each array is the input of its name, unless that is given by itself.
     #[arg(short, long = "input", value_name = "[NAME=]FILE", value_parser = NamedFileParser)]
     pub(crate) inputs: Vec<NamedFile>,
     /// Make up the inputs that are not given, or the one named: iota, random, zeros, …
@@ -53,7 +53,7 @@ impl ValueArguments {
 }
 
 /// Tolerances of outputs.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ToleranceArguments {
     /// Relative tolerance for floats
     ///
@@ -83,6 +83,13 @@ impl ToleranceArguments {
                 relative: relative.unwrap_or(0.0),
                 absolute: absolute.unwrap_or(0.0),
             }),
+        }
+    }
+
+    /// Keeps what is for any output, and for those that there are.
+    pub(crate) fn retain(&mut self, mut is_output: impl FnMut(&str) -> bool) {
+        for all in [&mut self.rtol, &mut self.atol] {
+            all.retain(|(name, _)| name.as_deref().is_none_or(&mut is_output));
         }
     }
 

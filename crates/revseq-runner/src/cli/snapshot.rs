@@ -7,8 +7,9 @@ use clap::Args;
 use super::{BackendArguments, Format, InputArguments, ToleranceArguments};
 
 pub(super) const EXAMPLES: &str = "\
-Inputs are random numbers, the same each time, unless they are given. The data set is written beside \
-the model: for NAME.onnx into NAME.snapshots, for model.onnx into its own folder.
+Inputs are random numbers, the same each time, unless they are given. Of several models, sizes and \
+names are for those that have them. The data set is written beside the model: for NAME.onnx into \
+NAME.snapshots, for model.onnx into its own folder.
 
 Examples:
   revseq snapshot encoder.onnx --dim batch=2 --dim time=7

@@ -1,7 +1,7 @@
 //! Parsers of values.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -9,12 +9,36 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use crate::tensor::fill::Fill;
 use crate::threads::MAXIMUM_THREADS;
 
-/// A file, and the name of the input or output that it is for.
+/// A file, and the name of the input or output that it is for, as `NAME=FILE` or `FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedFile {
-    /// `None` for the only one, or for all that an archive has.
-    pub(crate) name: Option<String>,
-    pub(crate) file: PathBuf,
+pub(crate) struct NamedFile(OsString);
+
+impl NamedFile {
+    /// A file for the value of a name.
+    pub(crate) fn new(name: &str, file: &Path) -> Self {
+        let mut text = OsString::from(name);
+        text.push("=");
+        text.push(file);
+        Self(text)
+    }
+
+    /// The name, and the file. The name ends at the last `=` behind one that the model has, and otherwise at
+    /// the first; `None` for the only one, or for all that an archive has.
+    pub(crate) fn split(&self, is_name: impl Fn(&str) -> bool) -> (Option<&str>, &Path) {
+        let bytes = self.0.as_encoded_bytes();
+        let places = (0..bytes.len()).filter(|&at| bytes[at] == b'=');
+        let mut parts = places.filter_map(|at| {
+            let (name, file) = split_at(&self.0, at)?;
+            Some((name.to_str()?, Path::new(file)))
+        });
+        let first = parts.next();
+        let is_known = |(name, file): &(&str, &Path)| is_name(name) && !file.as_os_str().is_empty();
+        let known = first.into_iter().chain(parts).filter(is_known).last();
+        match known.or(first) {
+            Some((name, file)) => (Some(name), file),
+            None => (None, Path::new(&self.0)),
+        }
+    }
 }
 
 /// Parses `NAME=FILE` or `FILE`; files need not be UTF-8.
@@ -36,41 +60,33 @@ impl TypedValueParser for NamedFileParser {
 }
 
 fn named_file(text: OsString) -> Result<NamedFile, &'static str> {
-    let Some((name, file)) = split(&text) else {
-        return match text.is_empty() {
-            true => Err("expected NAME=FILE or FILE"),
-            false => Ok(NamedFile {
-                name: None,
-                file: text.into(),
-            }),
-        };
-    };
-    match name.to_str() {
-        Some(name) if !name.is_empty() && !file.is_empty() => Ok(NamedFile {
-            name: Some(name.to_owned()),
-            file: file.into(),
-        }),
-        Some(_) => Err("expected NAME=FILE or FILE"),
-        None => Err("the name before = is not UTF-8"),
+    let bytes = text.as_encoded_bytes();
+    let first = bytes.iter().position(|&byte| byte == b'=');
+    match first.and_then(|at| split_at(&text, at)) {
+        None if text.is_empty() => Err("expected NAME=FILE or FILE"),
+        Some((name, file)) if name.is_empty() || file.is_empty() => {
+            Err("expected NAME=FILE or FILE")
+        }
+        Some((name, _)) if name.to_str().is_none() => Err("the name before = is not UTF-8"),
+        _ => Ok(NamedFile(text)),
     }
 }
 
-/// The parts before and after the first `=`.
+/// The parts before and after a character.
 #[cfg(unix)]
-fn split(text: &OsStr) -> Option<(&OsStr, &OsStr)> {
+fn split_at(text: &OsStr, at: usize) -> Option<(&OsStr, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
 
     let bytes = text.as_bytes();
-    let at = bytes.iter().position(|&byte| byte == b'=')?;
     let (name, file) = (&bytes[..at], &bytes[at + 1..]);
     Some((OsStr::from_bytes(name), OsStr::from_bytes(file)))
 }
 
 /// The same; a path that is no Unicode has no name before it.
 #[cfg(not(unix))]
-fn split(text: &OsStr) -> Option<(&OsStr, &OsStr)> {
-    let (name, file) = text.to_str()?.split_once('=')?;
-    Some((name.as_ref(), file.as_ref()))
+fn split_at(text: &OsStr, at: usize) -> Option<(&OsStr, &OsStr)> {
+    let text = text.to_str()?;
+    Some((text[..at].as_ref(), text[at + 1..].as_ref()))
 }
 
 pub(super) fn key_and_value(text: &str) -> Result<(String, String), String> {

@@ -145,7 +145,8 @@ fn check_name(flag: &str, name: &str, declared: &[Input]) -> Result<()> {
 fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
     let (mut tensors, mut archived) = (Tensors::new(), Tensors::new());
     let is_input = |name: &str| declared.iter().any(|input| input.name == name);
-    for NamedFile { name, file } in files {
+    for named in files {
+        let (name, file) = named.split(is_input);
         let (all, read) = match name {
             None if npz::has_ending(file) => (&mut archived, from_archive(file, declared)?),
             None => {
@@ -159,7 +160,7 @@ fn from_files(files: &[NamedFile], declared: &[Input]) -> Result<Tensors> {
             Some(name) => {
                 check_name("--input", name, declared)?;
                 let tensor = Tensor::read(file)?;
-                (&mut tensors, [(name.clone(), tensor)].into())
+                (&mut tensors, [(name.to_owned(), tensor)].into())
             }
         };
         for (name, tensor) in read {

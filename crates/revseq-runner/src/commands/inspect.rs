@@ -63,22 +63,14 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     };
     let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
     let signature = Signature::new(&model, &bindings, &shapes);
+    let mut lines = about(&model, &signature);
+    lines.push(share_in_words(&reports, &others));
+    lines.extend(support.iter().map(Support::in_words));
+    let runs = runs(&support, &signature.symbols);
     match arguments.format {
-        InspectFormat::Text => destination.text(|out| {
-            print_text(out, &model, &signature, &reports, &others)?;
-            let bold = Style::new().bold();
-            for (title, lines) in runs(&support, &signature.symbols) {
-                writeln!(out, "\n{bold}{}{bold:#}", printable(&title))?;
-                for line in lines {
-                    writeln!(out, "  {}", printable(&line))?;
-                }
-            }
-            writeln!(out, "\n{}", share_in_words(&reports, &others))?;
-            for support in &support {
-                writeln!(out, "{}", printable(&support.in_words()))?;
-            }
-            Ok(())
-        })?,
+        InspectFormat::Text => {
+            destination.text(|out| print_text(out, &model, &lines, &runs, &reports, &others))?;
+        }
         InspectFormat::Json => {
             let mut json = as_json(&model, &signature, &reports, &others);
             json["backends"] = support.iter().map(Support::json).collect();
@@ -86,10 +78,6 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
         InspectFormat::Dot => destination.bytes(dot::graph(&model, &reports).as_bytes())?,
         InspectFormat::Html => {
-            let mut lines = about(&model, &signature);
-            lines.push(share_in_words(&reports, &others));
-            lines.extend(support.iter().map(Support::in_words));
-            let runs = runs(&support, &signature.symbols);
             let page = html::page(&model, &lines, &reports, &others, &runs);
             destination.bytes(page.as_bytes())?;
         }
@@ -239,10 +227,12 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     let shapes = tract::shapes(model, &bindings);
     let (reports, others) = nodes(model, &bindings, &shapes)?;
     let signature = Signature::new(model, &bindings, &shapes);
-    print_text(&mut Vec::<u8>::new(), model, &signature, &reports, &others)?;
+    let lines = about(model, &signature);
+    let mut text = Vec::<u8>::new();
+    print_text(&mut text, model, &lines, &[], &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
     dot::graph(model, &reports);
-    html::page(model, &about(model, &signature), &reports, &others, &[]);
+    html::page(model, &lines, &reports, &others, &[]);
     Ok(())
 }
 
@@ -397,10 +387,12 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
     lines
 }
 
+/// Prints the model in lines, how it runs, our nodes, and the counts of others: the longest comes last.
 fn print_text(
     out: &mut dyn Write,
     model: &Model,
-    signature: &Signature,
+    lines: &[String],
+    runs: &[(String, Vec<String>)],
     reports: &[Report],
     others: &BTreeMap<String, usize>,
 ) -> Result<()> {
@@ -408,8 +400,14 @@ fn print_text(
     let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
     let path = model.path.display().to_string();
     writeln!(out, "{bold}{}{bold:#}", printable(&path))?;
-    for line in about(model, signature) {
-        writeln!(out, "{}", printable(&line))?;
+    for line in lines {
+        writeln!(out, "{}", printable(line))?;
+    }
+    for (title, lines) in runs {
+        writeln!(out, "\n{bold}{}{bold:#}", printable(title))?;
+        for line in lines {
+            writeln!(out, "  {}", printable(line))?;
+        }
     }
     for report in reports {
         writeln!(out)?;

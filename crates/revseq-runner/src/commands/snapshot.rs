@@ -1,9 +1,9 @@
 //! `revseq snapshot`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::json;
 use walkdir::WalkDir;
 
@@ -13,7 +13,7 @@ use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
 use super::{Outcome, say_nan, trial};
 use crate::backend::Engine;
-use crate::cli::{Format, SnapshotArguments};
+use crate::cli::{Format, InputArguments, SnapshotArguments, ToleranceArguments};
 use crate::model::{Model, read};
 use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
@@ -25,14 +25,12 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
     let engine = Engine::open(&arguments.on)?;
     let models = models(arguments)?;
     // All of them before the first is recorded.
-    for model in &models {
-        check(arguments, model)?;
-    }
+    let own = check(arguments, &models)?;
     let progress = Progress::new(models.len() as u64);
     let mut recorded: Vec<(&Path, PathBuf)> = Vec::new();
-    for model in &models {
+    for (model, own) in std::iter::zip(&models, &own) {
         progress.message(model.display().to_string());
-        let set = record(arguments, model, &engine)?;
+        let set = record(own, model, &engine)?;
         if arguments.format == Format::Text {
             progress.suspend(|| {
                 destination
@@ -89,8 +87,76 @@ fn models(arguments: &SnapshotArguments) -> Result<Vec<PathBuf>> {
     Ok(models)
 }
 
-/// Checks all that can be without running a model.
-fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
+/// The arguments that are for a model: of several, some may have a size, an input or an output of a
+/// name, and others not.
+struct Own {
+    inputs: InputArguments,
+    tolerance: ToleranceArguments,
+}
+
+impl Own {
+    /// Leaves out what a model has not, and returns that.
+    fn leave_out(&mut self, model: &Model) -> BTreeSet<String> {
+        let mut missing = BTreeSet::new();
+        let mut keep = |flag: &str, name: &str, has: bool| {
+            if !has {
+                missing.insert(format!("{flag} {name}"));
+            }
+            has
+        };
+        let (declared, outputs) = (model.inputs(), model.output_names());
+        let is_input = |name: &str| declared.iter().any(|input| input.name == name);
+        let is_output = |name: &str| outputs.iter().any(|output| output == name);
+        let InputArguments { values, dims } = &mut self.inputs;
+        dims.retain(|(name, _)| keep("--dim", name, model.has_size(name)));
+        values.inputs.retain(|file| match file.split(is_input) {
+            (Some(name), _) => keep("--input", name, is_input(name)),
+            (None, _) => true,
+        });
+        values.fill.retain(|(name, _)| match name {
+            Some(name) => keep("--fill", name, is_input(name)),
+            None => true,
+        });
+        let tolerance = &mut self.tolerance;
+        tolerance.retain(|name| keep("a tolerance for", name, is_output(name)));
+        missing
+    }
+}
+
+/// Checks all that can be without running a model, and returns the arguments that are for each.
+fn check(arguments: &SnapshotArguments, models: &[PathBuf]) -> Result<Vec<Own>> {
+    let mut all = Vec::new();
+    let mut missing: Option<BTreeSet<String>> = None;
+    for path in models {
+        let model = unrecorded(arguments, path)?;
+        let mut own = Own {
+            inputs: arguments.inputs.clone(),
+            tolerance: arguments.tolerance.clone(),
+        };
+        let its = match models.len() {
+            // It says itself what there is.
+            1 => BTreeSet::new(),
+            _ => own.leave_out(&model),
+        };
+        let check = || -> Result<()> {
+            model.sizes(&own.inputs.dims)?;
+            Tolerances::new(&own.tolerance, &model).map(drop)
+        };
+        check().with_context(in_model(&model.path))?;
+        missing = Some(match missing {
+            Some(missing) => &missing & &its,
+            None => its,
+        });
+        all.push(own);
+    }
+    match missing.into_iter().flatten().next() {
+        Some(what) => bail!("{what}: none of the models has that name"),
+        None => Ok(all),
+    }
+}
+
+/// Reads a model that has no data set, unless it may get another one.
+fn unrecorded(arguments: &SnapshotArguments, path: &Path) -> Result<Model> {
     ensure!(
         !read::is_standard_input(path),
         "a model on standard input has no folder for its data sets: give its file"
@@ -103,16 +169,11 @@ fn check(arguments: &SnapshotArguments, path: &Path) -> Result<()> {
          records another data set",
         folder.display()
     );
-    let model = Model::read(&located.model)?;
-    let check = || -> Result<()> {
-        model.sizes(&arguments.inputs.dims)?;
-        Tolerances::new(&arguments.tolerance, &model).map(drop)
-    };
-    check().with_context(in_model(&located.model))
+    Model::read(&located.model)
 }
 
 /// Records a data set of a model, and returns its folder.
-fn record(arguments: &SnapshotArguments, path: &Path, engine: &Engine) -> Result<PathBuf> {
+fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
     let model = Model::read(&located.model)?;

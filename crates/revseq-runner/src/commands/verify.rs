@@ -1,8 +1,8 @@
 //! `revseq verify`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
@@ -31,7 +31,7 @@ use crate::tensor::{Tensor, Tensors};
 const WITHOUT_SHOWN: usize = 8;
 
 /// A model and its data sets.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 struct Test {
     /// The path that is shown.
     path: PathBuf,
@@ -46,6 +46,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         tests,
         failures,
         without_snapshot,
+        ..
     } = find(&arguments.paths, arguments.require_snapshots)?;
     let mut destination = Destination::open(&arguments.report)?;
     let engine = Engine::open(&arguments.on)?;
@@ -57,6 +58,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         VerifyFormat::Json | VerifyFormat::Junit => Ok(()),
     };
     let mut interrupted = false;
+    let mut unknown: BTreeSet<&str> = arguments.tolerance.names().collect();
     for test in &tests {
         if watch.is_interrupted() {
             interrupted = true;
@@ -66,7 +68,8 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         progress.message(path.clone());
         let start = Instant::now();
         let mut placements = Vec::new();
-        let verdict = run_test(test, &engine, arguments, &mut placements)
+        let unknown = (tests.len() > 1).then_some(&mut unknown);
+        let verdict = run_test(test, &engine, arguments, unknown, &mut placements)
             .unwrap_or_else(|error| Verdict::Failed(chain(&error)));
         tested.push(Tested {
             path,
@@ -88,6 +91,14 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     if nothing && !interrupted && !arguments.allow_skips {
         let why = "every test was skipped; --allow-skips accepts that";
         failures.push(Tested::failure("all tests".to_owned(), why.to_owned()));
+    }
+    // A model that cannot be read may have them, and one alone says so itself.
+    let has_failed = |tested: &Tested| matches!(tested.verdict, Verdict::Failed(_));
+    if tests.len() > 1 && !interrupted && !tested.iter().any(has_failed) {
+        failures.extend(unknown.into_iter().map(|name| {
+            let why = format!("no model has an output {name:?} to set a tolerance for");
+            Tested::failure("all tests".to_owned(), why)
+        }));
     }
     failures.iter().try_for_each(&mut show)?;
     tested.extend(failures);
@@ -132,17 +143,33 @@ struct Found {
     failures: Vec<(PathBuf, String)>,
     /// Models without a snapshot that do not need one.
     without_snapshot: Vec<PathBuf>,
+    /// The files and folders that are among these.
+    places: HashSet<PathBuf>,
 }
 
 impl Found {
+    /// Whether a file or folder is met for the first time: several paths may lead to it. A link to a model
+    /// has snapshots of its own.
+    fn is_new(&mut self, path: &Path) -> bool {
+        let parent = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => path,
+        };
+        let folder = parent.canonicalize();
+        let folder = folder.unwrap_or_else(|_| parent.to_owned());
+        self.places
+            .insert(folder.join(path.file_name().unwrap_or_default()))
+    }
+
     fn add(&mut self, test: Test) {
-        if !self.tests.contains(&test) {
+        if self.is_new(&test.model) {
             self.tests.push(test);
         }
     }
 
     fn fail(&mut self, path: PathBuf, why: String) {
-        if !self.failures.iter().any(|(failed, _)| *failed == path) {
+        if self.is_new(&path) {
             self.failures.push((path, why));
         }
     }
@@ -156,6 +183,7 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
             !read::is_standard_input(path),
             "standard input has no data sets: give a folder, or a model's file"
         );
+        read::refuse_address(path)?;
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
             let entry = match entry {
@@ -196,7 +224,7 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
                         is_empty = false;
                         let why = "it has no snapshot; `revseq snapshot` records one";
                         found.fail(path, why.to_owned());
-                    } else if !found.without_snapshot.contains(&path) {
+                    } else if found.is_new(&path) {
                         found.without_snapshot.push(path);
                     }
                 } else if is_named || !is_folder_s {
@@ -220,21 +248,29 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     Ok(found)
 }
 
-/// Runs a test and reports the placements of its nodes in ONNX Runtime.
+/// Runs a test and reports the placements of its nodes in ONNX Runtime. Of several models, one may lack an
+/// output that has a tolerance: those that it has are taken out of the unknown ones.
 fn run_test(
     test: &Test,
     engine: &Engine,
     arguments: &VerifyArguments,
+    unknown: Option<&mut BTreeSet<&str>>,
     placements: &mut Vec<Placement>,
 ) -> Result<Verdict> {
     let model = Model::load(&test.model)?;
+    let mut given = arguments.tolerance.clone();
+    if let Some(unknown) = unknown {
+        let outputs = model.output_names();
+        given.retain(|name| outputs.iter().any(|output| output == name));
+        unknown.retain(|name| !outputs.iter().any(|output| output == name));
+    }
     let sets = read::data_sets(&test.data)?;
     let mut session = match engine.load(&model)? {
         Loaded::Ready(session) => session,
         Loaded::Refused(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
     };
     placements.extend_from_slice(session.placements().unwrap_or_default());
-    let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
+    let tolerances = Tolerances::new(&given, &model)?;
     let mut differences = Vec::new();
     for set in sets {
         let run = RunSet {
@@ -358,7 +394,7 @@ impl RunSet<'_> {
         let differ = outputs.filter_map(|(name, got)| {
             let tolerance = self.tolerances.of(&name, &recorded.tolerances);
             let difference = compare(&expected[&name], got, tolerance).err()?;
-            Some(format!("output {name}{difference}"))
+            Some(format!("output {}", difference.of(&name)))
         });
         let differ = differ.chain(recorded.moved(self.model));
         Ok(differ.chain(recorded.shown(self.set, expected)?).collect())

@@ -101,6 +101,12 @@ impl Model {
         }
         Ok(sizes)
     }
+
+    /// Whether `--dim` may name one of its sizes so.
+    pub(crate) fn has_size(&self, name: &str) -> bool {
+        let is_dimension = || !matches!(dimension(&self.inputs(), name), Ok(None));
+        self.input_symbols().contains(name) || is_dimension()
+    }
 }
 
 /// The dimension that a name such as `x.0` stands for, with that name; `None` if it is no such name.

@@ -9,6 +9,20 @@ use anyhow::{Context, Result, bail, ensure};
 /// The prefix of data sets' names.
 const DATA_SET: &str = "test_data_set_";
 
+/// Refuses the address of something in a network.
+pub(crate) fn refuse_address(path: &Path) -> Result<()> {
+    let scheme = path.to_str().and_then(|text| text.split_once("://"));
+    let is_address = scheme.is_some_and(|(scheme, _)| {
+        !scheme.is_empty() && scheme.chars().all(|it| it.is_ascii_alphanumeric())
+    });
+    ensure!(
+        !is_address || path.exists(),
+        "cannot read {}: it is an address, and models are files: download it first",
+        path.display()
+    );
+    Ok(())
+}
+
 /// Reads a regular file of bounded length, which is no pointer to one.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     let bytes = revseq_onnx::file::read(path)?;
@@ -134,6 +148,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located> {
             data_sets: Vec::new(),
         });
     }
+    refuse_address(path)?;
     let kind =
         std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !kind.is_dir() {

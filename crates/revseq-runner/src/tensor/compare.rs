@@ -151,6 +151,14 @@ fn texts(expected: &Tensor, got: &Tensor, index: usize) -> (String, String) {
 }
 
 impl Difference {
+    /// The difference of a value, behind its name.
+    pub(crate) fn of(&self, value: &str) -> String {
+        match self {
+            Self::Type { .. } => format!("{value}: {self}"),
+            Self::Values { .. } => format!("{value}{self}"),
+        }
+    }
+
     /// The same for programs.
     pub(crate) fn json(&self) -> Json {
         match self {
@@ -177,7 +185,7 @@ impl Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Type { expected, got } => write!(f, ": expected {expected}, got {got}"),
+            Self::Type { expected, got } => write!(f, "expected {expected}, got {got}"),
             Self::Values {
                 at,
                 expected,

@@ -38,7 +38,7 @@ fn nodes_run_in_any_order() {
     let printed = succeeds(&["run", &path, "--fill", "iota"]);
     assert!(printed.contains("[0.0, 2.0, 4.0, 6.0]"), "{printed}");
     let shown = succeeds(&["inspect", &path]);
-    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    assert!(shown.contains("\nruns on tract\n"), "{shown}");
 }
 
 #[test]
@@ -103,9 +103,8 @@ fn all_missing_operators_are_named_at_once() {
         .map_or("", |(_, message)| message);
     assert!(message.replace(path, "").len() < 400, "{run:?}");
     let shown = succeeds(&["inspect", path]);
-    let last = shown.lines().last().unwrap_or_default();
     assert!(
-        last.starts_with("does not run on tract: tract has no Op0"),
+        shown.contains("\ndoes not run on tract: tract has no Op0"),
         "{shown}"
     );
 }
@@ -176,7 +175,7 @@ fn a_dynamically_quantised_layer_runs() {
     let path = folder.model(graph);
     let path = path.to_str().expect("a path is text");
     let shown = succeeds(&["inspect", path]);
-    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    assert!(shown.contains("\nruns on tract\n"), "{shown}");
     // The cell state of one step: a sigmoid of 2 times a hyperbolic tangent of 2.
     let printed = succeeds(&["run", path, "--dim", "T=1", "--fill", "iota"]);
     assert!(printed.contains("[[[0.849"), "{printed}");

@@ -144,7 +144,7 @@ fn an_operator_set_may_be_imported_twice_in_one_version() {
     merged.opset_import.push(merged.opset_import[0].clone());
     let path = folder.write("merged.onnx", &merged.encode_to_vec());
     let shown = succeeds(&["inspect", path.to_str().unwrap()]);
-    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    assert!(shown.contains("\nruns on tract\n"), "{shown}");
     merged.opset_import[3].version = 16;
     let path = folder.write("merged.onnx", &merged.encode_to_vec());
     refuses(

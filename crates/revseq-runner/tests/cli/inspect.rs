@@ -26,7 +26,10 @@ fn a_node_is_shown_down_to_its_plan() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
     let text = succeeds(&["inspect", path.to_str().unwrap()]);
-    let expected = "\
+    let expected = "
+ReverseSequence: 1 of 1 node
+runs on tract
+
 graph/y_node: ReverseSequence
   input          x: float[4,5,3]
   sequence_lens  lens: int64[4]
@@ -34,9 +37,6 @@ graph/y_node: ReverseSequence
   axes           batch_axis 0, time_axis 1
   descriptor     FLOAT32 [1, 4, 5, 3], axis 2; lengths UINT64 [1, 4, 1, 3], strides [0, 1, 0, 0]
   plan           small, row bytes 12, moved bytes 240
-
-ReverseSequence: 1 of 1 node
-runs on tract
 ";
     assert!(text.ends_with(expected), "{text}");
     let node = &json(&path, &[])["nodes"][0];
@@ -712,10 +712,9 @@ fn a_model_runs_on_tract_if_its_data_is_there() {
     graph.initializer.push(outside);
     let path = folder.model(graph);
     let text = succeeds(&["inspect", path.to_str().unwrap()]);
-    let last = text.lines().last().unwrap();
     assert!(
-        last.starts_with("does not run on tract: cannot read"),
-        "{last}"
+        text.contains("\ndoes not run on tract: cannot read"),
+        "{text}"
     );
 }
 
@@ -732,5 +731,5 @@ fn an_input_that_is_an_output_keeps_its_sizes() {
     };
     let path = folder.model(graph);
     let shown = succeeds(&["inspect", path.to_str().unwrap()]);
-    assert!(shown.ends_with("\nruns on tract\n"), "{shown}");
+    assert!(shown.contains("\nruns on tract\n"), "{shown}");
 }

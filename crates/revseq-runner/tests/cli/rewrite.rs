@@ -6,8 +6,8 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, flips, flips_initializers, model, models, models_in, node, refuses,
-    reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, model, models, models_in, node,
+    refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
 
@@ -413,10 +413,39 @@ fn an_untouched_model_is_the_same_file() {
     ]);
     assert_eq!(
         report,
-        "reverse (ReverseSequence): full-flip: left alone: its lengths are not provably all the \
-         same\n0 rewritten, 1 left alone: the model is unchanged\n"
+        "full-flip: left alone: its lengths are not provably all the same\n  reverse \
+         (ReverseSequence)\n0 rewritten, 1 left alone: the model is unchanged\n"
     );
     assert_eq!(std::fs::read(path).unwrap(), std::fs::read(output).unwrap());
+}
+
+#[test]
+fn nodes_of_one_fate_are_listed_below_it() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph
+        .node
+        .push(node("ReverseSequence", &["y", "lens"], &["z"]));
+    graph.output[0].name = "z".to_owned();
+    graph.input.retain(|input| input.name != "lens");
+    graph.initializer.push(int64s("lens", &[5; 4]));
+    for node in &mut graph.node {
+        node.attribute = vec![int("batch_axis", 0), int("time_axis", 1)];
+    }
+    let path = folder.model(graph);
+    let output = folder.path("out.onnx");
+    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--pass", "full-flip"];
+    arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
+    let counts = "2 rewritten, 0 left alone: outputs are equal bit for bit\n";
+    assert_eq!(
+        succeeds(&arguments),
+        format!(
+            "full-flip: Slice of axis 1 with a step of -1\n  y_node (ReverseSequence)\n  z_node \
+             (ReverseSequence)\n{counts}"
+        )
+    );
+    arguments.push("-q");
+    assert_eq!(succeeds(&arguments), counts);
 }
 
 #[test]

@@ -234,6 +234,34 @@ fn outputs_that_cannot_be_written() {
 }
 
 #[test]
+fn names_of_inputs_and_outputs_may_have_equals_signs() {
+    let folder = Folder::new();
+    let mut graph = reverse_graph();
+    graph.node[0] = node("Sub", &["a=b c", "a"], &["y=z"]);
+    graph.input = ["a", "a=b c"]
+        .map(|name| value(name, FLOAT, &["2"]))
+        .to_vec();
+    graph.output = vec![value("y=z", FLOAT, &["2"])];
+    let model = folder.model(graph).display().to_string();
+    let path = |name: &str| folder.path(name).display().to_string();
+    let [ones, threes, output] = ["1=1.pb", "3.pb", "y.npy"].map(path);
+    for (file, number) in [(&ones, 1.0), (&threes, 3.0)] {
+        let numbers = [number; 2].map(f32::to_le_bytes).concat();
+        let numbers = tensor("", FLOAT, &[2], &numbers).encode_to_vec();
+        std::fs::write(file, numbers).unwrap();
+    }
+    let inputs = [format!("a={ones}"), format!("a=b c={threes}")];
+    let run = ["run", &model, "-i", &inputs[0], "-i", &inputs[1]];
+    assert!(succeeds(&run).contains("[2.0, 2.0]"));
+    let named = format!("y=z={output}");
+    succeeds(&[&run[..], &["-o", &named]].concat());
+    assert!(std::path::Path::new(&output).exists());
+    // A name that the model lacks is the part before the first one.
+    let unknown = format!("b=c={ones}");
+    refuses(&["run", &model, "-i", &unknown], "there is no input \"b\"");
+}
+
+#[test]
 fn nodes_that_share_a_name_run() {
     let folder = Folder::new();
     let mut graph = reverse_graph();

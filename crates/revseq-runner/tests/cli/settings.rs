@@ -98,6 +98,15 @@ fn unusable_files_are_refused_with_the_reason() {
         &["run", &model, "-i", &path("o.npy")],
         "it holds Python objects; if they are strings, save `array.astype(str)`",
     );
+    let address = "https://models.example/m.onnx";
+    for command in ["run", "inspect", "snapshot", "compare", "verify"] {
+        refuses(
+            &[command, address],
+            &format!(
+                "cannot read {address}: it is an address, and models are files: download it first"
+            ),
+        );
+    }
     #[cfg(unix)]
     {
         let nowhere = path("nope");

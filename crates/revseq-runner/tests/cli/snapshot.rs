@@ -279,6 +279,76 @@ fn another_interface_is_a_difference() {
     assert_eq!((input.name.as_str(), input.raw_data), ("renamed", iota));
 }
 
+/// Two models, of which only the second has a size T, an input `ids` and an output `longer`.
+fn two_models(folder: &Folder) -> [String; 2] {
+    let of = |input: &str, size: &str, output: &str| GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Neg", &[input], &[output])],
+        input: vec![value(input, FLOAT, &["N", size])],
+        output: vec![value(output, FLOAT, &["N", size])],
+        ..GraphProto::default()
+    };
+    folder.write("a.onnx", &model(of("x", "3", "y")).encode_to_vec());
+    folder.write("b.onnx", &model(of("ids", "T", "longer")).encode_to_vec());
+    ["a.onnx", "b.onnx"].map(|name| folder.path(name).display().to_string())
+}
+
+#[test]
+fn arguments_for_several_models_are_for_those_that_have_the_name() {
+    let folder = Folder::new();
+    let [a, b] = two_models(&folder);
+    let sizes = ["--dim", "N=2", "--dim", "T=4", "--fill", "ids=zeros"];
+    let both = [&["snapshot", &a, &b, "--rtol", "longer=1"], &sizes[..]].concat();
+    let unknown = [&both[..], &["--dim", "U=1"]].concat();
+    refuses(&unknown, "--dim U: none of the models has that name");
+    refuses(
+        &[&both[..], &["--fill", "z=iota"]].concat(),
+        "--fill z: none of the models has that name",
+    );
+    let alone = [&["snapshot", &a], &sizes[..]].concat();
+    refuses(&alone, "--dim T: there is no symbolic size of that name");
+    assert_eq!(succeeds(&both).lines().count(), 2);
+
+    // The same of tolerances, of whichever model is tested.
+    let folder = folder.path("").display().to_string();
+    let verified = succeeds(&["verify", &folder, "--atol", "longer=1"]);
+    assert!(
+        verified.ends_with("2 passed, 0 failed, 0 skipped\n"),
+        "{verified}"
+    );
+    let run = revseq(&["verify", &folder, "--atol", "lnger=1"]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout.contains(
+            "all tests: FAILED: no model has an output \"lnger\" to set a tolerance for\n"
+        ),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_model_is_tested_once() {
+    let folder = Folder::new();
+    let path = encoder(&folder);
+    succeeds(&["snapshot", &path]);
+    folder.write("other.onnx", &model(reverse_graph()).encode_to_vec());
+    let all = folder.path("").display().to_string();
+    let again = folder.path("./").display().to_string() + "././";
+    let verified = succeeds(&["verify", &all, &again, &path]);
+    assert!(
+        verified.contains("\n1 passed, 0 failed, 0 skipped\n1 model without a snapshot: "),
+        "{verified}"
+    );
+    // A link to a model has another name, and data sets of its own.
+    #[cfg(unix)]
+    {
+        let link = folder.path("link.onnx");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        succeeds(&["snapshot", link.to_str().unwrap()]);
+        assert!(succeeds(&["verify", &all]).contains("\n2 passed, "));
+    }
+}
+
 #[test]
 fn nothing_tested_is_a_failure() {
     let fails = |arguments: &[&str], why: &str| {

@@ -426,6 +426,7 @@ impl Ort {
         let text = text?;
         let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
         Ok(Profile {
+            is_coarse: true,
             trace: with_trace.then_some(text),
             ..profile
         })

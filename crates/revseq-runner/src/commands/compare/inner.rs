@@ -164,7 +164,7 @@ impl InnerRow {
             let name = printable(&value.name);
             writeln!(
                 out,
-                "  {red}first difference{red:#}: node {node:?} ({operator}): {name}{difference}"
+                "  {red}first difference{red:#}: {name}, of node {node:?} ({operator})\n    {difference}"
             )?;
         }
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -177,12 +177,8 @@ impl InnerRow {
             if let Some(more @ 1..) = names.len().checked_sub(NAMES_TOLD) {
                 shown += &format!(" and {more} more");
             }
-            writeln!(
-                out,
-                "  not compared: {}: {}",
-                printable(&shown),
-                printable(why)
-            )?;
+            let (shown, why) = (printable(&shown), printable(why));
+            writeln!(out, "  not compared: {why}\n    {shown}")?;
         }
         if self.nested > 0 {
             writeln!(out, "  not compared: {} values within nodes", self.nested)?;

@@ -259,7 +259,8 @@ fn print_text(
         let (results, inner) = match row {
             Row::Ran { outputs, inner } => (outputs, inner),
             Row::Refused(why) => {
-                writeln!(out, "{bold}{side}{bold:#}: {red}REFUSED{red:#}: {why}")?;
+                let why = printable(why);
+                writeln!(out, "{bold}{side}{bold:#}: {red}REFUSED{red:#}\n  {why}")?;
                 continue;
             }
         };
@@ -270,10 +271,10 @@ fn print_text(
                 Compared::Same => writeln!(out, "  {name}: {green}equal bit for bit{green:#}")?,
                 Compared::Close(difference) => writeln!(
                     out,
-                    "  {name}: {green}within the tolerance{green:#}: {name}{difference}"
+                    "  {name}: {green}within the tolerance{green:#}\n    {difference}"
                 )?,
                 Compared::Different(difference) => {
-                    writeln!(out, "  {name}: {red}DIFFERENT{red:#}: {name}{difference}")?;
+                    writeln!(out, "  {name}: {red}DIFFERENT{red:#}\n    {difference}")?;
                 }
             }
         }

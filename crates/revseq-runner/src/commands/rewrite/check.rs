@@ -288,7 +288,7 @@ impl Check<'_> {
         std::iter::zip(outputs, both).find_map(|(output, (expected, got))| {
             let tolerance = tolerances.of(output.name(), &BTreeMap::new());
             let difference = compare(expected, got, tolerance).err()?;
-            Some(format!("output {}{difference}", output.name()))
+            Some(format!("output {}", difference.of(output.name())))
         })
     }
 }

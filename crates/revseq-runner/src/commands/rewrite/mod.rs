@@ -4,6 +4,7 @@ mod check;
 mod made_up;
 mod output;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments};
 use crate::escape::printable;
 use crate::model::{Bindings, Model, dims, read};
-use crate::note::note;
+use crate::note::{is_quiet, note};
 use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use check::Checked;
@@ -166,24 +167,8 @@ fn print_text(
     let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
     let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    for step in &report.steps {
-        let place = place(step);
-        let place = printable(&place);
-        let pass = step.pass;
-        match &step.outcome {
-            revseq_rewrite::Outcome::Rewritten(what) => {
-                let rounding = match step.exactness {
-                    Exactness::Exact => "",
-                    Exactness::Rounding => ", equal up to rounding",
-                };
-                let what = printable(what);
-                writeln!(out, "{place}: {green}{pass}{green:#}: {what}{rounding}")?;
-            }
-            revseq_rewrite::Outcome::LeftAlone(why) => {
-                let why = printable(why);
-                writeln!(out, "{place}: {yellow}{pass}: left alone{yellow:#}: {why}")?;
-            }
-        }
+    if !is_quiet() {
+        print_steps(out, &report.steps)?;
     }
     if !report.removed_inputs.is_empty() {
         writeln!(
@@ -223,6 +208,43 @@ fn print_text(
                 let why = printable(why);
                 writeln!(out, "check on {backend}: {yellow}skipped{yellow:#}: {why}")?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Prints what became of nodes, and the nodes below it.
+fn print_steps(out: &mut dyn Write, steps: &[Step]) -> Result<()> {
+    let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
+    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
+    let mut titles: Vec<(String, Vec<&Step>)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for step in steps {
+        let pass = step.pass;
+        let title = match &step.outcome {
+            revseq_rewrite::Outcome::Rewritten(what) => {
+                let rounding = match step.exactness {
+                    Exactness::Exact => "",
+                    Exactness::Rounding => ", equal up to rounding",
+                };
+                let what = printable(what);
+                format!("{green}{pass}{green:#}: {what}{rounding}")
+            }
+            revseq_rewrite::Outcome::LeftAlone(why) => {
+                let why = printable(why);
+                format!("{yellow}{pass}: left alone{yellow:#}: {why}")
+            }
+        };
+        let place = *places.entry(title.clone()).or_insert(titles.len());
+        if place == titles.len() {
+            titles.push((title, Vec::new()));
+        }
+        titles[place].1.push(step);
+    }
+    for (title, steps) in titles {
+        writeln!(out, "{title}")?;
+        for step in steps {
+            writeln!(out, "  {}", printable(&place(step)))?;
         }
     }
     Ok(())

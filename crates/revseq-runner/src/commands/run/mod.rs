@@ -16,7 +16,7 @@ use super::{Outcome, say_nan, trial};
 use crate::backend::ort::Placement;
 use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
-use crate::cli::{Format, NamedFile, RunArguments};
+use crate::cli::{Format, RunArguments};
 use crate::file;
 use crate::interrupt::Watch;
 use crate::model::{Model, read};
@@ -121,7 +121,8 @@ impl<'a> OutputFiles<'a> {
         if let Some(trace) = &arguments.trace {
             file::refuse_existing("--trace", trace, arguments.overwrite.overwrite)?;
         }
-        for NamedFile { name, file } in &arguments.outputs {
+        for named in &arguments.outputs {
+            let (name, file) = named.split(|name| names.iter().any(|output| output == name));
             file::refuse_existing("--output", file, arguments.overwrite.overwrite)?;
             if name.is_none() && npz::has_ending(file) {
                 ensure!(

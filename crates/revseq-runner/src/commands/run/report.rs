@@ -24,6 +24,9 @@ const NOTED_SLOWER: f64 = 1.5;
 /// Number of nodes that a profile names in text.
 const NODES_TOLD: usize = 5;
 
+/// The least time of a run, counted in whole microseconds, of which operators' shares are told.
+const SHARED: Duration = Duration::from_micros(100);
+
 /// The times of several runs.
 struct Summary {
     median: Duration,
@@ -90,7 +93,18 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
     let bold = Style::new().bold();
     let operators = by_operator(&profile.nodes);
     let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
-    let share = |time: Duration| 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
+    let has_shares = !profile.is_coarse || total >= SHARED;
+    let share = |time: Duration| match has_shares {
+        true => {
+            let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
+            format!("{share:.1}%")
+        }
+        false => "-".to_owned(),
+    };
+    let time = |it: Duration| match profile.is_coarse && it < SHARED {
+        true => format!("{:.0} µs", it.as_secs_f64() * 1e6),
+        false => time(it),
+    };
     let width = operators
         .iter()
         .map(|it| printable(it.operator).len())
@@ -108,6 +122,12 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
         time(median(&profile.runs)),
         time(total)
     )?;
+    if !has_shares {
+        writeln!(
+            out,
+            "ONNX Runtime counts whole microseconds, too few here for shares of them"
+        )?;
+    }
     let slower = median(&profile.runs).as_secs_f64() / median(timed).as_secs_f64();
     if slower.is_finite() && slower >= NOTED_SLOWER {
         writeln!(
@@ -129,15 +149,15 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
         let median = median(times);
         let (each, share) = (time(median), share(median));
         let operator = printable(operator);
-        writeln!(
-            out,
-            "{operator:width$}  {nodes:>5}  {each:>13}  {share:>4.1}%"
-        )?;
+        writeln!(out, "{operator:width$}  {nodes:>5}  {each:>13}  {share:>5}")?;
     }
     writeln!(out, "{bold}slowest nodes{bold:#}")?;
     for node in profile.nodes.iter().take(NODES_TOLD) {
         let median_time = node.median();
-        let (each, share) = (time(median_time), share(median_time));
+        let mut each = time(median_time);
+        if has_shares {
+            each = format!("{each} {}", share(median_time));
+        }
         let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
         let provider = provider.unwrap_or_default();
         let whole = median(&node.times_with_inner);
@@ -147,7 +167,7 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
         };
         writeln!(
             out,
-            "  {each} {share:.1}%  {} {:?}{provider}{inner}",
+            "  {each}  {} {:?}{provider}{inner}",
             printable(&node.operator),
             node.node
         )?;
@@ -155,7 +175,6 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
     Ok(())
 }
 
-/// Whether outputs are printed, as nothing else becomes of them.
 /// Prints the outputs, or where they were written.
 pub(super) fn print_outputs(
     out: &mut dyn Write,
@@ -336,4 +355,46 @@ pub(super) fn as_json(
         });
     }
     json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::profile::{Call, NodeTimes};
+
+    #[test]
+    fn whole_microseconds_are_shown_as_such() {
+        let text = |time: u64, is_coarse: bool| {
+            let time = Duration::from_micros(time);
+            let mut times = NodeTimes::default();
+            for node in ["a", "b"] {
+                let call = Call {
+                    operator: "Neg",
+                    node,
+                    provider: None,
+                    time,
+                    time_with_inner: time,
+                };
+                times.add(0, call);
+            }
+            let profile = Profile {
+                is_coarse,
+                ..times.of(vec![2 * time], None)
+            };
+            let mut text = Vec::new();
+            print_profile(&mut text, &profile, &[2 * time]).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let few = text(2, true);
+        assert!(
+            few.contains(
+                "ONNX Runtime counts whole microseconds, too few here for shares of them\n"
+            ) && few.contains("  2 µs  Neg \"a\"\n"),
+            "{few}"
+        );
+        let enough = text(60, true);
+        assert!(enough.contains("  60 µs 50.0%  Neg \"a\"\n"), "{enough}");
+        let exact = text(2, false);
+        assert!(exact.contains("  2.00 µs 50.0%  Neg \"a\"\n"), "{exact}");
+    }
 }
