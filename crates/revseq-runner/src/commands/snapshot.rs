@@ -13,8 +13,10 @@ use super::inputs::{self, in_model};
 use super::tolerance::Tolerances;
 use super::{Outcome, say_nan, trial};
 use crate::backend::Engine;
+use crate::chain;
 use crate::cli::{Format, InputArguments, SnapshotArguments, ToleranceArguments};
 use crate::model::{Model, read};
+use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
@@ -28,9 +30,19 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
     let own = check(arguments, &models)?;
     let progress = Progress::new(models.len() as u64);
     let mut recorded: Vec<(&Path, PathBuf)> = Vec::new();
+    let mut failed = Vec::new();
     for (model, own) in std::iter::zip(&models, &own) {
         progress.message(model.display().to_string());
-        let set = record(own, model, &engine)?;
+        let set = match record(own, model, &engine) {
+            Ok(set) => set,
+            // The others of a folder are recorded all the same.
+            Err(error) if models.len() > 1 => {
+                failed.push(chain(&error));
+                progress.step();
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if arguments.format == Format::Text {
             progress.suspend(|| {
                 destination
@@ -41,6 +53,11 @@ pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
         progress.step();
     }
     drop(progress);
+    if let Some(first) = failed.first() {
+        failed.iter().skip(1).for_each(note);
+        let (count, all) = (failed.len(), models.len());
+        bail!("{count} of {all} models were not recorded: {first}");
+    }
     if arguments.format == Format::Json {
         let recorded = recorded.iter().map(|(model, set)| {
             json!({

@@ -327,6 +327,26 @@ fn arguments_for_several_models_are_for_those_that_have_the_name() {
 }
 
 #[test]
+fn a_model_that_does_not_run_leaves_the_others_of_its_folder() {
+    let folder = Folder::new();
+    let [_, b] = two_models(&folder);
+    let mut broken = reverse_graph();
+    broken.node[0] = node("Nonsense", &["x"], &["y"]);
+    folder.write("a.onnx", &model(broken).encode_to_vec());
+    let all = folder.path("").display().to_string();
+    let run = revseq(&["snapshot", &all]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert_eq!(run.stdout.lines().count(), 1, "{run:?}");
+    assert!(
+        run.stderr
+            .contains("error: 1 of 2 models were not recorded: ")
+            && run.stderr.contains("tract has no Nonsense"),
+        "{run:?}"
+    );
+    assert!(succeeds(&["verify", &b]).contains(": ok\n"));
+}
+
+#[test]
 fn a_model_is_tested_once() {
     let folder = Folder::new();
     let path = encoder(&folder);
