@@ -70,14 +70,12 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
     let order = model.eval_order()?;
     let live: HashSet<usize> = order.iter().copied().collect();
     let mut definers: HashMap<Symbol, OutletId> = HashMap::new();
-    for node in model.nodes().iter().filter(|node| !live.contains(&node.id)) {
+    // What is in use comes first.
+    let dropped = model.nodes().iter().filter(|node| !live.contains(&node.id));
+    let used = order.iter().map(|id| model.node(*id));
+    for node in used.chain(dropped) {
         for (symbol, outlet) in defined(model, node)? {
             definers.entry(symbol).or_insert(outlet);
-        }
-    }
-    for id in &order {
-        for (symbol, _) in defined(model, model.node(*id))? {
-            definers.remove(&symbol);
         }
     }
     for input in &model.inputs {
@@ -96,15 +94,21 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
         let facts = model.node_input_facts(id)?;
         let mut needed: Vec<Symbol> = node.op.required_bound_symbols(&facts).into_vec();
         let outputs = node.outputs.iter().map(|output| &output.fact);
-        // A constant of symbols has no inputs that could depend on anything.
+        needed.extend(outputs.flat_map(symbols_of));
+        let of = |symbol: &Symbol| definers.get(symbol).copied();
+        let dropped = needed.iter().filter_map(of);
+        let dropped = dropped.filter(|outlet| !live.contains(&outlet.node));
+        // A constant of symbols has no inputs that could depend on anything, and what is in use now may be
+        // dropped when the model is optimised.
         let constants = std::iter::zip(&node.inputs, facts)
-            .filter(|(input, _)| model.node(input.node).op_is::<Const>())
-            .map(|(_, fact)| fact);
-        needed.extend(outputs.chain(constants).flat_map(symbols_of));
-        let mut kept: Vec<OutletId> = needed
-            .iter()
-            .filter_map(|symbol| definers.get(symbol).copied())
-            .collect();
+            .filter(|(input, _)| model.node(input.node).op_is::<Const>());
+        let of_constants = constants.flat_map(|(_, fact)| symbols_of(fact));
+        let apart = of_constants.filter_map(|symbol| of(&symbol));
+        let apart = apart.filter(|outlet| {
+            let mut inputs = node.inputs.iter();
+            !inputs.any(|input| crate::wire::reads(model, *input, |it| it.node == outlet.node))
+        });
+        let mut kept: Vec<OutletId> = dropped.chain(apart).collect();
         kept.sort_unstable();
         kept.dedup();
         kept.retain(|outlet| !crate::wire::reads(model, *outlet, |it| it.node == id));

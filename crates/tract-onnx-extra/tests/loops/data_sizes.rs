@@ -902,6 +902,26 @@ fn rows_expand_to_as_many() {
     assert_eq!(found[0], tensor1(&[9_f32, 12.]));
 }
 
+/// tract reads the last elements of a Concat from its last part, and drops the value before it.
+#[test]
+fn a_size_stays_known_once_its_value_is_simplified_away() {
+    let model = graph(
+        "all:f32[M] kept:bool[M]",
+        "size last",
+        "x = Compress<axis=0>(all, kept)
+         sum = Concat<axis=0>(x, constants)
+         last = Slice(sum, start, end, axis)
+         size = Shape(sum)",
+    )
+    .constant("constants", tensor1(&[4_f32, 5., 6.]))
+    .constant("start", tensor1(&[-3_i64]))
+    .constant("end", tensor1(&[-2_i64]))
+    .constant("axis", tensor1(&[0_i64]));
+    let inputs = [counted(&[3]), tensor1(&[true, false, true])];
+    let found = run_optimized(model, &inputs).unwrap();
+    assert_eq!(found, [tensor1(&[5_i64]), tensor1(&[4_f32])]);
+}
+
 /// A plan that is kept for a value is not used for another one that equals it.
 #[test]
 fn a_pad_keeps_the_sign_of_zero() {
