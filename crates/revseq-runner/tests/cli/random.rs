@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt::Debug;
+use std::panic::catch_unwind;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -14,7 +15,8 @@ use tract_onnx::pb::TensorProto;
 use crate::common::rewrite_and_check;
 use crate::ort::onnxruntime;
 
-/// Runs models before and after they are rewritten, on each backend that there is.
+/// Runs models before and after they are rewritten, on each backend that there is, or on tract alone.
+#[derive(Default)]
 pub(crate) struct Comparison {
     library: Option<String>,
     cases: Cell<usize>,
@@ -72,7 +74,11 @@ impl Comparison {
             if sets.is_empty() {
                 continue;
             }
-            let run = rewrite_and_check(model, &sets, flags, library);
+            let run = catch_unwind(|| rewrite_and_check(model, &sets, flags, library));
+            let run = run.map_err(|panic| {
+                let why = panic.downcast_ref::<String>().map_or("it panics", |it| it);
+                failure(why, case, model, flags)
+            })?;
             let fails_before = "no backend runs both models: tract: the original model: ";
             if run.stderr.contains(fails_before) {
                 last = None;

@@ -394,7 +394,13 @@ fn check(case: &Case, runs: [Run; 2], comparison: &Comparison) -> Result<(), Tes
             batch: 2,
             ..run
         },
-        false => run,
+        // A size of nothing by the rest of none is any.
+        false => Run {
+            batch: run
+                .batch
+                .max(usize::from(case.steps.contains(&Step::Reshape))),
+            ..run
+        },
     });
     let sets = runs.map(|run| inputs(run, case.axis));
     comparison.run(&(case, runs), &case.model(), &sets, &flags)?;

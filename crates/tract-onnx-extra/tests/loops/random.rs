@@ -7,7 +7,7 @@ use proptest::test_runner::TestCaseError;
 use revseq_test_models::draw::{self, Choices};
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Names, graph, run};
+use crate::build::{Graph, Names, graph, run, run_once};
 
 type Pair = [f32; 2];
 
@@ -336,7 +336,7 @@ impl Body {
                 let value = operation.compute(&values);
                 let folds =
                     matches!(operation, Operation::TimesZero(of) if !is_finite(&values[*of]));
-                if folds || is_nan(&value) {
+                if folds || !is_number(&value) {
                     return None;
                 }
                 values.push(value);
@@ -428,12 +428,19 @@ fn body(choices: Vec<u32>, trip_count: i64, first: i64) -> Body {
 
 fn bodies() -> impl Strategy<Value = Body> {
     let choices = proptest::collection::vec(any::<u32>(), 64);
-    let all = (choices, draw::counts(0..7), draw::integers(-1..3));
+    let number = draw::integers(-1..3);
+    let number = number.prop_filter("its sums fit", |it| it.unsigned_abs() < 1 << 61);
+    let all = (choices, draw::counts(0..7), number);
     all.prop_map(|(choices, trip_count, number)| body(choices, trip_count as i64, number))
 }
 
-fn is_nan(value: &Value) -> bool {
-    matches!(value, Value::Pair(pair) if pair.iter().any(|it| it.is_nan()))
+/// Sums beyond int64 end tests, which are built with checks.
+fn is_number(value: &Value) -> bool {
+    match value {
+        Value::Pair(pair) => pair.iter().all(|it| !it.is_nan()),
+        Value::Number(number) => number.unsigned_abs() < 1 << 61,
+        _ => true,
+    }
 }
 
 fn is_finite(value: &Value) -> bool {
@@ -491,7 +498,11 @@ fn check(body: &Body) -> Result<(), TestCaseError> {
     let scanned = scanned.map(|(value, values)| stacked(kinds[*value], values));
     let all: Vec<Tensor> = states.iter().map(tensor).chain(scanned).collect();
     let expected: Vec<Tensor> = body.read().map(|output| all[output].clone()).collect();
-    let outputs = run(body.graph(), &inputs);
+    // tract's own optimizer takes minutes for the nodes of many steps.
+    let outputs = match body.trip_count {
+        0..100 => run(body.graph(), &inputs),
+        _ => run_once(body.graph(), &inputs),
+    };
     let outputs = outputs.map_err(|error| format!("{error:#}"));
     prop_assert_eq!(outputs, Ok(expected));
     Ok(())

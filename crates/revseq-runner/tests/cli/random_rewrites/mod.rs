@@ -189,12 +189,11 @@ fn cases() -> impl Strategy<Value = Case> {
                     runs,
                 };
                 // What is computed of no number, or in half precision of a large one, is another number elsewhere.
-                if case.computes() {
-                    let is_half = case.element_type == FLOAT16;
-                    let fits = |floats| floats != Floats::Any && !is_half;
-                    let unfit = case.runs.iter_mut().filter(|run| !fits(run.floats));
-                    unfit.for_each(|run| run.floats = Floats::Small);
-                }
+                let is_half = case.element_type == FLOAT16 && case.computes();
+                let is_any = case.computes() || case.has_relu();
+                let fits = |floats| !is_half && (floats != Floats::Any || !is_any);
+                let unfit = case.runs.iter_mut().filter(|run| !fits(run.floats));
+                unfit.for_each(|run| run.floats = Floats::Small);
                 // Reshape has a form for sizes of 0 since version 14.
                 if case.opset < 14 {
                     let runs = case.runs.iter_mut();
@@ -210,6 +209,12 @@ impl Case {
         let is_layer =
             |step: &Step| matches!(step, Step::Layer(..) | Step::Both(..) | Step::Mirror(_));
         self.steps.iter().any(is_layer)
+    }
+
+    /// Whether it has an operator of tract that makes a number of NaN.
+    fn has_relu(&self) -> bool {
+        let is_relu = |step: &Step| matches!(step, Step::Elementwise(4) | Step::Twice(_, 4, _));
+        self.steps.iter().any(is_relu)
     }
 
     fn model(&self) -> Vec<u8> {
@@ -357,6 +362,9 @@ fn check(
     let mut compared = compared.borrow_mut();
     let on = compared.entry(flags.join(" ")).or_default();
     on.chosen += 1;
+    // What ONNX Runtime takes may have axes that it lacks once it is rewritten.
+    let alone = Comparison::default();
+    let comparison = if case.for_ort { comparison } else { &alone };
     comparison.run_with(case, &bytes, &sets, &flags, |check| {
         let text = |name: &str| check[name].as_str().unwrap_or_default();
         let (result, reason) = (text("result"), text("reason"));
