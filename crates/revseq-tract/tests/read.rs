@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use revseq_tract::{Limits, LoadOptions};
-use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::prelude::*;
-use tract_onnx::tensor::{load_tensor, proto_from_reader};
 use tract_onnx::tract_hir::internal::Approximation;
+
+use data::tensors;
+
+mod data;
 
 #[path = "../examples/run.rs"]
 #[expect(dead_code, reason = "an example has a main function")]
@@ -222,19 +224,6 @@ fn an_output_may_be_computed_from_sizes() {
     }
 }
 
-/// The tensors of a data set, in order.
-fn tensors(model: &Path, kind: &str) -> TVec<Tensor> {
-    let set = model.with_file_name("test_data_set_0");
-    (0..)
-        .map(|index| set.join(format!("{kind}_{index}.pb")))
-        .map_while(|path| std::fs::File::open(path).ok())
-        .map(|file| {
-            let proto = proto_from_reader(file).expect("a tensor");
-            load_tensor(&MmapDataResolver, &proto, None).expect("a tensor")
-        })
-        .collect()
-}
-
 /// The command's `verify` does this for all models; here it is done where there is no command, too,
 /// such as on WebAssembly.
 #[test]
@@ -244,14 +233,17 @@ fn models_give_their_recorded_outputs() {
         if !path.exists() {
             continue;
         }
+        let folder = path.parent().expect("its folder");
         let run = || {
-            let inputs = tensors(&path, "input").into_iter().map(Tensor::into_tvalue);
+            let inputs = tensors(folder, "input")
+                .into_iter()
+                .map(Tensor::into_tvalue);
             let model = revseq_tract::model_for_path(&path)?.into_typed()?;
             let model = revseq_tract::into_optimized(model)?.into_runnable()?;
             model.run(inputs.collect())
         };
         let outputs = run().unwrap_or_else(|error| panic!("{path:?}: {error:#}"));
-        let recorded = tensors(&path, "output");
+        let recorded = tensors(folder, "output");
         assert_eq!(outputs.len(), recorded.len(), "{path:?}");
         for (output, recorded) in outputs.iter().zip(&recorded) {
             let close = output.close_enough(recorded, Approximation::Custom(1e-5, 1e-4, 0.));

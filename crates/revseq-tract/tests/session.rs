@@ -10,13 +10,15 @@ use revseq_tract::{
     Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
     tensor,
 };
-use tract_onnx::data_resolver::MmapDataResolver;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, GraphProto, StringStringEntryProto, ValueInfoProto};
 use tract_onnx::prelude::*;
-use tract_onnx::tensor::{load_tensor, proto_from_reader};
 use tract_onnx::tract_hir::infer::Factoid;
 use tract_onnx::tract_hir::internal::Approximation;
+
+use data::tensors;
+
+mod data;
 
 fn all_models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
@@ -38,19 +40,6 @@ fn folders() -> Vec<PathBuf> {
     }
     found.sort();
     found
-}
-
-/// The tensors of a data set, in order.
-fn tensors(folder: &Path, kind: &str) -> Vec<Tensor> {
-    let set = folder.join("test_data_set_0");
-    (0..)
-        .map(|index| set.join(format!("{kind}_{index}.pb")))
-        .map_while(|path| std::fs::File::open(path).ok())
-        .map(|file| {
-            let proto = proto_from_reader(file).expect("a tensor");
-            load_tensor(&MmapDataResolver, &proto, None).expect("a tensor")
-        })
-        .collect()
 }
 
 /// Opens and runs a model on its data, and compares its outputs with those on record.

@@ -5,11 +5,12 @@ use std::process::Command;
 
 use prost::Message;
 use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
 use crate::sessions;
@@ -219,6 +220,31 @@ pub(crate) fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: &[u8]) 
         dims: dims.to_vec(),
         raw_data: raw_data.to_vec(),
         ..TensorProto::default()
+    }
+}
+
+/// A tensor whose data are in a file.
+pub(crate) fn outside(name: &str, data_type: i32, dims: &[i64], location: &str) -> TensorProto {
+    TensorProto {
+        data_location: Some(DataLocation::External as i32),
+        external_data: vec![StringStringEntryProto {
+            key: "location".to_owned(),
+            value: location.to_owned(),
+        }],
+        ..tensor(name, data_type, dims, &[])
+    }
+}
+
+/// A graph of one node that an If may have, whose output says nothing of its type.
+pub(crate) fn branch(op: &str, inputs: &[&str], name: &str) -> GraphProto {
+    GraphProto {
+        name: name.to_owned(),
+        node: vec![node(op, inputs, &[name])],
+        output: vec![ValueInfoProto {
+            name: name.to_owned(),
+            ..ValueInfoProto::default()
+        }],
+        ..GraphProto::default()
     }
 }
 

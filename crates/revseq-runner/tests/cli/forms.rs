@@ -2,11 +2,11 @@
 //! run.
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, ValueInfoProto};
+use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, int, ints, model, node, refuses, reverse_graph,
-    revseq, succeeds, tensor, value,
+    BOOL, FLOAT, Folder, INT64, branch, graph_attribute, int, ints, model, node, refuses,
+    reverse_graph, revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
 
@@ -113,15 +113,6 @@ fn all_missing_operators_are_named_at_once() {
 #[test]
 fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     let folder = Folder::new();
-    let branch = |op: &str, inputs: &[&str], name: &str| GraphProto {
-        name: name.to_owned(),
-        node: vec![node(op, inputs, &[name])],
-        output: vec![ValueInfoProto {
-            name: name.to_owned(),
-            ..ValueInfoProto::default()
-        }],
-        ..GraphProto::default()
-    };
     let mut either = node("If", &["c"], &["y"]);
     either.attribute = vec![
         graph_attribute("then_branch", branch("Neg", &["x"], "a")),

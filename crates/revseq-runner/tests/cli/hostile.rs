@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, refuses,
-    reverse_graph, revseq, succeeds, tensor, value,
+    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, outside,
+    refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
 use prost::Message;
@@ -425,13 +425,9 @@ fn data_may_lie_where_a_link_to_the_model_leads() {
     use std::os::unix::fs::symlink;
     let folder = Folder::new();
     let mut graph = reverse_graph();
-    let mut outside = tensor("c", FLOAT, &[2], &[]);
-    outside.data_location = Some(DataLocation::External as i32);
-    outside.external_data = vec![StringStringEntryProto {
-        key: "location".to_owned(),
-        value: "model.onnx_data".to_owned(),
-    }];
-    graph.initializer.push(outside);
+    graph
+        .initializer
+        .push(outside("c", FLOAT, &[2], "model.onnx_data"));
     folder.write("blobs/0a", &model(graph).encode_to_vec());
     folder.write("blobs/0b", &[0; 8]);
     folder.write("elsewhere", &[0; 8]);

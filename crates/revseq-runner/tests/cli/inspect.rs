@@ -5,14 +5,11 @@ use std::collections::BTreeSet;
 use prost::Message;
 use serde_json::Value as Json;
 use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_proto::DataLocation;
-use tract_onnx::pb::{
-    AttributeProto, FunctionProto, GraphProto, NodeProto, StringStringEntryProto,
-};
+use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 
 use crate::common::{
     FLOAT, Folder, INT64, all_models, graph_attribute, int, model, models, models_in, node,
-    refuses, reverse_graph, revseq, succeeds, tensor, value,
+    outside, refuses, reverse_graph, revseq, succeeds, value,
 };
 
 fn json(path: &std::path::Path, more: &[&str]) -> Json {
@@ -244,13 +241,7 @@ fn data_in_other_files_is_not_needed() {
     let mut graph = reverse_graph();
     graph.input[0] = value("a", FLOAT, &["4", "5", "3"]);
     graph.node.insert(0, node("MatMul", &["a", "w"], &["x"]));
-    let mut weights = tensor("w", FLOAT, &[3, 6], &[]);
-    weights.data_location = Some(DataLocation::External as i32);
-    weights.external_data = vec![StringStringEntryProto {
-        key: "location".to_owned(),
-        value: "absent.bin".to_owned(),
-    }];
-    graph.initializer = vec![weights];
+    graph.initializer = vec![outside("w", FLOAT, &[3, 6], "absent.bin")];
     graph.output[0] = value("y", FLOAT, &["4", "5", "6"]);
     let shown = json(&folder.model(graph), &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
@@ -703,13 +694,7 @@ fn loops_are_shown_with_how_they_run() {
 fn a_model_runs_on_tract_if_its_data_is_there() {
     let folder = Folder::new();
     let mut graph = reverse_graph();
-    let mut outside = tensor("c", FLOAT, &[2], &[]);
-    outside.data_location = Some(DataLocation::External as i32);
-    outside.external_data = vec![StringStringEntryProto {
-        key: "location".to_owned(),
-        value: "absent".to_owned(),
-    }];
-    graph.initializer.push(outside);
+    graph.initializer.push(outside("c", FLOAT, &[2], "absent"));
     let path = folder.model(graph);
     let text = succeeds(&["inspect", path.to_str().unwrap()]);
     assert!(

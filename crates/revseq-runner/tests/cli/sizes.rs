@@ -2,11 +2,11 @@
 
 use prost::Message;
 use serde_json::Value as Json;
-use tract_onnx::pb::{GraphProto, ModelProto, ValueInfoProto};
+use tract_onnx::pb::{GraphProto, ModelProto};
 
 use crate::common::{
-    FLOAT, Folder, graph_attribute, int64s, model, node, refuses, reverse_graph, revseq, succeeds,
-    tensor, value,
+    FLOAT, Folder, branch, graph_attribute, int64s, model, node, refuses, reverse_graph, revseq,
+    succeeds, tensor, value,
 };
 
 /// `y = -x` for x of `[b,?,t]`.
@@ -146,19 +146,10 @@ fn sizes_are_written_into_branches() {
 #[test]
 fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
     let folder = Folder::new();
-    let branch = |name: &str, op: &str, inputs: &[&str]| GraphProto {
-        name: name.to_owned(),
-        node: vec![node(op, inputs, &[name])],
-        output: vec![ValueInfoProto {
-            name: name.to_owned(),
-            ..ValueInfoProto::default()
-        }],
-        ..GraphProto::default()
-    };
     let mut either = node("If", &["is_one"], &["rows"]);
     either.attribute = vec![
-        graph_attribute("then_branch", branch("a", "Squeeze", &["x", "last"])),
-        graph_attribute("else_branch", branch("b", "Identity", &["x"])),
+        graph_attribute("then_branch", branch("Squeeze", &["x", "last"], "a")),
+        graph_attribute("else_branch", branch("Identity", &["x"], "b")),
     ];
     let graph = GraphProto {
         name: "graph".to_owned(),

@@ -17,7 +17,6 @@ use crate::data_sizes::symbols_of;
 use crate::fusion;
 use crate::loops::spec::one;
 use crate::profile;
-use crate::repairs::optimize;
 use crate::typed_op::bound_symbols;
 
 /// Symbols for sizes in which the branches differ, by output and axis.
@@ -151,12 +150,10 @@ impl TypedOp for Branches {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.plans.is_none());
-        let known = fusion::symbols(model.node_input_facts(node.id)?);
+        let inputs = model.node_input_facts(node.id)?;
         let mut op = self.clone();
         for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
-            let mut branch = optimize::into_decluttered(body.clone())?;
-            fusion::fuse_all(&mut branch, &known)?;
-            *body = optimize::optimized(branch)?;
+            *body = fusion::optimized(body.clone(), &inputs)?;
         }
         let [(then, _), (other, _)] = op.each();
         let plans = [

@@ -15,7 +15,6 @@ use super::scan::{self, Why};
 use crate::fusion;
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
-use crate::repairs::optimize;
 use crate::typed_op::{Sizes, bound_symbols};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
@@ -228,11 +227,9 @@ impl TypedOp for Loop {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.body.is_none());
-        let mut body = optimize::into_decluttered(self.spec.body.clone())?;
         // Sizes that a step may change are not among those of the inputs.
-        let known = fusion::symbols(model.node_input_facts(node.id)?);
-        fusion::fuse_all(&mut body, &known)?;
-        let body = optimize::optimized(body)?;
+        let inputs = model.node_input_facts(node.id)?;
+        let body = fusion::optimized(self.spec.body.clone(), &inputs)?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             body: Some(run::Body::new(&self.spec, body)?),
