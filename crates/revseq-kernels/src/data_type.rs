@@ -95,14 +95,6 @@ impl DataType {
         })
     }
 
-    /// The type with this value in `DML_TENSOR_DATA_TYPE`, if REVERSE_SUBSEQUENCES takes it.
-    #[must_use]
-    pub fn from_directml_code(code: u32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|data_type| data_type.directml_code() == Some(code))
-    }
-
     /// The name in capitals, as DirectML's documentation writes it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -137,17 +129,10 @@ mod tests {
     use super::DataType;
 
     #[test]
-    fn codes_are_directml_s_and_round_trip() {
+    fn codes_are_directml_s() {
         for (index, data_type) in DataType::ALL.into_iter().enumerate() {
             let code = u32::try_from(index + 1).ok().filter(|&code| code <= 11);
             assert_eq!(data_type.directml_code(), code, "{data_type}");
-            if let Some(code) = code {
-                assert_eq!(DataType::from_directml_code(code), Some(data_type));
-            }
-        }
-        // UNKNOWN, and the 4-bit types, which the operator does not support.
-        for code in [0, 12, 13, 14] {
-            assert_eq!(DataType::from_directml_code(code), None);
         }
     }
 }

@@ -249,69 +249,6 @@ impl AttributeProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.AttributeProto";
 }
-impl AttributeProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::ref_attr_name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_ref_attr_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.ref_attr_name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets `type` to `Some(value)`, consuming and returning `self`.
-    pub fn with_type(
-        mut self,
-        value: impl Into<attribute_proto::AttributeType>,
-    ) -> Self {
-        self.r#type = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::f`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_f(mut self, value: f32) -> Self {
-        self.f = Some(value);
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::i`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_i(mut self, value: i64) -> Self {
-        self.i = Some(value);
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::s`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_s(mut self, value: impl Into<::buffa::alloc::vec::Vec<u8>>) -> Self {
-        self.s = Some(value.into());
-        self
-    }
-}
 ::buffa::impl_default_instance!(AttributeProto);
 impl ::buffa::MessageName for AttributeProto {
     const PACKAGE: &'static str = "onnx";
@@ -986,28 +923,6 @@ impl ValueInfoProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.ValueInfoProto";
 }
-impl ValueInfoProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
-}
 ::buffa::impl_default_instance!(ValueInfoProto);
 impl ::buffa::MessageName for ValueInfoProto {
     const PACKAGE: &'static str = "onnx";
@@ -1211,58 +1126,6 @@ impl NodeProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.NodeProto";
-}
-impl NodeProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::op_type`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_op_type(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.op_type = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::domain`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_domain(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.domain = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::overload`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_overload(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.overload = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(NodeProto);
 impl ::buffa::MessageName for NodeProto {
@@ -1563,15 +1426,6 @@ impl IntIntListEntryProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.IntIntListEntryProto";
 }
-impl IntIntListEntryProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::key`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_key(mut self, value: i64) -> Self {
-        self.key = Some(value);
-        self
-    }
-}
 ::buffa::impl_default_instance!(IntIntListEntryProto);
 impl ::buffa::MessageName for IntIntListEntryProto {
     const PACKAGE: &'static str = "onnx";
@@ -1724,25 +1578,6 @@ impl NodeDeviceConfigurationProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.NodeDeviceConfigurationProto";
-}
-impl NodeDeviceConfigurationProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::configuration_id`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_configuration_id(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.configuration_id = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::pipeline_stage`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_pipeline_stage(mut self, value: i32) -> Self {
-        self.pipeline_stage = Some(value);
-        self
-    }
 }
 ::buffa::impl_default_instance!(NodeDeviceConfigurationProto);
 impl ::buffa::MessageName for NodeDeviceConfigurationProto {
@@ -1900,18 +1735,6 @@ impl ShardingSpecProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.ShardingSpecProto";
-}
-impl ShardingSpecProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::tensor_name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_tensor_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.tensor_name = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(ShardingSpecProto);
 impl ::buffa::MessageName for ShardingSpecProto {
@@ -2124,15 +1947,6 @@ impl ShardedDimProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.ShardedDimProto";
 }
-impl ShardedDimProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::axis`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_axis(mut self, value: i64) -> Self {
-        self.axis = Some(value);
-        self
-    }
-}
 ::buffa::impl_default_instance!(ShardedDimProto);
 impl ::buffa::MessageName for ShardedDimProto {
     const PACKAGE: &'static str = "onnx";
@@ -2263,15 +2077,6 @@ impl SimpleShardedDimProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.SimpleShardedDimProto";
-}
-impl SimpleShardedDimProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::num_shards`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_num_shards(mut self, value: i64) -> Self {
-        self.num_shards = Some(value);
-        self
-    }
 }
 ::buffa::impl_default_instance!(SimpleShardedDimProto);
 impl ::buffa::MessageName for SimpleShardedDimProto {
@@ -2662,62 +2467,6 @@ impl ModelProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.ModelProto";
 }
-impl ModelProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::ir_version`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_ir_version(mut self, value: i64) -> Self {
-        self.ir_version = Some(value);
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::producer_name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_producer_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.producer_name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::producer_version`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_producer_version(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.producer_version = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::domain`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_domain(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.domain = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::model_version`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_model_version(mut self, value: i64) -> Self {
-        self.model_version = Some(value);
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
-}
 ::buffa::impl_default_instance!(ModelProto);
 impl ::buffa::MessageName for ModelProto {
     const PACKAGE: &'static str = "onnx";
@@ -3087,25 +2836,6 @@ impl DeviceConfigurationProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.DeviceConfigurationProto";
 }
-impl DeviceConfigurationProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::num_devices`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_num_devices(mut self, value: i32) -> Self {
-        self.num_devices = Some(value);
-        self
-    }
-}
 ::buffa::impl_default_instance!(DeviceConfigurationProto);
 impl ::buffa::MessageName for DeviceConfigurationProto {
     const PACKAGE: &'static str = "onnx";
@@ -3244,25 +2974,6 @@ impl StringStringEntryProto {
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.StringStringEntryProto";
 }
-impl StringStringEntryProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::key`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_key(mut self, value: impl Into<::buffa::alloc::string::String>) -> Self {
-        self.key = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::value`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_value(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.value = Some(value.into());
-        self
-    }
-}
 ::buffa::impl_default_instance!(StringStringEntryProto);
 impl ::buffa::MessageName for StringStringEntryProto {
     const PACKAGE: &'static str = "onnx";
@@ -3383,18 +3094,6 @@ impl TensorAnnotation {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TensorAnnotation";
-}
-impl TensorAnnotation {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::tensor_name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_tensor_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.tensor_name = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(TensorAnnotation);
 impl ::buffa::MessageName for TensorAnnotation {
@@ -3554,28 +3253,6 @@ impl GraphProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.GraphProto";
-}
-impl GraphProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(GraphProto);
 impl ::buffa::MessageName for GraphProto {
@@ -3973,55 +3650,6 @@ impl TensorProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TensorProto";
-}
-impl TensorProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::data_type`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_data_type(mut self, value: i32) -> Self {
-        self.data_type = Some(value);
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::raw_data`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_raw_data(
-        mut self,
-        value: impl Into<::buffa::alloc::vec::Vec<u8>>,
-    ) -> Self {
-        self.raw_data = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::data_location`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_data_location(
-        mut self,
-        value: impl Into<tensor_proto::DataLocation>,
-    ) -> Self {
-        self.data_location = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(TensorProto);
 impl ::buffa::MessageName for TensorProto {
@@ -4863,22 +4491,6 @@ pub mod tensor_proto {
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TensorProto.Segment";
     }
-    impl Segment {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::begin`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_begin(mut self, value: i64) -> Self {
-            self.begin = Some(value);
-            self
-        }
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::end`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_end(mut self, value: i64) -> Self {
-            self.end = Some(value);
-            self
-        }
-    }
     ::buffa::impl_default_instance!(Segment);
     impl ::buffa::MessageName for Segment {
         const PACKAGE: &'static str = "onnx";
@@ -5307,18 +4919,6 @@ pub mod tensor_shape_proto {
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TensorShapeProto.Dimension";
     }
-    impl Dimension {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::denotation`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_denotation(
-            mut self,
-            value: impl Into<::buffa::alloc::string::String>,
-        ) -> Self {
-            self.denotation = Some(value.into());
-            self
-        }
-    }
     ::buffa::impl_default_instance!(Dimension);
     impl ::buffa::MessageName for Dimension {
         const PACKAGE: &'static str = "onnx";
@@ -5481,18 +5081,6 @@ impl TypeProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TypeProto";
-}
-impl TypeProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::denotation`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_denotation(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.denotation = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(TypeProto);
 impl ::buffa::MessageName for TypeProto {
@@ -5831,15 +5419,6 @@ pub mod type_proto {
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TypeProto.Tensor";
     }
-    impl Tensor {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::elem_type`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_elem_type(mut self, value: i32) -> Self {
-            self.elem_type = Some(value);
-            self
-        }
-    }
     ::buffa::impl_default_instance!(Tensor);
     impl ::buffa::MessageName for Tensor {
         const PACKAGE: &'static str = "onnx";
@@ -6086,15 +5665,6 @@ pub mod type_proto {
         ///
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TypeProto.Map";
-    }
-    impl Map {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::key_type`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_key_type(mut self, value: i32) -> Self {
-            self.key_type = Some(value);
-            self
-        }
     }
     ::buffa::impl_default_instance!(Map);
     impl ::buffa::MessageName for Map {
@@ -6343,15 +5913,6 @@ pub mod type_proto {
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TypeProto.SparseTensor";
     }
-    impl SparseTensor {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::elem_type`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_elem_type(mut self, value: i32) -> Self {
-            self.elem_type = Some(value);
-            self
-        }
-    }
     ::buffa::impl_default_instance!(SparseTensor);
     impl ::buffa::MessageName for SparseTensor {
         const PACKAGE: &'static str = "onnx";
@@ -6483,28 +6044,6 @@ pub mod type_proto {
         /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
         pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.TypeProto.Opaque";
     }
-    impl Opaque {
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::domain`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_domain(
-            mut self,
-            value: impl Into<::buffa::alloc::string::String>,
-        ) -> Self {
-            self.domain = Some(value.into());
-            self
-        }
-        #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-        #[inline]
-        ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-        pub fn with_name(
-            mut self,
-            value: impl Into<::buffa::alloc::string::String>,
-        ) -> Self {
-            self.name = Some(value.into());
-            self
-        }
-    }
     ::buffa::impl_default_instance!(Opaque);
     impl ::buffa::MessageName for Opaque {
         const PACKAGE: &'static str = "onnx";
@@ -6632,25 +6171,6 @@ impl OperatorSetIdProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.OperatorSetIdProto";
-}
-impl OperatorSetIdProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::domain`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_domain(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.domain = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::version`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_version(mut self, value: i64) -> Self {
-        self.version = Some(value);
-        self
-    }
 }
 ::buffa::impl_default_instance!(OperatorSetIdProto);
 impl ::buffa::MessageName for OperatorSetIdProto {
@@ -6801,48 +6321,6 @@ impl FunctionProto {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/onnx.FunctionProto";
-}
-impl FunctionProto {
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::name`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_name(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.name = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::doc_string`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_doc_string(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.doc_string = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::domain`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_domain(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.domain = Some(value.into());
-        self
-    }
-    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
-    #[inline]
-    ///Sets [`Self::overload`] to `Some(value)`, consuming and returning `self`.
-    pub fn with_overload(
-        mut self,
-        value: impl Into<::buffa::alloc::string::String>,
-    ) -> Self {
-        self.overload = Some(value.into());
-        self
-    }
 }
 ::buffa::impl_default_instance!(FunctionProto);
 impl ::buffa::MessageName for FunctionProto {

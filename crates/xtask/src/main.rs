@@ -14,7 +14,6 @@ mod runtimes;
 mod sanitize;
 mod skips;
 mod step;
-mod units;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,9 +1,7 @@
 //! Steps and their commands.
 
 use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant, SystemTime};
-
-use crate::units::Units;
+use std::time::{Duration, Instant};
 
 /// One thing that has to hold.
 pub(crate) struct Step {
@@ -76,12 +74,10 @@ pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
     crate::skips::clear()?;
     let start = Instant::now();
     let mut times = Vec::new();
-    let mut units = Units::default();
     for together in steps.chunk_by(|_, next| next.is_beside) {
         for step in together {
             eprintln!("\n== {}: {}", step.name, step.summary);
         }
-        let since = SystemTime::now();
         let ended: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = together
                 .iter()
@@ -99,9 +95,7 @@ pub(crate) fn run_all(steps: Vec<Step>) -> Result<(), String> {
                 step.name
             ));
         }
-        units.add_since(since);
     }
-    units.print();
     eprintln!("\nsteps");
     for time in times {
         eprintln!("{time}");

@@ -24,6 +24,7 @@ fn messages(path: &Path) -> Result<String, Box<dyn Error>> {
         buffa_codegen::tooling_decode_options()?.decode_from_slice(&compiled)?;
     let mut config = CodeGenConfig::default();
     config.generate_views = false;
+    config.generate_with_setters = false;
     config.file_per_package = true;
     config.idiomatic_enum_aliases = false;
     let wanted: Vec<String> = files
