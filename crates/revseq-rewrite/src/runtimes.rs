@@ -56,9 +56,10 @@ const ALL: [Runtime; 5] = [
         info: RuntimeInfo {
             name: "onnxruntime-web",
             passes: &["other-axes"],
-            why: "its ReverseSequence takes axes 0 and 1 only, and misreads negative ones",
+            why: "its ReverseSequence takes axes 0 and 1 only, and misreads negative ones; with WebGPU it refuses \
+                  GRU with other activations than Relu, Sigmoid and Tanh",
         },
-        lacks: &[],
+        lacks: &[Kind::RareGru],
     },
     Runtime {
         info: RuntimeInfo {
@@ -185,6 +186,8 @@ enum Kind {
     Activations,
     /// Other functions than Relu, Sigmoid and Tanh.
     RareActivations,
+    /// GRU with other functions than these.
+    RareGru,
     Clip,
     /// LSTM whose forget gate follows from the input gate.
     Coupled,
@@ -198,6 +201,7 @@ impl Kind {
             Self::Peepholes => "LSTM with peepholes",
             Self::Activations => "layers with other activations than the default ones",
             Self::RareActivations => "layers with other activations than Relu, Sigmoid and Tanh",
+            Self::RareGru => "GRU with other activations than Relu, Sigmoid and Tanh",
             Self::Clip => "layers with a clip",
             Self::Coupled => "LSTM with input_forget",
         }
@@ -229,6 +233,7 @@ impl Kind {
                     .iter()
                     .any(|given| !common.contains(&given.as_slice()))
             }
+            Self::RareGru => node.is("GRU") && Self::RareActivations.is_of(node),
             Self::Clip => node.attribute("clip").is_some(),
             Self::Coupled => node.is("LSTM") && node.int("input_forget").or(0) != Some(0),
         }

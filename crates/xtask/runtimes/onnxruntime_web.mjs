@@ -1,45 +1,66 @@
-// Runs ONNX models on onnxruntime-web in Node, for `cargo xtask test runtimes`; tests/runtimes.rs has
-// the form of the lines that it reads and writes. The first argument is the folder with the package.
+// Runs ONNX models on onnxruntime-web, for `cargo xtask test runtimes`; tests/runtimes/lib.rs has the form of
+// the lines that it reads and writes.
+//
+//     node onnxruntime_web.mjs PACKAGES [PROVIDER]
+//
+// PACKAGES is the folder with the packages. Models run in Node, with WebAssembly, or with an execution provider
+// (wasm, webgpu) in headless Chromium.
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { run } from "./web.mjs";
 
-const require = createRequire(pathToFileURL(`${process.argv[2]}/`));
-const ort = require("onnxruntime-web/wasm");
-ort.env.wasm.numThreads = 1;
-ort.env.logLevel = "fatal";
+const [packages, provider] = process.argv.slice(2);
+const require = createRequire(pathToFileURL(`${packages}/`));
 
-const ARRAYS = {
-  bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array,
-  int32: Int32Array, uint32: Uint32Array, int64: BigInt64Array, uint64: BigUint64Array,
-  float16: Uint16Array, float32: Float32Array, float64: Float64Array,
-};
-
-function tensor({ name, type, shape, bytes }) {
-  const Elements = ARRAYS[type];
-  if (!Elements) throw new Error(`no tensors of ${type}`);
-  const data = new Elements(Uint8Array.from(Buffer.from(bytes, "hex")).buffer);
-  return [name, new ort.Tensor(type, data, shape)];
+/** Returns a function that runs a model of a file in this process. */
+function inNode() {
+  const ort = require("onnxruntime-web/wasm");
+  ort.env.wasm.numThreads = 1;
+  ort.env.logLevel = "fatal";
+  return async (model, inputs) => run(ort, {}, await readFile(model), inputs);
 }
 
-function value({ type, dims, data }) {
-  const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("hex");
-  return { type, shape: dims, bytes };
+/** Returns a function that runs a model of a file in a page, which has it from a server of this process. */
+async function inChromium() {
+  const files = join(packages, "node_modules/onnxruntime-web/dist");
+  const types = { mjs: "text/javascript", wasm: "application/wasm", html: "text/html" };
+  const served = async (path) => {
+    if (path === "/") return "<!doctype html>";
+    if (path === "/web.mjs") return readFile(new URL("web.mjs", import.meta.url));
+    if (path.startsWith("/model/")) return readFile(decodeURIComponent(path.slice("/model/".length)));
+    return readFile(join(files, path));
+  };
+  const server = createServer(async ({ url }, response) => {
+    const body = await served(url).catch(() => undefined);
+    const type = url === "/" ? types.html : types[url.split(".").pop()];
+    response.writeHead(body ? 200 : 404, type ? { "Content-Type": type } : {}).end(body);
+  });
+  await new Promise((listens) => server.listen(0, "127.0.0.1", listens));
+  const browser = await require("puppeteer-core").launch({
+    executablePath: "/usr/bin/chromium",
+    // Without a GPU, Vulkan and WebGPU are SwiftShader's.
+    args: ["--no-sandbox", "--enable-unsafe-webgpu", "--enable-features=Vulkan", "--use-webgpu-adapter=swiftshader"],
+  });
+  const page = await browser.newPage();
+  await page.goto(`http://127.0.0.1:${server.address().port}/`);
+  const inPage = async (model, inputs, provider) => {
+    const ort = await import(provider === "webgpu" ? "/ort.webgpu.min.mjs" : "/ort.wasm.min.mjs");
+    const { run } = await import("/web.mjs");
+    ort.env.wasm.numThreads = 1;
+    ort.env.logLevel = "fatal";
+    const bytes = await (await fetch(`/model/${encodeURIComponent(model)}`)).arrayBuffer();
+    return run(ort, { executionProviders: [provider] }, new Uint8Array(bytes), inputs);
+  };
+  return (model, inputs) => page.evaluate(inPage, model, inputs, provider);
 }
 
-async function run({ model, inputs }) {
-  const session = await ort.InferenceSession.create(await readFile(model));
-  try {
-    const given = Object.fromEntries(inputs.map(tensor));
-    const outputs = await session.run(given);
-    return { outputs: session.outputNames.map((name) => value(outputs[name])) };
-  } finally {
-    await session.release();
-  }
-}
-
+const runModel = provider ? await inChromium() : inNode();
 for await (const line of createInterface({ input: process.stdin })) {
-  const answer = await run(JSON.parse(line)).catch((error) => ({ refused: error.message ?? `${error}` }));
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  const { model, inputs } = JSON.parse(line);
+  process.stdout.write(`${JSON.stringify(await runModel(model, inputs))}\n`);
 }
+process.exit();

@@ -6,8 +6,8 @@ refused that is right as it is.
 
     python run.py PROGRAMS PACKAGES FOLDER
 
-PROGRAMS is the folder of the programs that cargo builds, PACKAGES has onnxruntime-web, and FOLDER
-gets the rewritten models.
+PROGRAMS is the folder of the programs that cargo builds, PACKAGES has onnxruntime-web and
+puppeteer-core, which runs it in Chromium, and FOLDER gets the rewritten models.
 """
 
 from __future__ import annotations
@@ -224,7 +224,6 @@ def main() -> None:
     with open(ROOT / "Cargo.lock", "rb") as file:
         locked = {package["name"]: package["version"] for package in tomllib.load(file)["package"]}
     package = packages / "node_modules/onnxruntime-web/package.json"
-    web = ["node", HERE / "onnxruntime_web.mjs", packages]
 
     def forms(name: str) -> list[list[str]]:
         return [[], ["--for", name], ["--for", name, "--fast"]]
@@ -236,11 +235,18 @@ def main() -> None:
             [sys.executable, HERE / "openvino_cpu.py"],
             forms("openvino"),
         ),
-        Runtime(
-            "onnxruntime-web (Node, WebAssembly)",
-            json.loads(package.read_text())["version"],
-            web,
-            forms("onnxruntime-web"),
+        *(
+            Runtime(
+                f"onnxruntime-web ({host})",
+                json.loads(package.read_text())["version"],
+                ["node", HERE / "onnxruntime_web.mjs", packages, *provider],
+                forms("onnxruntime-web"),
+            )
+            for host, *provider in [
+                ("Node, WebAssembly",),
+                ("Chromium, WebAssembly", "wasm"),
+                ("Chromium, WebGPU", "webgpu"),
+            ]
         ),
         Runtime("rten", locked["rten"], [programs / "on-rten"], forms("rten")),
         Runtime(

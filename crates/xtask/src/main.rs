@@ -231,7 +231,7 @@ fn test_steps() -> Vec<Step> {
         ),
         Step::extra(
             "runtimes",
-            "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm)",
+            "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm, Chromium)",
             runtimes::test,
         ),
         Step::extra(

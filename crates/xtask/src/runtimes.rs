@@ -10,7 +10,7 @@ use crate::step::{Command, cargo};
 
 /// Runs the models; `run.py` says what is an error.
 pub(crate) fn test() -> Result<(), String> {
-    need(&["node", "npm"], "nodejs npm")?;
+    need(&["node", "npm", "chromium"], "nodejs npm chromium")?;
     let scripts = crate::root().join("crates/xtask/runtimes");
     let python = python::environment("runtimes", &scripts.join("requirements.txt"))?;
     let packages = packages(&scripts.join("package.json"))?;

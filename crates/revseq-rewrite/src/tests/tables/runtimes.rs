@@ -135,6 +135,10 @@ fn no_layer_is_written_that_the_runtime_lacks() {
                 .options(for_fast("plain-tract")),
         ],
     );
+    let for_web = Options {
+        runtime: Some("onnxruntime-web".to_owned()),
+        ..pass("sequence-lens")
+    };
     // Nor is one that is of this kind already: without its lengths, tract would no longer refuse it.
     let own = "y = RNN<hidden_size=2>(x, w, r, _, own)";
     check(
@@ -156,6 +160,17 @@ fn no_layer_is_written_that_the_runtime_lacks() {
                 &["y = RNN<hidden_size=2;clip=3>(x, w, r, _, own)"],
             )
             .options(of_runtime("plain-tract")),
+            leaves(
+                "onnxruntime-web lacks GRU with other activations",
+                &["y = GRU<hidden_size=2;activations=[HardSigmoid,Tanh]>(x, w3, r3, _, own)"],
+            )
+            .options(for_web.clone()),
+            takes(
+                "without sequence_lens",
+                ANY,
+                &["y = GRU<hidden_size=2;activations=[Sigmoid,Relu]>(x, w3, r3, _, own)"],
+            )
+            .options(for_web),
         ],
     );
 }
