@@ -106,7 +106,7 @@ impl Run {
         match self.floats {
             Floats::Small => small,
             Floats::Times(power) => small * 2_f32.powi(power),
-            Floats::Any if mixed % 5 == 0 => EDGES[(mixed / 5 % 8) as usize],
+            Floats::Any if mixed.is_multiple_of(5) => EDGES[(mixed / 5 % 8) as usize],
             Floats::Any => small,
         }
     }
