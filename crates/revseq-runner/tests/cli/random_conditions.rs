@@ -203,7 +203,7 @@ impl Made {
                 self.binary(op, &it, false);
             }
             6 if it.code != FLOAT => {
-                let divisor = [2, 3, -2, 1 << 31][self.choose(4)];
+                let divisor: i64 = [2, 3, -2, 1 << 31][self.choose(4)];
                 let divisor = match it.code {
                     INT32 => self
                         .graph

@@ -580,7 +580,7 @@ fn inputs(run: Run) -> Vec<TensorProto> {
     let Run { time, batch, .. } = run;
     let each = || 0..time * batch;
     let mask: Vec<u8> = each()
-        .map(|it| u8::from(run.mixed(it + 31) % 3 > 0))
+        .map(|it| u8::from(!run.mixed(it + 31).is_multiple_of(3)))
         .collect();
     let amounts = each().map(|it| [1, 2, -1, 3][run.mixed(it) as usize % 4]);
     let amounts: Vec<u8> = amounts.flat_map(i64::to_le_bytes).collect();
