@@ -52,19 +52,19 @@ fn is_next(
 ) -> Option<bool> {
     let (inner, sum, place) = origin_within(scope, list, &[0], steps);
     let (inner, node, _) = inner.producer(sum).filter(|it| it.1.is("Add"))?;
-    let is_step = |index: usize| {
+    let operand = |index: usize| {
         let name = node.input(index)?;
-        let place = place_in_operand(inner, name, &place, steps)?;
-        let (of, name, _) = origin_within(inner, name, &place, steps);
-        Some(of.is(body) && name == step)
+        Some((name, place_in_operand(inner, name, &place, steps)?))
     };
-    let is_one = |index: usize| {
-        let name = node.input(index)?;
-        let place = place_in_operand(inner, name, &place, steps)?;
-        Some(element(inner, name, &place, steps)? == Size::Known(1))
+    let [one, other] = [operand(0)?, operand(1)?];
+    let is_step = |(name, place): &(&str, Vec<usize>)| {
+        let (of, name, _) = origin_within(inner, name, place, steps);
+        of.is(body) && name == step
     };
-    Some(match is_step(0)? {
-        true => is_one(1)?,
-        false => is_step(1)? && is_one(0)?,
-    })
+    let (name, place) = match is_step(&one) {
+        true => other,
+        false if is_step(&other) => one,
+        false => return Some(false),
+    };
+    Some(element(inner, name, &place, steps)? == Size::Known(1))
 }

@@ -59,6 +59,16 @@ fn name_first_size(input: &mut model::ValueInfoProto) {
     shape.dim[0].value = Some(dimension::Value::DimParam("N".to_owned()));
 }
 
+/// An attribute that holds a graph.
+fn in_graph(name: &str, graph: GraphProto) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(AttributeType::GRAPH),
+        g: graph.into(),
+        ..AttributeProto::default()
+    }
+}
+
 /// The sizes of a value, as text: a number, or the value and axis that has the size.
 fn sizes_of(scope: &Scope<'_>, name: &str) -> Option<Vec<String>> {
     let rank = sizes::rank(scope, name)?;
@@ -157,12 +167,7 @@ fn looping() -> NodeProto {
         output: ["on2", "s2", "g2", "shown"].map(untyped).to_vec(),
         ..GraphProto::default()
     };
-    let body = AttributeProto {
-        name: Some("body".to_owned()),
-        r#type: Some(AttributeType::GRAPH),
-        g: body.into(),
-        ..AttributeProto::default()
-    };
+    let body = in_graph("body", body);
     node(
         "Loop",
         &["n", "", "b", "b"],
@@ -222,12 +227,7 @@ fn a_step_of_a_loop_is_one_element_of_an_axis_that_is_not_shorter() {
             output: ["on", "cut"].map(untyped).to_vec(),
             ..GraphProto::default()
         };
-        let body = AttributeProto {
-            name: Some("body".to_owned()),
-            r#type: Some(AttributeType::GRAPH),
-            g: body.into(),
-            ..AttributeProto::default()
-        };
+        let body = in_graph("body", body);
         let model = model(vec![
             node("Shape", &["a"], &["sizes"], vec![]),
             node("Gather", &["sizes", "zero"], &["N"], vec![]),
@@ -256,22 +256,16 @@ fn a_step_of_a_loop_is_one_element_of_an_axis_that_is_not_shorter() {
 
 #[test]
 fn an_output_of_a_scan_has_an_axis_more_than_its_steps() {
-    let body = AttributeProto {
-        name: Some("body".to_owned()),
-        r#type: Some(AttributeType::GRAPH),
-        g: GraphProto {
-            node: vec![
-                node("Add", &["s", "e"], &["s2"], vec![]),
-                node("Neg", &["e"], &["shown"], vec![]),
-            ],
-            input: ["s", "e"].map(untyped).to_vec(),
-            output: ["s2", "shown"].map(untyped).to_vec(),
-            ..GraphProto::default()
-        }
-        .into(),
-        ..AttributeProto::default()
+    let body = GraphProto {
+        node: vec![
+            node("Add", &["s", "e"], &["s2"], vec![]),
+            node("Neg", &["e"], &["shown"], vec![]),
+        ],
+        input: ["s", "e"].map(untyped).to_vec(),
+        output: ["s2", "shown"].map(untyped).to_vec(),
+        ..GraphProto::default()
     };
-    let attributes = vec![body, int("num_scan_inputs", 1)];
+    let attributes = vec![in_graph("body", body), int("num_scan_inputs", 1)];
     let mut model = model(vec![node(
         "Scan",
         &["b", "a"],
@@ -290,16 +284,13 @@ fn an_output_of_a_scan_has_an_axis_more_than_its_steps() {
 
 #[test]
 fn branches_agree_on_sizes() {
-    let branch = |name: &str, nodes: Vec<NodeProto>| AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::GRAPH),
-        g: GraphProto {
+    let branch = |name: &str, nodes: Vec<NodeProto>| {
+        let graph = GraphProto {
             node: nodes,
             output: vec![untyped("o"), untyped("p")],
             ..GraphProto::default()
-        }
-        .into(),
-        ..AttributeProto::default()
+        };
+        in_graph(name, graph)
     };
     let one = vec![
         node("Neg", &["b"], &["o"], vec![]),

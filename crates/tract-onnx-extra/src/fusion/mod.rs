@@ -25,7 +25,6 @@ use std::sync::{Mutex, PoisonError};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::alias::Alias;
-use crate::repairs::optimize;
 use groups::Group;
 pub(crate) use groups::fuse;
 use program::{Elements, Program, Registers};
@@ -48,13 +47,6 @@ pub(crate) fn fuse_all(model: &mut TypedModel, known: &HashSet<Symbol>) -> Tract
         model.compact()?;
     }
     Ok(())
-}
-
-/// The body of an operator with these inputs, fused and optimised.
-pub(crate) fn optimized(body: TypedModel, inputs: &[&TypedFact]) -> TractResult<TypedModel> {
-    let mut body = optimize::into_decluttered(body)?;
-    fuse_all(&mut body, &symbols(inputs.iter().copied()))?;
-    optimize::optimized(body)
 }
 
 /// The fused operators of a model.

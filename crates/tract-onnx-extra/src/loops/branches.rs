@@ -14,9 +14,9 @@ use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::symbols_of;
-use crate::fusion;
 use crate::loops::spec::one;
 use crate::profile;
+use crate::repairs::optimize;
 use crate::typed_op::bound_symbols;
 
 /// Symbols for sizes in which the branches differ, by output and axis.
@@ -153,7 +153,7 @@ impl TypedOp for Branches {
         let inputs = model.node_input_facts(node.id)?;
         let mut op = self.clone();
         for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
-            *body = fusion::optimized(body.clone(), &inputs)?;
+            *body = optimize::body(body.clone(), &inputs)?;
         }
         let [(then, _), (other, _)] = op.each();
         let plans = [

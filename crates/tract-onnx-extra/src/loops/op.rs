@@ -12,9 +12,9 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::run;
 use super::scan::{self, Why};
-use crate::fusion;
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
+use crate::repairs::optimize;
 use crate::typed_op::{Sizes, bound_symbols};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
@@ -229,7 +229,7 @@ impl TypedOp for Loop {
         rule_if!(self.body.is_none());
         // Sizes that a step may change are not among those of the inputs.
         let inputs = model.node_input_facts(node.id)?;
-        let body = fusion::optimized(self.spec.body.clone(), &inputs)?;
+        let body = optimize::body(self.spec.body.clone(), &inputs)?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             body: Some(run::Body::new(&self.spec, body)?),

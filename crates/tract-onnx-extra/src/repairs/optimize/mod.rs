@@ -18,6 +18,7 @@ use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::faster::{by_rows, casts, convolutions, softmax};
 use crate::operators::reduce::check_reductions;
 use crate::repairs::shapes::check_shapes;
+pub(crate) use scans::body;
 
 mod axes;
 mod exact;

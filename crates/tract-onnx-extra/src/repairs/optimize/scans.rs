@@ -1,13 +1,27 @@
-//! The bodies of Scans, with fused steps, and optimised by this crate's passes. tract would take its
-//! own, which nothing reaches after them.
+//! The bodies of Scans, loops and branches, with fused steps, and optimised by this crate's passes. tract
+//! would take its own, which nothing reaches after them.
+
+use std::collections::HashSet;
 
 use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, Scan};
 use tract_onnx::tract_hir::internal::*;
 
-use super::optimized;
+use super::{into_decluttered, optimized};
 use crate::fusion;
 use crate::interrupt::BetweenSteps;
 use crate::loops::scan::metered::Metered;
+
+/// The body of an operator with these inputs, fused and optimised.
+pub(crate) fn body(body: TypedModel, inputs: &[&TypedFact]) -> TractResult<TypedModel> {
+    let known = fusion::symbols(inputs.iter().copied());
+    fused(into_decluttered(body)?, &known)
+}
+
+/// A decluttered body, fused and optimised, into which these symbols come from outside.
+fn fused(mut body: TypedModel, known: &HashSet<Symbol>) -> TractResult<TypedModel> {
+    fusion::fuse_all(&mut body, known)?;
+    optimized(body)
+}
 
 /// A Scan with its plan.
 pub(super) fn planned(
@@ -19,8 +33,7 @@ pub(super) fn planned(
     let inputs = scan.body.inputs.iter();
     let inputs = inputs.map(|input| scan.body.outlet_fact(*input));
     let known = fusion::symbols(inputs.collect::<TractResult<TVec<_>>>()?);
-    fusion::fuse_all(&mut scan.body, &known)?;
-    scan.body = optimized(scan.body)?;
+    scan.body = fused(scan.body, &known)?;
     let inputs = without_unread_inputs(&mut scan, model, &node.inputs)?;
     let scan = with_plan(&scan)?;
     let op = match fusion::fuse_scan(&scan, &model.node_output_facts(node.id)?)? {
