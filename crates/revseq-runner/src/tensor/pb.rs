@@ -1,6 +1,6 @@
 //! Tensors as ONNX stores them: `TensorProto` (onnx/onnx.proto).
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use revseq_graph::ElementType;
 use revseq_onnx::model::{TensorProto, type_name};
 use revseq_onnx::tensor;
@@ -9,6 +9,7 @@ use super::{Data, Tensor};
 
 /// Decodes a file that holds one tensor; returns its name, too.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
+    ensure!(!bytes.is_empty(), "it is empty");
     let proto = revseq_onnx::decode_tensor(bytes)?;
     let tensor = from_proto(&proto)?;
     Ok((proto.name().to_owned(), tensor))

@@ -232,7 +232,7 @@ fn pb_files_with_wrong_fields() {
     let model = model.to_str().unwrap();
     for (bytes, why) in [
         (b"garbage".to_vec(), "it is not a TensorProto"),
-        (vec![], "it has no element type"),
+        (vec![], "it is empty"),
         (
             tensor("x", 1, &[2, 3], &[0; 23]).encode_to_vec(),
             "has 23 bytes in raw_data, expected 24",
