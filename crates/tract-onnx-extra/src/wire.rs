@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::cast_to_sizes::CastToSizes;
 use crate::dims::in_dims;
+use crate::typed_op::Typed;
 
 /// Casts a value unless it already has the type. Integers that become sizes keep all of their bits.
 pub(crate) fn wire_cast(
@@ -26,7 +27,7 @@ pub(crate) fn wire_cast(
     if to.is_tdim() {
         return match model.outlet_fact(outlet)?.konst.clone() {
             Some(known) => model.add_const(name, in_dims(&known)?),
-            None => Ok(model.wire_node(name, CastToSizes, &[outlet])?[0]),
+            None => Ok(model.wire_node(name, Typed(CastToSizes), &[outlet])?[0]),
         };
     }
     Ok(model.wire_node(name, cast(to), &[outlet])?[0])

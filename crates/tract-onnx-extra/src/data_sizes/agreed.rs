@@ -11,6 +11,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::other_sizes::OtherSizes;
+use crate::typed_op::{Stateless, Typed};
 
 /// Passes a value on by other expressions for its sizes, which are checked when the model runs.
 pub(crate) fn agreed(
@@ -23,7 +24,7 @@ pub(crate) fn agreed(
         return Ok(outlet);
     }
     let name = target.unique_name(name).into_owned();
-    Ok(target.wire_node(name, Agreed { shape }, &[outlet])?[0])
+    Ok(target.wire_node(name, Typed(Agreed { shape }), &[outlet])?[0])
 }
 
 /// Makes the operands of products agree on the axes that they sum over.
@@ -79,9 +80,9 @@ pub(crate) struct Agreed {
     shape: TVec<TDim>,
 }
 
-named_op!(Agreed, "Agreed");
+impl Stateless for Agreed {
+    const NAME: &str = "Agreed";
 
-impl EvalOp for Agreed {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         OtherSizes::check(inputs[0].shape(), &self.shape, ctx.symbols)?;
         Ok(inputs)
@@ -93,12 +94,10 @@ impl EvalOp for Agreed {
         found.transpose()
     }
 
-    fn forwards_input(&self) -> Option<usize> {
-        Some(0)
+    fn forwards_input(&self) -> bool {
+        true
     }
-}
 
-impl TypedOp for Agreed {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         for (axis, (found, expected)) in
             std::iter::zip(inputs[0].shape.iter(), &self.shape).enumerate()
@@ -112,6 +111,4 @@ impl TypedOp for Agreed {
     }
 
     substitutes!(shape);
-
-    as_op!();
 }

@@ -9,40 +9,25 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-use super::part::{along, change_around, take};
+use super::part::{along, take};
 use super::size_symbols::{SizeSymbols, axis};
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Compress; tract runs only constant ones.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
-    let op = OnnxCompress {
-        axis: node.get_attr_opt("axis")?,
-        sizes: SizeSymbols::new(ctx),
-    };
-    own(node, [2, 1], op)
-}
-
-/// A Compress before types and shapes are known.
-#[derive(Clone, Debug)]
-struct OnnxCompress {
-    axis: Option<i64>,
-    sizes: SizeSymbols,
-}
-
-impl Operator for OnnxCompress {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+    let along: Option<i64> = node.get_attr_opt("axis")?;
+    let sizes = SizeSymbols::new(ctx);
+    own(node, [2, 1], move |node: &mut Wiring<'_>| {
         let rank = node.input(0)?.rank();
-        let axis = self.axis.map(|it| axis(it, rank)).transpose()?;
-        node.whole(Compress {
-            axis,
-            size: self.sizes.of(axis.unwrap_or(0)),
-        })
-    }
+        let axis = along.map(|it| axis(it, rank)).transpose()?;
+        let size = sizes.of(axis.unwrap_or(0));
+        node.whole(Typed(Compress { axis, size }))
+    })
 }
 
 /// Keeps the elements whose condition is true, along an axis or of the flattened input.
@@ -64,11 +49,12 @@ impl Compress {
     }
 }
 
-named_op!(Compress, "Compress", mints_runtime_symbols);
+impl Stateless for Compress {
+    const NAME: &str = "Compress";
 
-impl EvalOp for Compress {
-    // Its size is a symbol elsewhere, which a constant would not give a number.
-    not_out_of_plan!();
+    fn defines_symbols(&self) -> bool {
+        matches!(self.size, TDim::Sym(_))
+    }
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, condition) = args_2!(inputs);
@@ -85,32 +71,18 @@ impl EvalOp for Compress {
         }
         Ok(tvec![take(&data, axis, &kept)?.into_tvalue()])
     }
-}
 
-impl TypedOp for Compress {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = self.shape(&inputs[0].shape.to_tvec());
         Ok(tvec![inputs[0].datum_type.fact(shape)])
     }
 
-    fn change_axes(
-        &self,
-        _model: &TypedModel,
-        _node: &TypedNode,
-        io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        rule_if_some!(axis = self.axis);
-        Ok(change_around(axis, io, change, |axis| {
-            let size = self.size.clone();
-            Box::new(Self {
-                axis: Some(axis),
-                size,
-            })
-        }))
+    fn with_axes(&self, _inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
+        Some(Self {
+            axis: Some(change.transform_axis(self.axis?)?),
+            ..self.clone()
+        })
     }
 
     substitutes!(size);
-
-    as_op!();
 }

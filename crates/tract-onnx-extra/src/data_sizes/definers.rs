@@ -14,6 +14,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{in_numbers, symbols_of};
+use crate::typed_op::{Stateless, Typed};
 
 /// Makes every symbol that a model needs known when it runs.
 ///
@@ -36,7 +37,7 @@ pub(crate) fn sizes_in_numbers(model: &mut TypedModel) -> TractResult<()> {
         let name = format!("{}.numbers", model.node(output.node).name);
         let name = model.unique_name(name).into_owned();
         let label = model.outlet_label(output).map(str::to_owned);
-        let numbers = model.wire_node(name, InNumbers, &[output])?[0];
+        let numbers = model.wire_node(name, Typed(InNumbers), &[output])?[0];
         if let Some(label) = label {
             model.set_outlet_label(numbers, label)?;
         }
@@ -125,7 +126,7 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
         inputs.extend(kept);
         let name = format!("{}.after", node.name);
         let name = model.unique_name(name).into_owned();
-        let after = model.wire_node(name, After, &inputs)?[0];
+        let after = model.wire_node(name, Typed(After), &inputs)?[0];
         model.add_edge(after, InletId::new(id, slot))?;
         return Ok(true);
     }
@@ -136,52 +137,32 @@ fn keep_some(model: &mut TypedModel) -> TractResult<bool> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct After;
 
-named_op!(After, "After");
-
-impl EvalOp for After {
-    not_out_of_plan!();
+impl Stateless for After {
+    const NAME: &str = "After";
+    const FOLDS: bool = false;
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         Ok(inputs.into_iter().take(1).collect())
     }
-}
 
-impl TypedOp for After {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
-
-    as_op!();
 }
 
 /// Sizes as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InNumbers;
 
-impl Op for InNumbers {
-    fn name(&self) -> StaticName {
-        "InNumbers".into()
-    }
-
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for InNumbers {
-    not_out_of_plan!();
+impl Stateless for InNumbers {
+    const NAME: &str = "InNumbers";
+    const FOLDS: bool = false;
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         Ok(tvec![in_numbers(args_1!(inputs), ctx.symbols)?])
     }
-}
 
-impl TypedOp for InNumbers {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![i64::fact(inputs[0].shape.clone())])
     }
-
-    as_op!();
 }

@@ -30,5 +30,7 @@ mod wide_sizes;
 pub(crate) use agreed::{Agreed, agree_on_sums, agreed};
 pub(crate) use next::Next;
 pub use node_context::constant_integers;
-pub(crate) use size_symbols::{SizeSymbols, axis, in_numbers, inferred_output, symbols_of};
+pub(crate) use size_symbols::{
+    SizeSymbols, all_in_numbers, axis, in_numbers, inferred_output, symbols_of,
+};
 pub(crate) use wide_sizes::WideSizes;

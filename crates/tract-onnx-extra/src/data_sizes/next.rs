@@ -6,6 +6,7 @@
 use tract_onnx::tract_hir::internal::*;
 
 use crate::dims::scalar;
+use crate::typed_op::Stateless;
 
 /// Passes an index on, except for -1, which a Gather takes for the last element: `x[-1:0]` is
 /// empty.
@@ -15,10 +16,8 @@ pub(crate) struct Next {
     pub(crate) axis: usize,
 }
 
-named_op!(Next, "Next");
-
-impl EvalOp for Next {
-    op_out_of_plan!();
+impl Stateless for Next {
+    const NAME: &str = "Next";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         ensure!(
@@ -28,12 +27,8 @@ impl EvalOp for Next {
         );
         Ok(inputs)
     }
-}
 
-impl TypedOp for Next {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
-
-    as_op!();
 }

@@ -11,46 +11,31 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::size_symbols::{SizeSymbols, axis, in_numbers, symbols_of};
+use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::dims::{self, scalar};
 use crate::limits::{Limits, of_nodes_read};
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a OneHot.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
-    let op = OnnxOneHot {
-        axis: node.get_attr_opt("axis")?.unwrap_or(-1),
-        depth: SizeSymbols::new(ctx),
-        limits: of_nodes_read(),
-    };
-    own(node, [3, 1], op)
-}
-
-/// A OneHot before types and shapes are known.
-#[derive(Clone, Debug)]
-struct OnnxOneHot {
-    axis: i64,
-    depth: SizeSymbols,
-    limits: Limits,
-}
-
-impl Operator for OnnxOneHot {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let axis = axis(self.axis, node.input(0)?.rank() + 1)?;
+    let new: i64 = node.get_attr_opt("axis")?.unwrap_or(-1);
+    let (sizes, limits) = (SizeSymbols::new(ctx), of_nodes_read());
+    own(node, [3, 1], move |node: &mut Wiring<'_>| {
+        let axis = axis(new, node.input(0)?.rank() + 1)?;
         let depth = match &node.input(1)?.konst {
             Some(depth) if depth.datum_type().is_tdim() => dims::sizes(depth)?.first().cloned(),
             Some(depth) => Some(number_from_0(depth)?.to_dim()),
             None => None,
         };
-        node.whole(OneHot {
+        node.whole(Typed(OneHot {
             axis,
-            is_from_data: depth.is_none(),
-            depth: depth.unwrap_or_else(|| self.depth.of(axis)),
-            limits: self.limits,
-        })
-    }
+            depth: depth.unwrap_or_else(|| sizes.of(axis)),
+            limits,
+        }))
+    })
 }
 
 /// The depth.
@@ -119,10 +104,8 @@ fn whole(indices: &Tensor) -> TractResult<Vec<Option<i64>>> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OneHot {
     axis: usize,
-    /// The size of the new axis.
+    /// The size of the new axis; a symbol of its own if it comes from data.
     depth: TDim,
-    /// Whether the depth comes from data, and is a symbol of its own.
-    is_from_data: bool,
     limits: Limits,
 }
 
@@ -160,32 +143,15 @@ impl OneHot {
     }
 }
 
-impl Op for OneHot {
-    fn name(&self) -> StaticName {
-        "OneHot".into()
-    }
+impl Stateless for OneHot {
+    const NAME: &str = "OneHot";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("axis: {} depth: {}", self.axis, self.depth)])
     }
 
-    fn mints_runtime_symbols(&self) -> bool {
-        self.is_from_data
-    }
-
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for OneHot {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        // A constant would not give its symbol a number.
-        let is_constant = !self.is_from_data;
-        let eval = || self.eval(&EvalContext::out_of_plan(), inputs);
-        is_constant.then(eval).transpose()
+    fn defines_symbols(&self) -> bool {
+        matches!(self.depth, TDim::Sym(_))
     }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -197,9 +163,7 @@ impl EvalOp for OneHot {
         ))?;
         Ok(tvec![output.into_tvalue()])
     }
-}
 
-impl TypedOp for OneHot {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape = inputs[0].shape.to_tvec();
         shape.insert(self.axis, self.depth.clone());
@@ -211,6 +175,4 @@ impl TypedOp for OneHot {
     }
 
     substitutes!(depth);
-
-    as_op!();
 }

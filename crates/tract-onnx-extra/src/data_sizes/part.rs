@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::bounds::{Extent, extent, positions};
 use super::size_symbols::{in_numbers, symbols_of};
-use crate::typed_op::Sizes;
+use crate::typed_op::{Sizes, Stateless};
 
 /// Takes every `step`th element along an axis between bounds, by ONNX's rule.
 ///
@@ -22,10 +22,8 @@ pub(crate) struct Part {
     pub(crate) start: Bound,
     pub(crate) end: Bound,
     pub(crate) step: i64,
-    /// The size of the output's axis.
+    /// The size of the output's axis; a symbol of its own if it comes from data.
     pub(crate) size: TDim,
-    /// Whether the size comes from data, and is a symbol of its own.
-    pub(crate) is_from_data: bool,
 }
 
 /// A bound of a slice.
@@ -85,35 +83,22 @@ impl Sizes for Bound {
     }
 }
 
-impl Op for Part {
-    fn name(&self) -> StaticName {
-        "Part".into()
-    }
+impl Stateless for Part {
+    const NAME: &str = "Part";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("axis: {} step: {}", self.axis, self.step)])
     }
 
-    fn mints_runtime_symbols(&self) -> bool {
-        self.is_from_data
+    fn defines_symbols(&self) -> bool {
+        matches!(self.size, TDim::Sym(_))
     }
 
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+    fn required_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
         let lists = inputs[1..].iter().flat_map(|fact| symbols_of(fact));
         let bounds = [&self.start, &self.end].into_iter();
         let known = bounds.filter_map(Bound::fixed).flat_map(TDim::symbols);
         lists.chain(known).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Part {
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        // A constant would not give its symbol a number.
-        let is_constant = !self.is_from_data;
-        let eval = || self.eval(&EvalContext::out_of_plan(), inputs);
-        is_constant.then(eval).transpose()
     }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
@@ -133,6 +118,41 @@ impl EvalOp for Part {
             );
         }
         Ok(tvec![output.into_tvalue()])
+    }
+
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let mut shape = inputs[0].shape.clone();
+        shape.set(self.axis, self.size.clone());
+        Ok(tvec![inputs[0].datum_type.fact(shape)])
+    }
+
+    fn with_axes(&self, _inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
+        Some(Self {
+            axis: change.transform_axis(self.axis)?,
+            ..self.clone()
+        })
+    }
+
+    substitutes!(start, end, size);
+
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        rule_if_some!(start = self.start.fixed());
+        rule_if_some!(end = self.end.fixed());
+        let size = &model.outlet_fact(node.inputs[0])?.shape[self.axis];
+        let Some(Extent::Within(from, to)) = extent(start, end, self.step, size) else {
+            return Ok(None);
+        };
+        // Otherwise it fails at run time.
+        rule_if!(to.clone() - &from == self.size);
+        let mut patch = TypedModelPatch::default();
+        let data = patch.tap_model(model, node.inputs[0])?;
+        let taken = wire_within((from, to), &node.name, &mut patch, self.axis, data)?;
+        patch.shunt_outside(model, node.id.into(), taken)?;
+        Ok(Some(patch))
     }
 }
 
@@ -205,74 +225,6 @@ pub(crate) fn along(data: TValue, axis: Option<usize>) -> TractResult<(TValue, u
     }
     let elements = data.len();
     Ok((data.into_tensor().into_shape(&[elements])?.into_tvalue(), 0))
-}
-
-/// Returns the consequence of a change to an axis of the first input or of the output; `None` if it
-/// would take another operator.
-pub(crate) fn change_around(
-    axis: usize,
-    io: InOut,
-    change: &AxisOp,
-    with_axis: impl Fn(usize) -> Box<dyn TypedOp>,
-) -> Option<AxisChangeConsequence> {
-    if !matches!(io, InOut::In(0) | InOut::Out(0)) {
-        return None;
-    }
-    let changed = change.transform_axis(axis)?;
-    Some(AxisChangeConsequence {
-        substitute_op: (changed != axis).then(|| with_axis(changed)),
-        wire_changes: tvec![
-            (InOut::In(0), change.clone()),
-            (InOut::Out(0), change.clone())
-        ],
-    })
-}
-
-impl TypedOp for Part {
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let mut shape = inputs[0].shape.clone();
-        shape.set(self.axis, self.size.clone());
-        Ok(tvec![inputs[0].datum_type.fact(shape)])
-    }
-
-    fn change_axes(
-        &self,
-        _model: &TypedModel,
-        _node: &TypedNode,
-        io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        Ok(change_around(self.axis, io, change, |axis| {
-            Box::new(Self {
-                axis,
-                ..self.clone()
-            })
-        }))
-    }
-
-    substitutes!(start, end, size);
-
-    fn declutter(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if_some!(start = self.start.fixed());
-        rule_if_some!(end = self.end.fixed());
-        let size = &model.outlet_fact(node.inputs[0])?.shape[self.axis];
-        let Some(Extent::Within(from, to)) = extent(start, end, self.step, size) else {
-            return Ok(None);
-        };
-        // Otherwise it fails at run time.
-        rule_if!(to.clone() - &from == self.size);
-        let mut patch = TypedModelPatch::default();
-        let data = patch.tap_model(model, node.inputs[0])?;
-        let taken = wire_within((from, to), &node.name, &mut patch, self.axis, data)?;
-        patch.shunt_outside(model, node.id.into(), taken)?;
-        Ok(Some(patch))
-    }
-
-    as_op!();
 }
 
 /// Wires a slice between two positions within an axis.

@@ -71,6 +71,15 @@ pub(crate) fn in_numbers(value: TValue, symbols: &SymbolValues) -> TractResult<T
     Ok(Tensor::from_shape(value.shape(), &numbers)?.into_tvalue())
 }
 
+/// The same of several values.
+pub(crate) fn all_in_numbers(
+    values: TVec<TValue>,
+    symbols: &SymbolValues,
+) -> TractResult<TVec<TValue>> {
+    let numbers = values.into_iter().map(|value| in_numbers(value, symbols));
+    numbers.collect()
+}
+
 /// An output with this type and shape; sizes that are already known stay.
 pub(crate) fn inferred_output(
     known: &InferenceFact,

@@ -26,6 +26,7 @@ use super::size_symbols::{SizeSymbols, axis};
 use crate::dims;
 use crate::node::check_domain;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
+use crate::typed_op::Typed;
 
 /// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -381,14 +382,14 @@ impl OnnxSlice {
         let axis = along.axis;
         let part = |what: &str| format!("axis{axis}.{what}");
         let size = node.fact(data)?.shape[axis].clone();
-        let (size, is_from_data) = match along.taken(&size) {
+        let size = match along.taken(&size) {
             Taken::Element { at } => {
                 let start = self.list(0, node)?;
                 let index = node.op(&part("bound"), Slice::new(0, at, at + 1), &[start])?;
                 let index = node.op(&part("scalar"), AxisOp::Rm(0), &[index])?;
                 let mut index = node.cast(&part("index"), index, i64::datum_type())?;
                 if along.hint.is_next {
-                    index = node.op(&part("next"), Next { axis }, &[index])?;
+                    index = node.op(&part("next"), Typed(Next { axis }), &[index])?;
                 }
                 let element = node.op(&part("element"), Gather::new(axis), &[data, index])?;
                 // The Squeeze behind the Slice removes this axis again, and both vanish.
@@ -398,8 +399,8 @@ impl OnnxSlice {
                 let name = format!("{}.axis{axis}", node.name);
                 return wire_within((from, to), &name, node.model, axis, data);
             }
-            Taken::Part(size) => (size, false),
-            Taken::Unknown => (self.sizes.of(axis), true),
+            Taken::Part(size) => size,
+            Taken::Unknown => self.sizes.of(axis),
         };
         let mut inputs = tvec![data];
         for (list, bound) in [&along.start, &along.end].into_iter().enumerate() {
@@ -413,8 +414,7 @@ impl OnnxSlice {
             end: along.end.clone(),
             step: along.step,
             size,
-            is_from_data,
         };
-        node.op(&part("part"), op, &inputs)
+        node.op(&part("part"), Typed(op), &inputs)
     }
 }

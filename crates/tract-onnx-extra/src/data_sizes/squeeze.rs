@@ -21,6 +21,7 @@ use super::node_context::NodeContext;
 use super::size_symbols::axis;
 use crate::node::{check_domain, parse_with_tract};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
@@ -32,7 +33,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     };
     let is_without = node.input.get(1).is_none_or(String::is_empty) && axes.is_none();
     if is_without || axes.as_ref().is_some_and(Vec::is_empty) {
-        return own(node, [node.input.len().min(2), 1], SqueezeAll);
+        return own(node, [node.input.len().min(2), 1], squeeze_all);
     }
     match axes {
         Some(axes) => over_tract(ctx, node, OnnxSqueeze { axes }),
@@ -40,35 +41,23 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     }
 }
 
-/// A Squeeze without axes, or of an empty list of them: of all of size 1, as in ONNX Runtime.
-#[derive(Clone, Debug)]
-struct SqueezeAll;
-
-impl SqueezeAll {
-    fn without_axes(shape: &[TDim]) -> TractResult<array::Squeeze> {
-        let mut ones = vec![];
-        for (axis, size) in shape.iter().enumerate() {
-            let may_be_one =
-                least(size).is_none_or(|it| it <= 1) && most(size).is_none_or(|it| it >= 1);
-            ensure!(
-                size.is_one() || !may_be_one || size.to_i64().is_ok(),
-                "it has no axes, and whether axis {axis} of its input has one element is not \
-                 known: its rank depends on data"
-            );
-            if size.is_one() {
-                ones.push(axis as isize);
-            }
+/// Wires a Squeeze without axes, or of an empty list of them: of all of size 1, as in ONNX Runtime.
+fn squeeze_all(node: &mut Wiring<'_>) -> Wired {
+    let mut ones = vec![];
+    for (axis, size) in node.input(0)?.shape.iter().enumerate() {
+        let may_be_one =
+            least(size).is_none_or(|it| it <= 1) && most(size).is_none_or(|it| it >= 1);
+        ensure!(
+            size.is_one() || !may_be_one || size.to_i64().is_ok(),
+            "it has no axes, and whether axis {axis} of its input has one element is not known: its \
+             rank depends on data"
+        );
+        if size.is_one() {
+            ones.push(axis as isize);
         }
-        Ok(array::Squeeze::new(Some(ones)))
     }
-}
-
-impl Operator for SqueezeAll {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let shape = node.input(0)?.shape.to_tvec();
-        let op = Self::without_axes(&shape)?;
-        op.wire(node.name, node.model, &node.inputs[..1]).map(Some)
-    }
+    let op = array::Squeeze::new(Some(ones));
+    op.wire(node.name, node.model, &node.inputs[..1]).map(Some)
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +103,7 @@ impl Operator for OnnxSqueeze {
         for axis in axes {
             let op: Box<dyn TypedOp> = match shape[axis].is_one() {
                 true => Box::new(AxisOp::Rm(axis)),
-                false => Box::new(Only { axis }),
+                false => Box::new(Typed(Only { axis })),
             };
             wire = node.op(&format!("axis{axis}"), op, &[wire])?;
         }
@@ -137,20 +126,12 @@ struct Only {
     axis: usize,
 }
 
-impl Op for Only {
-    fn name(&self) -> StaticName {
-        "Only".into()
-    }
+impl Stateless for Only {
+    const NAME: &str = "Only";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("axis: {}", self.axis)])
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Only {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = args_1!(inputs);
@@ -160,9 +141,7 @@ impl EvalOp for Only {
         data.remove_axis(self.axis)?;
         Ok(tvec![data.into_tvalue()])
     }
-}
 
-impl TypedOp for Only {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape = inputs[0].shape.clone();
         shape.remove_axis(self.axis)?;
@@ -178,6 +157,4 @@ impl TypedOp for Only {
         TypedModelPatch::replace_single_op(model, node, &node.inputs, AxisOp::Rm(self.axis))
             .map(Some)
     }
-
-    as_op!();
 }

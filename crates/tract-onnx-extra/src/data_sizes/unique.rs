@@ -16,7 +16,8 @@ use tract_onnx::tract_hir::internal::*;
 use super::part::{along, take};
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Unique.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -25,35 +26,19 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     for (is_wanted, name) in std::iter::zip(&mut is_wanted, &node.output) {
         *is_wanted = !name.is_empty();
     }
-    let op = OnnxUnique {
-        axis: node.get_attr_opt("axis")?,
-        is_sorted: node.get_attr_opt("sorted")?.unwrap_or(1_i64) != 0,
-        is_wanted,
-        size: SizeSymbols::new(ctx),
-    };
+    let along: Option<i64> = node.get_attr_opt("axis")?;
+    let is_sorted = node.get_attr_opt("sorted")?.unwrap_or(1_i64) != 0;
+    let size = SizeSymbols::new(ctx);
     let outputs = is_wanted.into_iter().filter(|it| *it).count();
-    own(node, [1, outputs], op)
-}
-
-/// A Unique before types and shapes are known.
-#[derive(Clone, Debug)]
-struct OnnxUnique {
-    axis: Option<i64>,
-    is_sorted: bool,
-    is_wanted: [bool; 4],
-    size: SizeSymbols,
-}
-
-impl Operator for OnnxUnique {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+    own(node, [1, outputs], move |node: &mut Wiring<'_>| {
         let rank = node.input(0)?.rank();
-        node.whole(Unique {
-            axis: self.axis.map(|it| axis(it, rank)).transpose()?,
-            is_sorted: self.is_sorted,
-            is_wanted: self.is_wanted,
-            size: self.size.of(0),
-        })
-    }
+        node.whole(Typed(Unique {
+            axis: along.map(|it| axis(it, rank)).transpose()?,
+            is_sorted,
+            is_wanted,
+            size: size.of(0),
+        }))
+    })
 }
 
 /// Keeps the first of equal slices along an axis, or of equal elements.
@@ -125,11 +110,12 @@ impl Unique {
     }
 }
 
-named_op!(Unique, "Unique", mints_runtime_symbols);
+impl Stateless for Unique {
+    const NAME: &str = "Unique";
 
-impl EvalOp for Unique {
-    // Its size is a symbol elsewhere, which a constant would not give a number.
-    not_out_of_plan!();
+    fn defines_symbols(&self) -> bool {
+        matches!(self.size, TDim::Sym(_))
+    }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = in_numbers(args_1!(inputs), ctx.symbols)?;
@@ -164,9 +150,7 @@ impl EvalOp for Unique {
         }
         Ok(outputs)
     }
-}
 
-impl TypedOp for Unique {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let data = inputs[0].shape.to_tvec();
         let (slices, all) = match self.axis {
@@ -189,6 +173,4 @@ impl TypedOp for Unique {
     }
 
     substitutes!(size);
-
-    as_op!();
 }

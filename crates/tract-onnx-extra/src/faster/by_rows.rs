@@ -16,6 +16,7 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::binary::{Binary, Pairs};
+use crate::typed_op::{Stateless, Typed};
 
 /// The operator of a node that tract would compute element by element.
 pub(crate) fn by_rows(
@@ -33,7 +34,7 @@ pub(crate) fn by_rows(
         function,
         is_truth: output == bool::datum_type(),
     };
-    TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    TypedModelPatch::replace_single_op(model, node, &node.inputs, Typed(op)).map(Some)
 }
 
 /// A function of two float operands that broadcast; truth values become bools.
@@ -43,16 +44,12 @@ struct ByRows {
     is_truth: bool,
 }
 
-impl Op for ByRows {
+impl Stateless for ByRows {
+    const NAME: &str = "ByRows";
+
     fn name(&self) -> StaticName {
-        format!("{:?}ByRows", self.function).into()
+        format!("{:?}{}", self.function, Self::NAME).into()
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for ByRows {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (a, b) = args_2!(inputs);
@@ -66,15 +63,11 @@ impl EvalOp for ByRows {
         }
         Ok(tvec!(output.into_tvalue()))
     }
-}
 
-impl TypedOp for ByRows {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let sizes = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
         Ok(tvec!(self.datum_type().fact(sizes)))
     }
-
-    as_op!();
 }
 
 impl ByRows {

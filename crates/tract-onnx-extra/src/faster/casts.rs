@@ -11,6 +11,8 @@ use half::slice::HalfFloatSliceExt;
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::typed_op::{Stateless, Typed};
+
 /// The numbers that are rounded together: their half floats stay in the nearest cache.
 const ROUNDED_TOGETHER: usize = 1024;
 
@@ -21,14 +23,14 @@ pub(crate) fn by_vectors(
 ) -> TractResult<Option<TypedModelPatch>> {
     rule_if_some!(cast = half_cast(model, node)?);
     let narrowed = model.linear_prec(node.id)?.filter(|before| {
-        let before = before.op_as::<HalfCast>();
-        cast == HalfCast::Widened && before == Some(&HalfCast::Narrowed)
+        let before = before.op_as::<Typed<HalfCast>>();
+        cast == HalfCast::Widened && before == Some(&Typed(HalfCast::Narrowed))
     });
     let (inputs, cast) = match narrowed {
         Some(before) => (&before.inputs, HalfCast::Rounded),
         None => (&node.inputs, cast),
     };
-    TypedModelPatch::replace_single_op(model, node, inputs, cast).map(Some)
+    TypedModelPatch::replace_single_op(model, node, inputs, Typed(cast)).map(Some)
 }
 
 /// What a Cast does, if it is from half floats to floats or back.
@@ -53,20 +55,12 @@ enum HalfCast {
     Rounded,
 }
 
-impl Op for HalfCast {
-    fn name(&self) -> StaticName {
-        "HalfCast".into()
-    }
+impl Stateless for HalfCast {
+    const NAME: &str = "HalfCast";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("{self:?}").to_lowercase()])
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for HalfCast {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
@@ -101,9 +95,7 @@ impl EvalOp for HalfCast {
         };
         Ok(tvec!(output.into()))
     }
-}
 
-impl TypedOp for HalfCast {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let to = match self {
             Self::Widened | Self::Rounded => f32::datum_type(),
@@ -111,6 +103,4 @@ impl TypedOp for HalfCast {
         };
         Ok(tvec!(to.fact(inputs[0].shape.clone())))
     }
-
-    as_op!();
 }

@@ -13,6 +13,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::rows::{Layout, greater, greatest_of_row};
 
+use crate::typed_op::{Stateless, Typed};
+
 /// The operator by vectors.
 pub(crate) fn by_vectors(
     model: &TypedModel,
@@ -28,7 +30,7 @@ pub(crate) fn by_vectors(
         axes,
         is_log: op.kind == SoftmaxKind::LogSoftmax,
     };
-    TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
+    TypedModelPatch::replace_single_op(model, node, &node.inputs, Typed(op)).map(Some)
 }
 
 /// A Softmax along neighbouring axes.
@@ -38,7 +40,9 @@ struct OfRows {
     is_log: bool,
 }
 
-impl Op for OfRows {
+impl Stateless for OfRows {
+    const NAME: &str = "Softmax";
+
     fn name(&self) -> StaticName {
         if self.is_log { "LogSoftmax" } else { "Softmax" }.into()
     }
@@ -46,12 +50,6 @@ impl Op for OfRows {
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("axes: {:?}", self.axes)])
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for OfRows {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let mut value = args_1!(inputs).into_tensor();
@@ -71,14 +69,10 @@ impl EvalOp for OfRows {
         }
         Ok(tvec![value.into_tvalue()])
     }
-}
 
-impl TypedOp for OfRows {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
-
-    as_op!();
 }
 
 /// The parts of a value that one thread computes.

@@ -111,7 +111,13 @@ impl Fused {
 
 never_equal!(Fused);
 
-named_op!(Fused, "Fused");
+impl Op for Fused {
+    fn name(&self) -> StaticName {
+        "Fused".into()
+    }
+
+    op_as_typed_op!();
+}
 
 impl EvalOp for Fused {
     not_out_of_plan!();

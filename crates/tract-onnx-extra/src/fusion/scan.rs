@@ -86,7 +86,13 @@ impl FusedScan {
 
 never_equal!(FusedScan);
 
-named_op!(FusedScan, "FusedScan");
+impl Op for FusedScan {
+    fn name(&self) -> StaticName {
+        "FusedScan".into()
+    }
+
+    op_as_typed_op!();
+}
 
 impl EvalOp for FusedScan {
     not_out_of_plan!();

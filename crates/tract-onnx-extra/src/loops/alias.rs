@@ -60,7 +60,13 @@ fn remove(model: &TypedModel, node: &TypedNode) -> TractResult<TypedModelPatch> 
 
 never_equal!(Alias);
 
-named_op!(Alias, "Alias");
+impl Op for Alias {
+    fn name(&self) -> StaticName {
+        "Alias".into()
+    }
+
+    op_as_typed_op!();
+}
 
 impl EvalOp for Alias {
     fn eval(&self, _ctx: &EvalContext<'_>, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {

@@ -17,7 +17,7 @@ use crate::data_sizes::symbols_of;
 use crate::loops::spec::one;
 use crate::profile;
 use crate::repairs::optimize;
-use crate::typed_op::bound_symbols;
+use crate::typed_op::{bound_symbols, rewired};
 
 /// Symbols for sizes in which the branches differ, by output and axis.
 pub(crate) type Sizes = HashMap<(usize, usize), TDim>;
@@ -164,7 +164,16 @@ impl TypedOp for Branches {
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)
     }
 
-    substitutes!(by Self::with_sizes);
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        rewired(self.with_sizes(subs)?, node, target, mapping)
+    }
 
     as_op!();
 }

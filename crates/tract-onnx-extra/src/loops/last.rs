@@ -4,6 +4,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::typed_op::Stateless;
+
 /// The output of the last step, or the initial state if there was none; tract's Scan then outputs
 /// nothing.
 ///
@@ -14,10 +16,8 @@ pub(crate) struct LastOrInitial {
     pub(crate) axis: usize,
 }
 
-named_op!(LastOrInitial, "LastOrInitial");
-
-impl EvalOp for LastOrInitial {
-    op_out_of_plan!();
+impl Stateless for LastOrInitial {
+    const NAME: &str = "LastOrInitial";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (last, initial, scanned) = args_3!(inputs);
@@ -26,14 +26,10 @@ impl EvalOp for LastOrInitial {
             _ => last,
         }))
     }
-}
 
-impl TypedOp for LastOrInitial {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec!(inputs[1].without_value()))
     }
-
-    as_op!();
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::loops::nested;
 use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::operators::empty::OrNothing;
+use crate::typed_op::Typed;
 
 /// The most axes of a value: tract makes a size for each up to the one that is named.
 const MAXIMUM_RANK: i64 = 64;
@@ -80,7 +81,11 @@ impl Operator for OnnxScan {
             let datum_type = node.fact(last)?.datum_type;
             let initial = node.cast(&format!("initial{state}"), initial, datum_type)?;
             let inputs = [last, initial, node.inputs[self.states]];
-            outlets[state] = node.op(&format!("last{state}"), LastOrInitial { axis }, &inputs)?;
+            outlets[state] = node.op(
+                &format!("last{state}"),
+                Typed(LastOrInitial { axis }),
+                &inputs,
+            )?;
         }
         Ok(Some(outlets))
     }

@@ -15,7 +15,7 @@ use super::scan::{self, Why};
 use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
-use crate::typed_op::{Sizes, bound_symbols};
+use crate::typed_op::{Sizes, bound_symbols, rewired};
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -219,7 +219,16 @@ impl TypedOp for Loop {
         Ok(Some(patch))
     }
 
-    substitutes!(by Self::with_sizes);
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        rewired(self.with_sizes(subs)?, node, target, mapping)
+    }
 
     fn codegen(
         &self,

@@ -23,6 +23,7 @@ use crate::dims::scalar;
 use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};
 use crate::operators::compare::Comparison;
+use crate::typed_op::Typed;
 
 /// Whether the body outputs a condition that holds after every step but the last of `trip_count`.
 ///
@@ -104,7 +105,7 @@ fn holds(
         };
         (limit + more - 1 - number).prove_positive_or_zero()
     };
-    if let Some(comparison) = node.op_as::<Comparison>() {
+    if let Some(Typed(comparison)) = node.op_as::<Typed<Comparison>>() {
         return match comparison {
             Comparison::Less => is_less(left, right, 0),
             Comparison::LessOrEqual => is_less(left, right, 1),
@@ -175,8 +176,8 @@ fn size(model: &TypedModel, outlet: OutletId) -> Option<TDim> {
 fn through(node: &TypedNode) -> Option<OutletId> {
     let keeps = node.op_is::<AxisOp>()
         || node.op_is::<Identity>()
-        || node.op_is::<Next>()
-        || node.op_is::<CastToSizes>()
+        || node.op_is::<Typed<Next>>()
+        || node.op_is::<Typed<CastToSizes>>()
         || node
             .op_as::<Cast>()
             .is_some_and(|cast| NUMBERS.contains(&cast.to));

@@ -1,5 +1,7 @@
 //! A node before types and shapes are known: an operator of this crate, over tract's if that has one.
 
+use std::fmt;
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
@@ -40,7 +42,7 @@ pub(crate) fn own<T: Operator>(node: &NodeProto, arity: [usize; 2], op: T) -> Pa
 }
 
 /// A node before types and shapes are known.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Mended<T> {
     name: StaticName,
     /// tract's version of the operator, or one over it.
@@ -51,6 +53,12 @@ struct Mended<T> {
 }
 
 never_equal!(Mended<T>, T);
+
+impl<T> fmt::Debug for Mended<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} over {:?}", self.name, self.upstream)
+    }
+}
 
 /// The most elements of a value that is computed while facts are inferred: sizes, and what becomes one.
 const FEW: usize = 64;

@@ -11,8 +11,6 @@ mod inferring;
 mod mended;
 mod wiring;
 
-use std::fmt;
-
 pub use crate::node::Parsed;
 pub use crate::register::parse;
 pub use inferring::{Facts, Inferred, Inferring};
@@ -20,8 +18,8 @@ pub use mended::over;
 pub(crate) use mended::{over_tract, own};
 pub use wiring::{Wired, Wiring};
 
-/// The behaviour of a node.
-pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
+/// The behaviour of a node. A function that wires one is an operator, too.
+pub trait Operator: Clone + Send + Sync + 'static {
     /// Whether the operator beneath may be evaluated and replaced while facts are inferred, without this
     /// one.
     const IS_TRANSPARENT: bool = false;
@@ -40,5 +38,14 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
     /// The operator does not take its inputs.
     fn wire(&self, _node: &mut Wiring<'_>) -> Wired {
         Ok(None)
+    }
+}
+
+impl<F> Operator for F
+where
+    F: Fn(&mut Wiring<'_>) -> Wired + Clone + Send + Sync + 'static,
+{
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        self(node)
     }
 }

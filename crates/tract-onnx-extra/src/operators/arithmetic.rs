@@ -13,10 +13,11 @@ use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::in_numbers;
+use crate::data_sizes::all_in_numbers;
 use crate::dims::{broadcast, each_size, in_dims};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::polynomial::{difference, product, quotient, sum};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses one of them.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -89,7 +90,7 @@ impl Arithmetic {
         let sizes = operands.map(|it| node.cast("size", it, TDim::datum_type()));
         let sizes = sizes.into_iter().collect::<TractResult<TVec<_>>>()?;
         let sizes = wire_rank_broadcast(node.part("operand"), node.model, &sizes)?;
-        Ok(node.last(self, &sizes)?.map(|outlets| outlets[0]))
+        Ok(node.last(Typed(self), &sizes)?.map(|outlets| outlets[0]))
     }
 
     /// The results in exact expressions.
@@ -122,18 +123,15 @@ impl Arithmetic {
     }
 }
 
-impl Op for Arithmetic {
+impl Stateless for Arithmetic {
+    const NAME: &str = "Sizes";
+
     fn name(&self) -> StaticName {
-        format!("Sizes{self:?}").into()
+        format!("{}{self:?}", Self::NAME).into()
     }
 
-    op_as_typed_op!();
-}
-
-impl EvalOp for Arithmetic {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let numbers = inputs.iter().map(|it| in_numbers(it.clone(), ctx.symbols));
-        let numbers = numbers.collect::<TractResult<TVec<TValue>>>()?;
+        let numbers = all_in_numbers(inputs, ctx.symbols)?;
         let (a, b) = (
             numbers[0].to_plain_array_view()?,
             numbers[1].to_plain_array_view()?,
@@ -146,13 +144,9 @@ impl EvalOp for Arithmetic {
         let expressions = self.expressions([&inputs[0], &inputs[1]]);
         Ok(expressions.ok().map(|it| tvec![it.into_tvalue()]))
     }
-}
 
-impl TypedOp for Arithmetic {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
         Ok(tvec![TDim::fact(shape)])
     }
-
-    as_op!();
 }

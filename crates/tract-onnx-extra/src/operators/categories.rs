@@ -14,9 +14,11 @@ use std::sync::Arc;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{NodeProto, TensorProto};
 use tract_onnx::tract_core::ops::array::Gather;
+use tract_onnx::tract_hir::internal::tract_itertools::Itertools;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a LabelEncoder or a OneHotEncoder.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -30,7 +32,19 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         "OneHotEncoder" => vec![attributes.one_hot()?],
         _ => attributes.labels()?,
     };
-    own(node, [1, 1], OnnxEncoder(encoders))
+    // The first one that takes the type of the input.
+    own(node, [1, 1], move |node: &mut Wiring<'_>| {
+        let given = node.input(0)?.datum_type;
+        let encoder = encoders.iter().find(|it| it.takes(given));
+        let encoder = encoder.with_context(|| {
+            let expected = encoders.iter().map(|it| format!("{:?}", it.keys));
+            format!(
+                "its input is {given:?}, expected {}",
+                expected.format(" or ")
+            )
+        })?;
+        node.whole(Typed(encoder.clone()))
+    })
 }
 
 struct Attributes<'a> {
@@ -185,22 +199,6 @@ fn keys(tensor: &Tensor) -> TractResult<Vec<Key>> {
         .collect())
 }
 
-/// A node before types and shapes are known: an encoder for each type of its input.
-#[derive(Clone, Debug)]
-struct OnnxEncoder(Vec<Encoder>);
-
-impl Operator for OnnxEncoder {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let given = node.input(0)?.datum_type;
-        let encoder = self.0.iter().find(|it| it.takes(given));
-        let encoder = encoder.with_context(|| {
-            let expected: Vec<String> = self.0.iter().map(|it| format!("{:?}", it.keys)).collect();
-            format!("its input is {given:?}, expected {}", expected.join(" or "))
-        })?;
-        node.whole(encoder.clone())
-    }
-}
-
 /// Replaces each element by what is found for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Encoder {
@@ -231,10 +229,8 @@ impl Encoder {
     }
 }
 
-named_op!(Encoder, "Encoder");
-
-impl EvalOp for Encoder {
-    op_out_of_plan!();
+impl Stateless for Encoder {
+    const NAME: &str = "Encoder";
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
@@ -267,9 +263,7 @@ impl EvalOp for Encoder {
             }
         }
     }
-}
 
-impl TypedOp for Encoder {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut sizes = inputs[0].shape.to_tvec();
         let datum_type = match &self.result {
@@ -281,6 +275,4 @@ impl TypedOp for Encoder {
         };
         Ok(tvec![datum_type.fact(sizes)])
     }
-
-    as_op!();
 }

@@ -20,6 +20,7 @@ use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::polynomial::difference;
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a comparison.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -97,20 +98,16 @@ impl Operator for Comparison {
         rule_if!(node.types()?.iter().any(|it| it.is_tdim()));
         node.replace_inputs(|node, input| node.cast("size", input, TDim::datum_type()).map(Some))?;
         let operands = wire_rank_broadcast(node.part("operand"), node.model, &node.inputs)?;
-        node.last(*self, &operands)
+        node.last(Typed(*self), &operands)
     }
 }
 
-impl Op for Comparison {
+impl Stateless for Comparison {
+    const NAME: &str = "Sizes";
+
     fn name(&self) -> StaticName {
-        format!("Sizes{self:?}").into()
+        format!("{}{self:?}", Self::NAME).into()
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Comparison {
-    op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let [a, b] = [0, 1].map(|operand| in_numbers(inputs[operand].clone(), ctx.symbols));
@@ -126,15 +123,11 @@ impl EvalOp for Comparison {
         };
         Ok(tvec![holds.cast_to::<bool>()?.into_owned().into_tvalue()])
     }
-}
 
-impl TypedOp for Comparison {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
         Ok(tvec![bool::fact(shape)])
     }
-
-    as_op!();
 }
 
 #[cfg(test)]

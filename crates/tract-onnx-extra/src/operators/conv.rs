@@ -11,24 +11,19 @@ use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a Conv.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    over_tract(ctx, node, Fitting)
+    over_tract(ctx, node, fitting)
 }
 
 /// Refuses windows that do not fit in an image of known size.
-#[derive(Clone, Debug)]
-struct Fitting;
-
-impl Operator for Fitting {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let image = node.input(0)?;
-        if image.shape.iter().any(|size| *size == TDim::Val(0)) {
-            return OrNothing.wire(node);
-        }
-        let outlets = node.without_facts()?;
-        let wired = node.model.node(outlets[0].node);
-        if let Some(conv) = wired.op_as::<Conv>() {
-            window_facts(&conv.pool_spec, &node.model.node_input_facts(wired.id)?)?;
-        }
-        Ok(Some(outlets))
+fn fitting(node: &mut Wiring<'_>) -> Wired {
+    let image = node.input(0)?;
+    if image.shape.iter().any(|size| *size == TDim::Val(0)) {
+        return OrNothing.wire(node);
     }
+    let outlets = node.without_facts()?;
+    let wired = node.model.node(outlets[0].node);
+    if let Some(conv) = wired.op_as::<Conv>() {
+        window_facts(&conv.pool_spec, &node.model.node_input_facts(wired.id)?)?;
+    }
+    Ok(Some(outlets))
 }

@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract, own};
+use crate::operator::{Parsed, Wiring, over_tract, own};
 
 /// The first version whose mask has truth values, and the first that marks what is kept.
 const OF_TRUTHS: i64 = 10;
@@ -20,19 +20,9 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         return over_tract(ctx, node, OrNothing);
     }
     let has_truths = version >= OF_TRUTHS;
-    own(node, [1, 2], WithZeros { has_truths })
-}
-
-/// The data, and a mask of zeros.
-#[derive(Clone, Debug)]
-struct WithZeros {
-    has_truths: bool,
-}
-
-impl Operator for WithZeros {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+    own(node, [1, 2], move |node: &mut Wiring<'_>| {
         let fact = node.input(0)?.clone();
-        let datum_type = match self.has_truths {
+        let datum_type = match has_truths {
             true => bool::datum_type(),
             false => fact.datum_type,
         };
@@ -40,5 +30,5 @@ impl Operator for WithZeros {
         let zero = node.constant("zero", zero)?;
         let mask = node.op("mask", MultiBroadcastTo::new(fact.shape), &[zero])?;
         Ok(Some(tvec![node.inputs[0], mask]))
-    }
+    })
 }

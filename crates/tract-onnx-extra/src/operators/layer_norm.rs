@@ -9,7 +9,6 @@ use rten_simd::{Isa, SimdOp};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::MultiBroadcastTo;
-use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
@@ -17,17 +16,27 @@ use super::empty::OrNothing;
 use crate::data_sizes::{agreed, axis};
 use crate::faster::rows::join_row;
 use crate::node::parse_with_tract;
-use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
+use crate::operator::{Parsed, Wired, Wiring, over, over_tract};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a LayerNormalization.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = over_tract(ctx, node, OfRows)?;
+    let (upstream, captured) = over_tract(ctx, node, with_rows)?;
     if node.output.iter().skip(1).any(|output| !output.is_empty()) {
         return Ok((over(upstream, OrNothing), captured));
     }
-    let op = OnnxLayerNorm {
-        axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
-        epsilon: node.get_attr_opt("epsilon")?.unwrap_or(1e-5),
+    let first = node.get_attr_opt("axis")?.unwrap_or(-1_i64);
+    let epsilon = node.get_attr_opt("epsilon")?.unwrap_or(1e-5_f32).to_bits();
+    let op = move |node: &mut Wiring<'_>| {
+        let facts = node.facts()?;
+        rule_if!(facts.iter().all(|fact| fact.datum_type.is::<f32>()));
+        let axis = axis(first, facts[0].rank())?;
+        let row: ShapeFact = facts[0].shape[axis..].iter().collect();
+        rule_if!(facts[1..].iter().all(|fact| fact.rank() <= row.rank()));
+        for slot in 1..node.inputs.len() {
+            node.inputs[slot] = of_row(node, node.inputs[slot], &row)?;
+        }
+        node.whole(Typed(LayerNorm { axis, epsilon }))
     };
     Ok((over(upstream, op), captured))
 }
@@ -35,31 +44,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 /// Parses an RMSNormalization, and what else tract computes of rows with a scale.
 pub(crate) fn parse_rms(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((over(over(upstream, OfRows), OrNothing), captured))
-}
-
-/// A LayerNormalization without the statistics of its rows.
-#[derive(Clone, Debug)]
-struct OnnxLayerNorm {
-    axis: i64,
-    epsilon: f32,
-}
-
-impl Operator for OnnxLayerNorm {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let facts = node.facts()?;
-        rule_if!(facts.iter().all(|fact| fact.datum_type.is::<f32>()));
-        let axis = axis(self.axis, facts[0].rank())?;
-        let row: ShapeFact = facts[0].shape[axis..].iter().collect();
-        rule_if!(facts[1..].iter().all(|fact| fact.rank() <= row.rank()));
-        for slot in 1..node.inputs.len() {
-            node.inputs[slot] = of_row(node, node.inputs[slot], &row)?;
-        }
-        node.whole(LayerNorm {
-            axis,
-            epsilon: self.epsilon.to_bits(),
-        })
-    }
+    Ok((over(over(upstream, with_rows), OrNothing), captured))
 }
 
 /// Makes what scales or shifts rows agree on their sizes, unless it broadcasts.
@@ -86,16 +71,11 @@ fn of_row(node: &mut Wiring<'_>, input: OutletId, row: &ShapeFact) -> TractResul
     node.op("row", MultiBroadcastTo::new(row.clone()), &[operand])
 }
 
-/// The operator over a normalisation of tract's, whose scale and bias have the sizes of its rows.
-#[derive(Clone, Debug)]
-struct OfRows;
-
-impl Operator for OfRows {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let rows = node.input(0)?.shape.clone();
-        node.replace_inputs(|node, input| agreed_with_rows(node, input, &rows).map(Some))?;
-        Ok(None)
-    }
+/// Wires a normalisation of tract's with a scale and a bias of the sizes of its rows.
+fn with_rows(node: &mut Wiring<'_>) -> Wired {
+    let rows = node.input(0)?.shape.clone();
+    node.replace_inputs(|node, input| agreed_with_rows(node, input, &rows).map(Some))?;
+    Ok(None)
 }
 
 /// Normalises the rows of the axes from one on: a value, its scale, and perhaps its bias.
@@ -106,10 +86,8 @@ struct LayerNorm {
     epsilon: u32,
 }
 
-named_op!(LayerNorm, "LayerNorm");
-
-impl EvalOp for LayerNorm {
-    op_out_of_plan!();
+impl Stateless for LayerNorm {
+    const NAME: &str = "LayerNorm";
 
     fn eval(&self, _ctx: &EvalContext<'_>, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let mut value = inputs.remove(0).into_tensor();
@@ -137,9 +115,7 @@ impl EvalOp for LayerNorm {
         }
         Ok(tvec![value.into_tvalue()])
     }
-}
 
-impl TypedOp for LayerNorm {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
@@ -156,31 +132,18 @@ impl TypedOp for LayerNorm {
         Ok(mapping)
     }
 
-    fn change_axes(
-        &self,
-        _model: &TypedModel,
-        _node: &TypedNode,
-        io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        rule_if!(matches!(io, InOut::In(0) | InOut::Out(0)));
+    fn with_axes(&self, _inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
         let axis = match change {
             AxisOp::Add(at) if *at <= self.axis => self.axis + 1,
             AxisOp::Rm(at) if *at < self.axis => self.axis - 1,
             AxisOp::Move(from, to) if (*from).max(*to) < self.axis => self.axis,
-            _ => return Ok(None),
+            _ => return None,
         };
-        let wire_changes = [InOut::In(0), InOut::Out(0)].map(|io| (io, change.clone()));
-        Ok(Some(AxisChangeConsequence {
-            substitute_op: Some(Box::new(Self {
-                axis,
-                ..self.clone()
-            })),
-            wire_changes: wire_changes.into_iter().collect(),
-        }))
+        Some(Self {
+            axis,
+            ..self.clone()
+        })
     }
-
-    as_op!();
 }
 
 /// Rows of a thread.

@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 
 use crate::data_sizes::axis;
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
 use crate::operators::along_axes;
 
 /// The first version for which it normalises along one axis, and not along all from one on.
@@ -17,28 +17,15 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
     let is_along_one = ctx.onnx_operator_set_version >= ALONG_ONE_AXIS;
     let default = if is_along_one { -1 } else { 1 };
-    let op = LogSoftmax {
-        axis: node.get_attr_opt("axis")?.unwrap_or(default),
-        is_along_one,
-    };
-    own(node, [1, 1], op)
-}
-
-#[derive(Clone, Debug)]
-struct LogSoftmax {
-    axis: i64,
-    is_along_one: bool,
-}
-
-impl Operator for LogSoftmax {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+    let first: i64 = node.get_attr_opt("axis")?.unwrap_or(default);
+    own(node, [1, 1], move |node: &mut Wiring<'_>| {
         let rank = node.input(0)?.rank();
-        let axis = axis(self.axis, rank)?;
-        let end = if self.is_along_one { axis + 1 } else { rank };
+        let axis = axis(first, rank)?;
+        let end = if is_along_one { axis + 1 } else { rank };
         let op = Softmax::new((axis..end).collect(), None, SoftmaxKind::LogSoftmax);
         let first = node.model.nodes().len();
         let outlets = node.whole(op)?;
         along_axes::wrap(node.model, first);
         Ok(outlets)
-    }
+    })
 }

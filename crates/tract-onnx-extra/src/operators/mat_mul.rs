@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a MatMul.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -59,7 +60,7 @@ impl Operator for MatMul {
             operands = broadcast(node, &operands, rank - 2)?;
         }
         let op: Box<dyn TypedOp> = if is_wide {
-            Box::new(IntegerProduct)
+            Box::new(Typed(IntegerProduct))
         } else {
             let axes = AxesMapping::for_numpy_matmul(rank, false, false, false)?;
             Box::new(EinSum::new(axes, datum_type))
@@ -157,10 +158,8 @@ impl IntegerProduct {
     }
 }
 
-named_op!(IntegerProduct, "IntegerMatMul");
-
-impl EvalOp for IntegerProduct {
-    op_out_of_plan!();
+impl Stateless for IntegerProduct {
+    const NAME: &str = "IntegerMatMul";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (a, b) = args_2!(inputs);
@@ -173,9 +172,7 @@ impl EvalOp for IntegerProduct {
         }?;
         Ok(tvec![product.into_tvalue()])
     }
-}
 
-impl TypedOp for IntegerProduct {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let (a, b) = (inputs[0], inputs[1]);
         ensure!(
@@ -187,6 +184,4 @@ impl TypedOp for IntegerProduct {
         let shape = Self::shape(&a.shape, &b.shape)?;
         Ok(tvec![a.datum_type.fact(shape)])
     }
-
-    as_op!();
 }

@@ -14,11 +14,12 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::in_numbers;
+use crate::data_sizes::all_in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
 use crate::polynomial::{difference, product, quotient, sum};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Mod.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -27,7 +28,10 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         Some(1) => Sign::Dividend,
         _ => Sign::Divisor,
     };
-    own(node, [2, 1], OnnxMod { sign })
+    own(node, [2, 1], move |node: &mut Wiring<'_>| {
+        let datum_type = common_type(node.input(0)?.datum_type, node.input(1)?.datum_type)?;
+        node.whole(Typed(Remainder { sign, datum_type }))
+    })
 }
 
 /// The operand whose sign a remainder has.
@@ -35,22 +39,6 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 enum Sign {
     Dividend,
     Divisor,
-}
-
-/// A Mod before types and shapes are known.
-#[derive(Clone, Debug)]
-struct OnnxMod {
-    sign: Sign,
-}
-
-impl Operator for OnnxMod {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let op = Remainder {
-            sign: self.sign,
-            datum_type: common_type(node.input(0)?.datum_type, node.input(1)?.datum_type)?,
-        };
-        node.whole(op)
-    }
 }
 
 /// The remainders of numbers or of sizes.
@@ -114,13 +102,12 @@ fn each<T: Datum>(
     broadcast(a.to_plain_array_view()?, b.to_plain_array_view()?, function)
 }
 
-named_op!(Remainder, "Mod");
+impl Stateless for Remainder {
+    const NAME: &str = "Mod";
 
-impl EvalOp for Remainder {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         if self.datum_type.is_tdim() {
-            let numbers = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
-            let numbers = numbers.collect::<TractResult<TVec<TValue>>>()?;
+            let numbers = all_in_numbers(inputs, ctx.symbols)?;
             let remainders = self.of_sizes([&numbers[0], &numbers[1]])?;
             return Ok(tvec![remainders.into_tvalue()]);
         }
@@ -156,13 +143,9 @@ impl EvalOp for Remainder {
         let expressions = self.of_sizes([&inputs[0], &inputs[1]]);
         Ok(expressions.ok().map(|it| tvec![it.into_tvalue()]))
     }
-}
 
-impl TypedOp for Remainder {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
         Ok(tvec!(self.datum_type.fact(shape)))
     }
-
-    as_op!();
 }

@@ -16,6 +16,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::arithmetic::{Arithmetic, has_sizes};
 use crate::dims::scalar;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::typed_op::{Stateless, Typed};
 use crate::wire::wire_cast;
 
 /// Parses a Mul or a Pow.
@@ -63,7 +64,7 @@ impl Operator for ProductOf {
         rule_if_some!(datum_type = first?.common_super_type(second?));
         rule_if!(datum_type.is_integer());
         let operands = cast_alike(node, &operands, datum_type)?;
-        node.last(Product, &operands)
+        node.last(Typed(Product), &operands)
     }
 }
 
@@ -95,20 +96,14 @@ fn power(node: &mut Wiring<'_>) -> Wired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Product;
 
-named_op!(Product, "Mul");
-
-impl EvalOp for Product {
-    op_out_of_plan!();
+impl Stateless for Product {
+    const NAME: &str = "Mul";
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         mul().eval(ctx, inputs)
     }
-}
 
-impl TypedOp for Product {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         mul().output_facts(inputs)
     }
-
-    as_op!();
 }

@@ -12,6 +12,7 @@ use tract_onnx::tract_core::ops::cast::wire_cast as wire_casts;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a GatherND or a ScatterND.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -52,7 +53,7 @@ impl Operator for Indexing {
                 Self::Scatter(_) => 0,
             },
         };
-        let indices = node.op("from_start", from_start, &[data, indices])?;
+        let indices = node.op("from_start", Typed(from_start), &[data, indices])?;
         match self {
             Self::Gather(gather) => node.last(gather.clone(), &[data, indices]),
             Self::Scatter(scatter) => {
@@ -96,10 +97,8 @@ impl FromStart {
     }
 }
 
-named_op!(FromStart, "FromStart");
-
-impl EvalOp for FromStart {
-    op_out_of_plan!();
+impl Stateless for FromStart {
+    const NAME: &str = "FromStart";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, indices) = args_2!(inputs);
@@ -119,13 +118,9 @@ impl EvalOp for FromStart {
         }
         Ok(tvec![indices.into_tvalue()])
     }
-}
 
-impl TypedOp for FromStart {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         self.indexed(&inputs[0].shape.to_tvec(), &inputs[1].shape.to_tvec())?;
         Ok(tvec![inputs[1].without_value()])
     }
-
-    as_op!();
 }

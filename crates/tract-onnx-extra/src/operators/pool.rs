@@ -15,6 +15,7 @@ use crate::faster::sliding::{
     Axis, Fold, at_most, most_windows, slide, slide_floats, window_facts,
 };
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a MaxPool or an AveragePool.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -64,15 +65,15 @@ impl Operator for Sliding {
             .op_as::<Maxima>()
             .filter(|_| !datum_type.is_quantized())
         {
-            wired.op = Box::new(MaxPool {
+            wired.op = Box::new(Typed(MaxPool {
                 spec: op.pool_spec.clone(),
                 places: op.with_index_outputs,
-            });
+            }));
         } else if let Some(op) = wired.op_as::<SumPool>().filter(|_| datum_type.is::<f32>()) {
-            wired.op = Box::new(AveragePool {
+            wired.op = Box::new(Typed(AveragePool {
                 spec: op.pool_spec.clone(),
                 counts_padding: op.count_include_pad,
-            });
+            }));
         }
         let wired = target.node(id);
         let facts = wired.op.output_facts(&target.node_input_facts(id)?)?;
@@ -101,20 +102,12 @@ struct MaxPool {
     places: Option<DatumType>,
 }
 
-impl Op for MaxPool {
-    fn name(&self) -> StaticName {
-        "MaxPool".into()
-    }
+impl Stateless for MaxPool {
+    const NAME: &str = "MaxPool";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(self.spec.info())
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for MaxPool {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
@@ -123,17 +116,13 @@ impl EvalOp for MaxPool {
             Some(_) => dispatch_numbers!(placed_maxima(input.datum_type())(self, &input)),
         }
     }
-}
 
-impl TypedOp for MaxPool {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut facts = window_facts(&self.spec, inputs)?;
         let places = self.places.map(|it| it.fact(facts[0].shape.clone()));
         facts.extend(places);
         Ok(facts)
     }
-
-    as_op!();
 }
 
 fn maxima<T: Datum + Number>(spec: &PoolSpec, input: &Tensor) -> TractResult<TVec<TValue>> {
@@ -278,20 +267,12 @@ struct AveragePool {
     counts_padding: bool,
 }
 
-impl Op for AveragePool {
-    fn name(&self) -> StaticName {
-        "AveragePool".into()
-    }
+impl Stateless for AveragePool {
+    const NAME: &str = "AveragePool";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(self.spec.info())
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for AveragePool {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
@@ -300,14 +281,10 @@ impl EvalOp for AveragePool {
         })?;
         Ok(tvec!(means.into_tvalue()))
     }
-}
 
-impl TypedOp for AveragePool {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         window_facts(&self.spec, inputs)
     }
-
-    as_op!();
 }
 
 impl AveragePool {

@@ -12,11 +12,12 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::logic::sym_to_coord_axis;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::in_numbers;
+use crate::data_sizes::all_in_numbers;
 use crate::dims::{is_size, scalar, size};
 use crate::limits::{self, Limits};
 use crate::node::check_domain;
 use crate::operator::Parsed;
+use crate::typed_op::{Stateless, Typed};
 use crate::wire::wire_cast;
 
 /// Parses a Range.
@@ -134,7 +135,7 @@ impl Expansion for OnnxRange {
             length,
             limits: self.limits,
         };
-        model.wire_node(prefix, op, &given)
+        model.wire_node(prefix, Typed(op), &given)
     }
 }
 
@@ -211,14 +212,15 @@ impl Range {
     }
 }
 
-named_op!(Range, "Range", mints_runtime_symbols);
+impl Stateless for Range {
+    const NAME: &str = "Range";
 
-impl EvalOp for Range {
-    op_out_of_plan!();
+    fn defines_symbols(&self) -> bool {
+        matches!(self.length, TDim::Sym(_))
+    }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
-        let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        let inputs = all_in_numbers(inputs, ctx.symbols)?;
         let [start, limit, step] = [&*inputs[0], &*inputs[1], &*inputs[2]];
         let length = length([start, limit, step])?.context("they are numbers")?;
         let length = length.to_usize()?;
@@ -243,9 +245,7 @@ impl EvalOp for Range {
         let elements = counted!(i8, i16, i32, i64, u8, u16, u32, u64; f16, f32, f64)?;
         Ok(tvec![elements.into_tvalue()])
     }
-}
 
-impl TypedOp for Range {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![
             self.datum_type.fact(std::slice::from_ref(&self.length))
@@ -253,8 +253,6 @@ impl TypedOp for Range {
     }
 
     substitutes!(length);
-
-    as_op!();
 }
 
 #[cfg(test)]

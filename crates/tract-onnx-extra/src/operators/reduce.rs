@@ -24,6 +24,7 @@ use crate::data_sizes::axis;
 use crate::dims::{is_size, sizes};
 use crate::faster::rows::{Fold, Layout, Real};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a reduction.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -139,7 +140,7 @@ impl Operator for Reduction {
             reducer: self.reducer,
             axes: axes.clone(),
         };
-        let mut outlets = node.last(op, &[number])?;
+        let mut outlets = node.last(Typed(op), &[number])?;
         let removed = if self.keeps_axes { tvec![] } else { axes };
         for axis in removed.into_iter().rev() {
             for outlet in outlets.iter_mut().flatten() {
@@ -203,7 +204,7 @@ pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
         let fact = model.outlet_fact(node.inputs[0])?;
         if fact.datum_type.is_float() || !is_tracts(reducer, fact, &op.axes) {
             let axes = op.axes.iter().copied().sorted().collect();
-            model.node_mut(id).op = Box::new(Reduced { reducer, axes });
+            model.node_mut(id).op = Box::new(Typed(Reduced { reducer, axes }));
         }
     }
     Ok(())
@@ -461,20 +462,16 @@ impl Reduced {
     }
 }
 
-impl Op for Reduced {
+impl Stateless for Reduced {
+    const NAME: &str = "Reduce";
+
     fn name(&self) -> StaticName {
-        format!("Reduce<{:?}>", self.reducer).into()
+        format!("{}<{:?}>", Self::NAME, self.reducer).into()
     }
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(vec![format!("axes: {:?}", self.axes)])
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Reduced {
-    op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let input = args_1!(inputs);
@@ -507,9 +504,7 @@ impl EvalOp for Reduced {
         }?;
         Ok(tvec![output.into_tvalue()])
     }
-}
 
-impl TypedOp for Reduced {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = self.shape(&inputs[0].shape.to_tvec(), &1.to_dim());
         let datum_type = match self.is_position() {
@@ -527,26 +522,13 @@ impl TypedOp for Reduced {
         Reduce::new(self.axes.clone(), Core::Sum).axes_mapping(inputs, outputs)
     }
 
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        _io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
+    fn with_axes(&self, _inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
         let axes = self.axes.iter().map(|axis| change.transform_axis(*axis));
-        rule_if_some!(mut axes = axes.collect::<Option<TVec<usize>>>());
-        axes.sort_unstable();
-        let op: Box<dyn TypedOp> = Box::new(Self {
-            axes,
+        let axes: TVec<usize> = axes.collect::<Option<_>>()?;
+        Some(Self {
+            axes: axes.into_iter().sorted().collect(),
             ..self.clone()
-        });
-        Ok(Some(AxisChangeConsequence::new(
-            model,
-            node,
-            Some(op),
-            change,
-        )))
+        })
     }
 
     /// Becomes tract's reduction once its sizes are known.
@@ -569,6 +551,4 @@ impl TypedOp for Reduced {
         patch.shunt_outside(model, node.id.into(), output)?;
         Ok(Some(patch))
     }
-
-    as_op!();
 }

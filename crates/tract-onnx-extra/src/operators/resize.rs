@@ -18,6 +18,7 @@ use crate::data_sizes::{WideSizes, in_numbers, symbols_of};
 use crate::dims::in_dims;
 use crate::node::{check_domain, parse_with_tract};
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -32,11 +33,39 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         return Ok((over(over(upstream, ToSizes), OrNothing), captured));
     }
     let scales: Option<TVec<f32>> = node.get_attr_opt_tvec("scales")?;
-    let op = Early {
-        interpolator: Interpolator::parse(node.get_attr_opt("mode")?.unwrap_or("nearest"))?,
-        scales: scales.map(|it| tensor1(&it).into_arc_tensor()),
-    };
-    own(node, [2 - usize::from(op.scales.is_some()), 1], op)
+    let scales = scales.map(|it| tensor1(&it).into_arc_tensor());
+    let interpolator = Interpolator::parse(node.get_attr_opt("mode")?.unwrap_or("nearest"))?;
+    let inputs = 2 - usize::from(scales.is_some());
+    own(node, [inputs, 1], move |node: &mut Wiring<'_>| {
+        let scales = match &scales {
+            Some(scales) => node.constant("scales", scales.clone())?,
+            None => node.inputs[1],
+        };
+        let known = node.fact(scales)?.konst.clone();
+        let known = known.as_deref().context("its scales are not constant")?;
+        if interpolator == Interpolator::Nearest {
+            check_scales(known)?;
+        }
+        let resize = Resize {
+            coord_transformer: CoordTransformer::Asymmetric,
+            interpolator: interpolator.clone(),
+            nearest: Nearest::Floor,
+            optional_scales_input: Some(1),
+            optional_sizes_input: None,
+        };
+        node.last(resize, &[node.inputs[0], scales])
+    })
+}
+
+/// Checks that elements lie where a smaller axis takes them: tract has no nearest one above.
+fn check_scales(scales: &Tensor) -> TractResult<()> {
+    for scale in scales.try_as_plain_ram()?.as_slice::<f32>()? {
+        ensure!(
+            *scale >= 1.0 || scale.recip().fract() == 0.0,
+            "its scale is {scale} for the nearest elements, expected at least 1 or 1 / n"
+        );
+    }
+    Ok(())
 }
 
 /// The operator over a Resize whose sizes may be symbols.
@@ -50,7 +79,7 @@ impl Operator for ToSizes {
         node.replace_inputs(|node, outlet| {
             let fact = node.fact(outlet)?;
             rule_if!(fact.konst.is_some() && !symbols_of(fact).is_empty());
-            node.op("sizes", Evaluated, &[outlet]).map(Some)
+            node.op("sizes", Typed(Evaluated), &[outlet]).map(Some)
         })?;
         Ok(None)
     }
@@ -60,75 +89,16 @@ impl Operator for ToSizes {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Evaluated;
 
-impl Op for Evaluated {
-    fn name(&self) -> StaticName {
-        "Evaluated".into()
-    }
-
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Evaluated {
-    not_out_of_plan!();
+impl Stateless for Evaluated {
+    const NAME: &str = "Evaluated";
+    const FOLDS: bool = false;
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let numbers = in_numbers(args_1!(inputs), ctx.symbols)?;
         Ok(tvec![in_dims(&numbers)?.into_tvalue()])
     }
-}
 
-impl TypedOp for Evaluated {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].clone()])
-    }
-
-    as_op!();
-}
-
-/// A Resize or an Upsample before opset 11.
-#[derive(Clone, Debug)]
-struct Early {
-    interpolator: Interpolator,
-    /// The scale of each axis, where it is an attribute.
-    scales: Option<Arc<Tensor>>,
-}
-
-impl Early {
-    fn resize(&self) -> Resize {
-        Resize {
-            coord_transformer: CoordTransformer::Asymmetric,
-            interpolator: self.interpolator.clone(),
-            nearest: Nearest::Floor,
-            optional_scales_input: Some(1),
-            optional_sizes_input: None,
-        }
-    }
-
-    /// Checks that elements lie where a smaller axis takes them: tract has no nearest one above.
-    fn check(&self, scales: &Tensor) -> TractResult<()> {
-        for scale in scales.try_as_plain_ram()?.as_slice::<f32>()? {
-            let is_exact = *scale >= 1.0 || scale.recip().fract() == 0.0;
-            ensure!(
-                is_exact || self.interpolator != Interpolator::Nearest,
-                "its scale is {scale} for the nearest elements, expected at least 1 or 1 / n"
-            );
-        }
-        Ok(())
-    }
-}
-
-impl Operator for Early {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let scales = match &self.scales {
-            Some(scales) => node.constant("scales", scales.clone())?,
-            None => node.inputs[1],
-        };
-        let known = node.fact(scales)?.konst.clone();
-        self.check(known.as_deref().context("its scales are not constant")?)?;
-        node.last(self.resize(), &[node.inputs[0], scales])
     }
 }

@@ -11,6 +11,7 @@ use crate::data_sizes::axis;
 use crate::dims::sizes;
 use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// The first version for which the last of equal parts may be smaller.
 const UNEVEN: i64 = 18;
@@ -166,7 +167,7 @@ impl Operator for Split {
         let sizes = sizes.context("its sizes are not known when the model is loaded")?;
         let mut input = node.inputs[0];
         if let Some(expected) = sizes.open {
-            input = node.op("checked", CheckedAxis { axis, expected }, &[input])?;
+            input = node.op("checked", Typed(CheckedAxis { axis, expected }), &[input])?;
         }
         let mut outputs = tvec![];
         let mut start = 0.to_dim();
@@ -187,10 +188,8 @@ struct CheckedAxis {
     expected: Expected,
 }
 
-named_op!(CheckedAxis, "CheckedAxis");
-
-impl EvalOp for CheckedAxis {
-    op_out_of_plan!();
+impl Stateless for CheckedAxis {
+    const NAME: &str = "CheckedAxis";
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let size = inputs[0].shape()[self.axis].to_dim();
@@ -205,12 +204,8 @@ impl EvalOp for CheckedAxis {
         }
         Ok(inputs)
     }
-}
 
-impl TypedOp for CheckedAxis {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
-
-    as_op!();
 }

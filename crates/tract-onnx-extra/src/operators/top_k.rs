@@ -13,52 +13,35 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::{SizeSymbols, axis, in_numbers, symbols_of};
+use crate::data_sizes::{SizeSymbols, axis, in_numbers};
 use crate::dims::size;
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a TopK.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
-    let op = OnnxTopK {
-        axis: node.get_attr_opt("axis")?.unwrap_or(-1_i64),
-        largest: node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0,
-        k: node.get_attr_opt("k")?,
-        sizes: SizeSymbols::new(ctx),
-    };
-    own(node, [2 - usize::from(op.k.is_some()), 2], op)
-}
-
-/// A TopK before types and shapes are known.
-#[derive(Clone, Debug)]
-struct OnnxTopK {
-    axis: i64,
-    largest: bool,
-    /// The number of elements where it is an attribute, before opset 10.
-    k: Option<i64>,
-    sizes: SizeSymbols,
-}
-
-impl Operator for OnnxTopK {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+    let along = node.get_attr_opt("axis")?.unwrap_or(-1_i64);
+    let largest = node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0;
+    // The number of elements is an attribute before opset 10.
+    let number: Option<i64> = node.get_attr_opt("k")?;
+    let sizes = SizeSymbols::new(ctx);
+    let inputs = 2 - usize::from(number.is_some());
+    own(node, [inputs, 2], move |node: &mut Wiring<'_>| {
         let data = node.input(0)?;
-        let axis = axis(self.axis, data.rank())?;
-        let k = match (self.k, node.input(1).map(|fact| &fact.konst)) {
+        let axis = axis(along, data.rank())?;
+        let k = match (number, node.input(1).map(|fact| &fact.konst)) {
             (Some(k), _) => k.to_dim(),
             (None, Ok(Some(k))) => size(k).context("its k")?,
-            (None, _) => self.sizes.of(axis),
+            (None, _) => sizes.of(axis),
         };
-        let op = TopK {
-            axis,
-            largest: self.largest,
-            k,
-        };
+        let op = TopK { axis, largest, k };
         if let (Ok(k), Ok(count)) = (op.k.to_i64(), data.shape[axis].to_i64()) {
             op.check(k, count)?;
         }
-        node.whole(op)
-    }
+        node.whole(Typed(op))
+    })
 }
 
 /// The first elements along an axis in descending or ascending order, and where they were.
@@ -127,24 +110,12 @@ fn compared<T: PartialOrd>(a: &T, b: &T) -> Ordering {
         .unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
-impl Op for TopK {
-    fn name(&self) -> StaticName {
-        "TopK".into()
+impl Stateless for TopK {
+    const NAME: &str = "TopK";
+
+    fn defines_symbols(&self) -> bool {
+        matches!(self.k, TDim::Sym(_))
     }
-
-    fn mints_runtime_symbols(&self) -> bool {
-        true
-    }
-
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for TopK {
-    op_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let k = match inputs.get(1) {
@@ -161,9 +132,7 @@ impl EvalOp for TopK {
         let (values, places) = dispatch_numbers!(Self::first(datum_type)(self, &data, k))?;
         Ok(tvec![values.into_tvalue(), places.into_tvalue()])
     }
-}
 
-impl TypedOp for TopK {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut shape = inputs[0].shape.to_tvec();
         shape[self.axis] = self.k.clone();
@@ -175,6 +144,4 @@ impl TypedOp for TopK {
     }
 
     substitutes!(k);
-
-    as_op!();
 }

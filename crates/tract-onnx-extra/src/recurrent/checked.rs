@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::layer::{Axes, Layer};
 use crate::LengthsPolicy;
 use crate::operator::Wiring;
+use crate::typed_op::{Stateless, Typed};
 
 /// A size that an input has to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,7 +107,7 @@ pub(super) fn wire(
         } else if **found != *sizes {
             let name = expected.name;
             let op = CheckedShape { expected, axes };
-            checked[input] = to.op(name, op, &[inputs[input], x, r])?;
+            checked[input] = to.op(name, Typed(op), &[inputs[input], x, r])?;
         }
     }
     Ok(checked)
@@ -139,7 +140,7 @@ fn wire_lengths(
         }
     }
     let lengths = to.op("lengths", cast(i64::datum_type()), &[lengths])?;
-    to.op("lengths", op, &[lengths, x])
+    to.op("lengths", Typed(op), &[lengths, x])
 }
 
 /// Passes on its first input once it has the sizes that it has to have. The others are X and R.
@@ -149,10 +150,8 @@ struct CheckedShape {
     axes: Axes,
 }
 
-named_op!(CheckedShape, "CheckedShape");
-
-impl EvalOp for CheckedShape {
-    op_out_of_plan!();
+impl Stateless for CheckedShape {
+    const NAME: &str = "CheckedShape";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let [found, x, r] = [0, 1, 2].map(|input| {
@@ -165,16 +164,12 @@ impl EvalOp for CheckedShape {
         }
         Ok(inputs.into_iter().take(1).collect())
     }
-}
 
-impl TypedOp for CheckedShape {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let (x, r) = (&inputs[1].shape, &inputs[2].shape);
         let sizes = self.expected.of(x, r, &self.axes);
         Ok(tvec![inputs[0].datum_type.fact(sizes)])
     }
-
-    as_op!();
 }
 
 /// Checks lengths, or clamps them: each is then 0 to the number of steps. The inputs are the lengths,
@@ -206,10 +201,8 @@ impl CheckedLengths {
     }
 }
 
-named_op!(CheckedLengths, "CheckedLengths");
-
-impl EvalOp for CheckedLengths {
-    op_out_of_plan!();
+impl Stateless for CheckedLengths {
+    const NAME: &str = "CheckedLengths";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (lengths, x) = args_2!(inputs);
@@ -222,13 +215,9 @@ impl EvalOp for CheckedLengths {
         let steps = x.shape()[self.time_axis].to_dim();
         Ok(tvec![self.within(&lengths, &steps)?.into_tvalue()])
     }
-}
 
-impl TypedOp for CheckedLengths {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let batch = inputs[1].shape[self.batch_axis].clone();
         Ok(tvec![i64::fact([batch])])
     }
-
-    as_op!();
 }

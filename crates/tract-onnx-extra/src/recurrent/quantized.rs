@@ -7,6 +7,7 @@ use recurrent_layers::{Bytes, Quantized as Weights};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::operator::Wiring;
+use crate::typed_op::{Stateless, Typed};
 
 pub(super) const OPERATOR: &str = "DynamicQuantizeLSTM";
 
@@ -51,7 +52,7 @@ impl Quantized {
                 [Some(weights), Some(scales), Some(zeros)] => {
                     to.constant(name, op.apply(&weights, &scales, &zeros)?)?
                 }
-                _ => to.op(name, op, &operands)?,
+                _ => to.op(name, Typed(op), &operands)?,
             };
         }
         Ok(())
@@ -119,25 +120,19 @@ fn of_bytes<'a>(plain: &'a PlainView<'_>) -> TractResult<Bytes<'a>> {
     }
 }
 
-named_op!(Dequantize, "DequantizeWeights");
-
-impl EvalOp for Dequantize {
-    op_out_of_plan!();
+impl Stateless for Dequantize {
+    const NAME: &str = "DequantizeWeights";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (weights, scales, zeros) = args_3!(inputs);
         let weights = self.apply(&weights, &scales, &zeros)?;
         Ok(tvec![weights.into_tvalue()])
     }
-}
 
-impl TypedOp for Dequantize {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         self.check_type(inputs[0].datum_type)?;
         let mut sizes = inputs[0].shape.to_tvec();
         sizes.swap(1, 2);
         Ok(tvec![f32::fact(sizes)])
     }
-
-    as_op!();
 }

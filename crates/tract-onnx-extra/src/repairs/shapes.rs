@@ -23,6 +23,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::Agreed;
 use crate::other_sizes::OtherSizes;
+use crate::typed_op::Typed;
 
 /// Makes the operators of an optimised model that believe their facts compare these with their inputs.
 pub(crate) fn check_shapes(model: &mut TypedModel) -> TractResult<()> {
@@ -52,7 +53,7 @@ fn asks_its_inputs(node: &TypedNode) -> bool {
         || node.op_is::<Slice>()
         || node.op_is::<MultiBroadcastTo>()
         || node.op_is::<IntoShape>()
-        || node.op_is::<Agreed>()
+        || node.op_is::<Typed<Agreed>>()
         || node.op_is::<Checked>()
         || node.op_is::<AxisOp>()
 }

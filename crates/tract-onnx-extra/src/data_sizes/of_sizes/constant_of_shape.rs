@@ -33,6 +33,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 impl OfSizes for ConstantOfShape {
+    const NAME: &str = "ConstantOfShape";
     const HAS_DATA: bool = false;
 
     fn rank(&self, _data: usize, count: usize) -> usize {

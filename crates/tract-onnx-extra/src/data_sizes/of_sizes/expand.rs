@@ -16,6 +16,8 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 impl OfSizes for Expand {
+    const NAME: &str = "Expand";
+
     fn rank(&self, data: usize, count: usize) -> usize {
         count.max(data)
     }

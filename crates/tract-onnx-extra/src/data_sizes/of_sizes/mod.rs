@@ -24,13 +24,14 @@ use tract_onnx::tract_core::dyn_clone::clone_box;
 use tract_onnx::tract_hir::internal::*;
 
 use super::node_context::{NodeContext, Number};
-use super::size_symbols::{SizeSymbols, in_numbers, symbols_of};
+use super::size_symbols::{SizeSymbols, all_in_numbers};
 use super::wide_sizes::WideSizes;
 use crate::dims;
 use crate::limits::{Limits, of_nodes_read};
 use crate::operator::{
     Facts, Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract,
 };
+use crate::typed_op::{Stateless, Typed};
 
 /// The numbers of an input.
 type Numbers<'a> = dyn Fn(usize) -> TractResult<Vec<i64>> + 'a;
@@ -55,6 +56,8 @@ impl Known<'_> {
 
 /// What an operator makes of the numbers in its sizes.
 trait OfSizes: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The operator's name.
+    const NAME: &str;
     /// Whether an input comes before the sizes.
     const HAS_DATA: bool = true;
     /// Whether the output has the elements of the data, so that it is within the limits.
@@ -251,18 +254,16 @@ impl<T: OfSizes> Operator for Sized<T> {
         let by_tract = clone_box(upstream).infer_facts(known, tvec![&output], tvec![]);
         let (_, output) = self.found(&facts.iter().collect::<TVec<_>>(), by_tract)?;
         rule_if_some!((datum_type, shape) = self.fact(&facts, &output));
-        node.whole(SizedOp {
-            name: upstream.name(),
+        node.whole(Typed(SizedOp {
             op: self.clone(),
             fact: datum_type.fact(shape),
-        })
+        }))
     }
 }
 
 /// An operator whose sizes are known once it runs.
 #[derive(Clone, Debug)]
 struct SizedOp<T> {
-    name: StaticName,
     op: Sized<T>,
     /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
@@ -270,28 +271,16 @@ struct SizedOp<T> {
 
 never_equal!(SizedOp<T>, T);
 
-impl<T: OfSizes> Op for SizedOp<T> {
-    fn name(&self) -> StaticName {
-        self.name.clone()
-    }
+impl<T: OfSizes> Stateless for SizedOp<T> {
+    const NAME: &str = T::NAME;
+    const FOLDS: bool = false;
 
-    fn mints_runtime_symbols(&self) -> bool {
+    fn defines_symbols(&self) -> bool {
         self.fact.shape.iter().any(|size| self.op.sizes.has(size))
     }
 
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl<T: OfSizes> EvalOp for SizedOp<T> {
-    not_out_of_plan!();
-
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let inputs = inputs.into_iter().map(|it| in_numbers(it, ctx.symbols));
-        let inputs: TVec<TValue> = inputs.collect::<TractResult<_>>()?;
+        let inputs = all_in_numbers(inputs, ctx.symbols)?;
         let datum_type = self.fact.datum_type;
         let data = if T::HAS_DATA { inputs[0].shape() } else { &[] };
         let shape = self
@@ -301,20 +290,14 @@ impl<T: OfSizes> EvalOp for SizedOp<T> {
             true => Tensor::zero_dt(datum_type, &shape)?,
             false => self.op.op.output(inputs, &shape)?,
         };
-        let output = match output.datum_type() == datum_type {
-            true => output,
-            false => output.cast_to_dt(datum_type)?.into_owned(),
-        };
-        Ok(tvec![output.into_tvalue()])
+        Ok(tvec![
+            output.cast_to_dt(datum_type)?.into_owned().into_tvalue()
+        ])
     }
-}
 
-impl<T: OfSizes> TypedOp for SizedOp<T> {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![self.fact.clone()])
     }
 
     substitutes!(fact);
-
-    as_op!();
 }

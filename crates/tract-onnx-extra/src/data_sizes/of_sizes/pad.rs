@@ -67,6 +67,8 @@ impl Pad {
 }
 
 impl OfSizes for Pad {
+    const NAME: &str = "Pad";
+
     fn rank(&self, data: usize, _count: usize) -> usize {
         data
     }

@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
 use tract_onnx::tract_hir::internal::*;
 
-use super::zero_sizes::ZeroSizes;
+use super::zero_sizes::looked_at;
 use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data};
 use crate::data_sizes::bounds::least;
 use crate::operator::{Parsed, over};
@@ -20,13 +20,14 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
     if !allows_zero {
-        upstream = over(upstream, ZeroSizes);
+        upstream = over(upstream, looked_at);
     }
     let op = of_sizes(ctx, node, upstream, Reshape { allows_zero })?;
     Ok((op, captured))
 }
 
 impl OfSizes for Reshape {
+    const NAME: &str = "Reshape";
     const KEEPS_ELEMENTS: bool = true;
 
     fn rank(&self, _data: usize, count: usize) -> usize {

@@ -16,6 +16,8 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 impl OfSizes for Tile {
+    const NAME: &str = "Tile";
+
     fn rank(&self, data: usize, _count: usize) -> usize {
         data
     }

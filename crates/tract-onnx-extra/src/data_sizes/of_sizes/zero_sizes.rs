@@ -7,27 +7,22 @@
 //! Reshape(x: [T, U, 3], [T, 1, U, 3]): [T, 1, U, 3], for U = 0 an error: ONNX's shape is [T, 1, 3, 3]
 //! ```
 
-use tract_onnx::tract_core::ops::change_axes::{AxisChangeConsequence, AxisOp, InOut};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::bounds::least;
 use crate::dims;
-use crate::operator::{Operator, Wired, Wiring};
+use crate::operator::{Wired, Wiring};
 use crate::other_sizes::OtherSizes;
+use crate::typed_op::{Stateless, Typed};
 
-/// The operator over a Reshape that does not take a 0 literally.
-#[derive(Clone, Debug)]
-pub(crate) struct ZeroSizes;
-
-impl Operator for ZeroSizes {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        rule_if_some!(to = &node.input(1)?.konst);
-        let sizes = read_as_others(&node.input(0)?.shape, &dims::sizes(to)?);
-        if !sizes.is_empty() {
-            node.inputs[0] = node.op("sizes", NotZero { sizes }, &[node.inputs[0]])?;
-        }
-        Ok(None)
+/// Wires a Reshape that does not take a 0 literally.
+pub(super) fn looked_at(node: &mut Wiring<'_>) -> Wired {
+    rule_if_some!(to = &node.input(1)?.konst);
+    let sizes = read_as_others(&node.input(0)?.shape, &dims::sizes(to)?);
+    if !sizes.is_empty() {
+        node.inputs[0] = node.op("sizes", Typed(NotZero { sizes }), &[node.inputs[0]])?;
     }
+    Ok(None)
 }
 
 /// The sizes that would be those of the input's axes if they were 0.
@@ -46,20 +41,14 @@ struct NotZero {
     sizes: TVec<TDim>,
 }
 
-impl Op for NotZero {
-    fn name(&self) -> StaticName {
-        "NotZero".into()
-    }
+impl Stateless for NotZero {
+    const NAME: &str = "NotZero";
+    const FOLDS: bool = false;
+    const PASSES_AXES: bool = true;
 
-    fn required_bound_symbols(&self, _inputs: &[&TypedFact]) -> TVec<Symbol> {
+    fn required_symbols(&self, _inputs: &[&TypedFact]) -> TVec<Symbol> {
         self.sizes.iter().flat_map(TDim::symbols).collect()
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for NotZero {
-    not_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         for size in &self.sizes {
@@ -72,19 +61,13 @@ impl EvalOp for NotZero {
         Ok(inputs)
     }
 
-    fn forwards_input(&self) -> Option<usize> {
-        Some(0)
+    fn forwards_input(&self) -> bool {
+        true
     }
-}
 
-impl TypedOp for NotZero {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec![inputs[0].without_value()])
     }
 
-    passes_axes!();
-
     substitutes!(sizes);
-
-    as_op!();
 }

@@ -29,6 +29,7 @@ use tract_onnx::tract_core::tract_linalg::pack::PackedFormat;
 use tract_onnx::tract_core::tract_linalg::{BinOp, MmmDispatch};
 use tract_onnx::tract_hir::internal::*;
 
+use crate::typed_op::Typed;
 use packed::ConvWindows;
 use sliding::ConvSliding;
 
@@ -109,7 +110,8 @@ fn chosen_for_conv(
             weights: by_channel()?.into_arc_tensor(),
             bias,
         };
-        return TypedModelPatch::replace_single_op(model, node, &node.inputs[..1], op).map(Some);
+        return TypedModelPatch::replace_single_op(model, node, &node.inputs[..1], Typed(op))
+            .map(Some);
     }
     rule_if!(prefers_product(conv, model, node)?);
     let product = Product {
@@ -249,7 +251,7 @@ impl Product {
             format: format.clone(),
             is_lazy,
         };
-        let mut inputs = tvec!(patch.wire_node(format!("{name}.windows"), op, &[image])?[0]);
+        let mut inputs = tvec!(patch.wire_node(format!("{name}.windows"), Typed(op), &[image])?[0]);
         let packed = (0..group).map(|group| {
             of_weights.prepare_one_view(&self.weights.view_at_prefix(&[group])?, 1, 0)
         });

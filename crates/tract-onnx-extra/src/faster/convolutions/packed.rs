@@ -13,6 +13,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::windows::Windows;
 
+use crate::typed_op::Stateless;
+
 /// The windows of images, by image and group: [batch, group]; of all images together: [1, group].
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(super) struct ConvWindows {
@@ -32,20 +34,12 @@ impl ConvWindows {
     }
 }
 
-impl Op for ConvWindows {
-    fn name(&self) -> StaticName {
-        "ConvWindows".into()
-    }
+impl Stateless for ConvWindows {
+    const NAME: &str = "ConvWindows";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(self.pool.info())
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for ConvWindows {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let image = args_1!(inputs);
@@ -82,9 +76,7 @@ impl EvalOp for ConvWindows {
         let all = PackedMatrixStorage::new_batched(&[batch, self.group], all);
         Ok(tvec!(all.into_tensor(f32::datum_type()).into_tvalue()))
     }
-}
 
-impl TypedOp for ConvWindows {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let windows = self.pool.output_shape(&inputs[0].shape)?;
         let of_image: TDim = windows.hw_dims().iter().product();
@@ -101,8 +93,6 @@ impl TypedOp for ConvWindows {
         let fact = f32::fact([batch, self.group.to_dim()]);
         Ok(tvec!(fact.with_exotic_fact(packed)))
     }
-
-    as_op!();
 }
 
 /// The windows of some channels of an image.

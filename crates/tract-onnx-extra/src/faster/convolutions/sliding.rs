@@ -6,6 +6,7 @@ use tract_onnx::tract_core::ops::cnn::PoolSpec;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::faster::sliding::{Fold, slide_floats, window_facts};
+use crate::typed_op::Stateless;
 
 /// A convolution of single channels, [`batch`, `channels`, ...] floats.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,20 +20,12 @@ pub(super) struct ConvSliding {
 
 impl Eq for ConvSliding {}
 
-impl Op for ConvSliding {
-    fn name(&self) -> StaticName {
-        "ConvSliding".into()
-    }
+impl Stateless for ConvSliding {
+    const NAME: &str = "ConvSliding";
 
     fn info(&self) -> TractResult<Vec<String>> {
         Ok(self.pool.info())
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for ConvSliding {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let image = args_1!(inputs);
@@ -46,14 +39,10 @@ impl EvalOp for ConvSliding {
         })?;
         Ok(tvec!(sums.into_tvalue()))
     }
-}
 
-impl TypedOp for ConvSliding {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         window_facts(&self.pool, inputs)
     }
-
-    as_op!();
 }
 
 /// The bias, and the products of a window with the weights.

@@ -32,6 +32,7 @@ use crate::loops::induction::Induction;
 use crate::loops::spec::{Feed, Spec};
 use crate::operators::compare::Comparison;
 use crate::repairs::optimize::into_decluttered;
+use crate::typed_op::Typed;
 use crate::wire::reads;
 
 /// The origin of an input of the Scan.
@@ -277,8 +278,8 @@ impl Body<'_> {
             || op.is::<TypedBinOp>()
             || op.is::<Iff>()
             || op.is::<Cast>()
-            || op.is::<CastToSizes>()
-            || op.is::<Comparison>()
+            || op.is::<Typed<CastToSizes>>()
+            || op.is::<Typed<Comparison>>()
             || op.is::<AxisOp>()
             || op.is::<MultiBroadcastTo>()
             || op.is::<Slice>()

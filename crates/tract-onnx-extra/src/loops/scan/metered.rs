@@ -5,6 +5,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::limits::Limits;
 use crate::loops::budget::Budget;
 use crate::loops::spec::Spec;
+use crate::typed_op::Stateless;
 
 /// Passes a value on, once the steps of a Scan, whose number the run decides, and the bytes of its
 /// outputs have been found to be within the limits. tract's Scan knows no limits.
@@ -48,34 +49,23 @@ impl Metered {
     }
 }
 
-impl Op for Metered {
-    fn name(&self) -> StaticName {
-        "Metered".into()
-    }
+impl Stateless for Metered {
+    const NAME: &str = "Metered";
+    const FOLDS: bool = false;
 
-    fn required_bound_symbols(&self, _inputs: &[&TypedFact]) -> TVec<Symbol> {
+    fn required_symbols(&self, _inputs: &[&TypedFact]) -> TVec<Symbol> {
         let symbols = self.steps.symbols().into_iter();
         symbols.chain(self.bytes.symbols()).collect()
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Metered {
-    not_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         self.spend(ctx.symbols)?;
         Ok(inputs)
     }
-}
 
-impl TypedOp for Metered {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         Ok(tvec!(inputs[0].without_value()))
     }
 
     substitutes!(steps, bytes);
-
-    as_op!();
 }

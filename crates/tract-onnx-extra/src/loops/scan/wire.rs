@@ -13,6 +13,7 @@ use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::nested;
 use crate::loops::spec::{Spec, Value};
+use crate::typed_op::Typed;
 use crate::wire::wire_cast;
 
 impl Body<'_> {
@@ -79,7 +80,7 @@ impl Body<'_> {
         // The last input is the element that is scanned for no other reason.
         if let (Some(metered), Some(element)) = (self.metered.take(), outer.last_mut()) {
             let name = target.unique_name(format!("{name}.limits")).into_owned();
-            *element = target.wire_node(name, metered, &[*element])?[0];
+            *element = target.wire_node(name, Typed(metered), &[*element])?[0];
         }
         Ok((outer, input_mapping))
     }

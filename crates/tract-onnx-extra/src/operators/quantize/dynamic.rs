@@ -7,28 +7,23 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::linear::bytes;
 use crate::node::check_domain;
-use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::operator::{Parsed, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a DynamicQuantizeLinear.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     check_domain(node)?;
-    own(node, [1, 3], Dynamic)
+    own(node, [1, 3], |node: &mut Wiring<'_>| {
+        node.whole(Typed(Dynamic))
+    })
 }
 
 /// Quantises floats to uint8 by their [`Quantization`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Dynamic;
 
-impl Operator for Dynamic {
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        node.whole(self.clone())
-    }
-}
-
-named_op!(Dynamic, "DynamicQuantizeLinear");
-
-impl EvalOp for Dynamic {
-    op_out_of_plan!();
+impl Stateless for Dynamic {
+    const NAME: &str = "DynamicQuantizeLinear";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = inputs[0].try_as_plain_ram()?;
@@ -40,9 +35,7 @@ impl EvalOp for Dynamic {
             tensor0(zero_point).into_tvalue(),
         ])
     }
-}
 
-impl TypedOp for Dynamic {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let datum_type = inputs[0].datum_type;
         ensure!(
@@ -52,6 +45,4 @@ impl TypedOp for Dynamic {
         let quantized = u8::fact(inputs[0].shape.clone());
         Ok(tvec![quantized, f32::scalar_fact(), u8::scalar_fact()])
     }
-
-    as_op!();
 }

@@ -8,6 +8,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::parameter::Along;
 use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a QuantizeLinear or a DequantizeLinear.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -66,7 +67,7 @@ impl Operator for OnnxLinear {
             node.inputs[0] = node.cast("number", node.inputs[0], i64::datum_type())?;
         }
         let op = self.typed(&node.facts()?)?;
-        node.whole(op)
+        node.whole(Typed(op))
     }
 }
 
@@ -336,16 +337,12 @@ impl Linear {
     }
 }
 
-impl Op for Linear {
+impl Stateless for Linear {
+    const NAME: &str = "Linear";
+
     fn name(&self) -> StaticName {
         self.direction.name().into()
     }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Linear {
-    op_out_of_plan!();
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let shapes: TVec<&[usize]> = inputs.iter().map(|input| input.shape()).collect();
@@ -356,9 +353,7 @@ impl EvalOp for Linear {
         };
         Ok(tvec!(result.into_tvalue()))
     }
-}
 
-impl TypedOp for Linear {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shapes: TVec<&[TDim]> = inputs.iter().map(|fact| &*fact.shape).collect();
         self.check(&shapes)?;
@@ -383,34 +378,13 @@ impl TypedOp for Linear {
         Ok(axes)
     }
 
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        rule_if!(matches!(io, InOut::In(0) | InOut::Out(_)));
-        let parameters = &model.node_input_facts(node.id)?[1..];
-        let wire_changes = tvec!(
-            (InOut::In(0), change.clone()),
-            (InOut::Out(0), change.clone())
-        );
-        let substitute_op = if parameters.iter().all(|fact| is_shared(fact)) {
-            None
-        } else {
-            rule_if!(self.along.block.is_none());
-            rule_if_some!(axis = change.transform_axis(self.along.axis));
-            let along = Along { axis, ..self.along };
-            Some(Box::new(Self {
-                along,
-                ..self.clone()
-            }) as _)
-        };
-        Ok(Some(AxisChangeConsequence {
-            substitute_op,
-            wire_changes,
-        }))
+    fn with_axes(&self, inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
+        let mut op = self.clone();
+        if !inputs[1..].iter().all(|fact| is_shared(fact)) {
+            op.along.axis = change.transform_axis(self.along.axis)?;
+            self.along.block.is_none().then_some(())?;
+        }
+        Some(op)
     }
 
     fn declutter(
@@ -430,6 +404,4 @@ impl TypedOp for Linear {
         patch.shunt_outside(model, node.id.into(), constant)?;
         Ok(Some(patch))
     }
-
-    as_op!();
 }

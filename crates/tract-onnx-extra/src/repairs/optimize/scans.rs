@@ -10,6 +10,7 @@ use super::{into_decluttered, optimized};
 use crate::fusion;
 use crate::interrupt::BetweenSteps;
 use crate::loops::scan::metered::Metered;
+use crate::typed_op::Typed;
 
 /// The body of an operator with these inputs, fused and optimised.
 pub(crate) fn body(body: TypedModel, inputs: &[&TypedFact]) -> TractResult<TypedModel> {
@@ -54,7 +55,7 @@ fn without_unread_inputs(
     let is_read = |input: usize| {
         let outlet = body.inputs[input];
         scan.input_mapping[input].is_state()
-            || model.node(inputs[input].node).op_is::<Metered>()
+            || model.node(inputs[input].node).op_is::<Typed<Metered>>()
             || !body.outlet_successors(outlet).is_empty()
             || body.outputs.contains(&outlet)
     };
