@@ -79,9 +79,8 @@ unsafe extern "system" fn CreateEpFactories(
     fence::status(host, || {
         fence::fault("factories");
         if capacity == 0 {
-            let function = "CreateEpFactories";
             let problem = "max_factories is 0, expected at least 1";
-            Err(plugin::error::Error::HostArgument { function, problem })?;
+            Err(plugin::error::Error::argument("CreateEpFactories", problem))?;
         }
         // SAFETY: the caller's.
         let fuses_captured = unsafe { is_since(base, FUSES_CAPTURED) };

@@ -34,6 +34,13 @@ pub(crate) enum Error {
     Panic { message: String },
 }
 
+impl Error {
+    /// The error of a call of a function with arguments that it must not have.
+    pub(crate) fn argument(function: &'static str, problem: &'static str) -> Self {
+        Self::HostArgument { function, problem }
+    }
+}
+
 /// An error that a callback may return: a plugin's own, which holds those above as well.
 pub(crate) trait Failure: fmt::Display + From<Error> {
     /// The host's code for the failure.

@@ -1,13 +1,13 @@
 //! A graph and its nodes, as ONNX Runtime shows them to an EP.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
 
-use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo, OrtValue, OrtValueInfo};
+use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInfo};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_status, ort_try, text};
+use super::host::{Host, ort, ort_get, ort_status, ort_try, text};
 use super::node::{Attribute, Node, OwnedTensor, TypeAndSizes};
 use super::tensor::{Tensor, bytes};
 
@@ -36,25 +36,29 @@ const TENSOR: usize = 8;
 
 /// A string of a node.
 macro_rules! string {
-    ($node:ident, $function:ident) => {{
-        let mut string: *const c_char = ptr::null();
+    ($node:ident, $function:ident) => {
         // SAFETY: the node and its strings live as long as the graph.
-        unsafe {
-            ort_try!($node.host, $function($node.node, &raw mut string));
-            text(string)
-        }
-    }};
+        unsafe { text(ort_get!($node.host, $function($node.node))) }
+    };
 }
 
 /// Reads a list of an object with the functions for its length and its items.
 /// The caller guarantees that the object is alive.
 macro_rules! list {
     ($host:expr, $of:expr, $number:ident, $get:ident) => {{
-        let mut count = 0;
-        ort_try!($host, $number($of, &raw mut count));
+        let count = ort_get!($host, $number($of));
         let mut list = vec![ptr::null(); count];
         ort_try!($host, $get($of, list.as_mut_ptr(), count));
         list
+    }};
+}
+
+/// Reads a list of values of a graph or a node, which are alive as long as the whole graph.
+macro_rules! values {
+    ($of:ident.$object:ident, $number:ident, $get:ident) => {{
+        // SAFETY: the graph is alive.
+        let values = unsafe { list!($of.host, $of.$object, $number, $get) };
+        Ok(Value::all($of.host, values))
     }};
 }
 
@@ -107,50 +111,30 @@ impl<'a> Graph<'a> {
 
     /// The inputs, initializers among them that a caller may replace.
     pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the graph is alive.
-        let values = unsafe { list!(self.host, self.graph, Graph_GetNumInputs, Graph_GetInputs) };
-        Ok(Value::all(self.host, values))
+        values!(self.graph, Graph_GetNumInputs, Graph_GetInputs)
     }
 
     pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the graph is alive.
-        let values = unsafe { list!(self.host, self.graph, Graph_GetNumOutputs, Graph_GetOutputs) };
-        Ok(Value::all(self.host, values))
+        values!(self.graph, Graph_GetNumOutputs, Graph_GetOutputs)
     }
 
     pub(crate) fn initializers(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the graph is alive.
-        let values = unsafe {
-            list!(
-                self.host,
-                self.graph,
-                Graph_GetNumInitializers,
-                Graph_GetInitializers
-            )
-        };
-        Ok(Value::all(self.host, values))
+        values!(self.graph, Graph_GetNumInitializers, Graph_GetInitializers)
     }
 
     /// The version of the model's format.
     pub(crate) fn ir_version(self) -> Result<i64, Error> {
-        let mut version = 0;
         // SAFETY: the graph is alive.
-        unsafe {
-            ort_try!(
-                self.host,
-                Graph_GetOnnxIRVersion(self.graph, &raw mut version)
-            );
-        }
-        Ok(version)
+        Ok(unsafe { ort_get!(self.host, Graph_GetOnnxIRVersion(self.graph)) })
     }
 
     /// The domains of operators, each with its version.
     pub(crate) fn operator_sets(self) -> Result<Vec<(String, i64)>, Error> {
-        let (host, graph, mut count) = (self.host, self.graph, 0);
+        let (host, graph) = (self.host, self.graph);
         // SAFETY: the graph is alive, and so are the names; both lists have as many places as there are
         // domains.
         unsafe {
-            ort_try!(host, Graph_GetNumOperatorSets(graph, &raw mut count));
+            let count = ort_get!(host, Graph_GetNumOperatorSets(graph));
             let (mut names, mut versions) = (vec![ptr::null(); count], vec![0; count]);
             ort_try!(
                 host,
@@ -174,12 +158,8 @@ impl<'a> Value<'a> {
         if self.value.is_null() {
             return Ok(String::new());
         }
-        let mut name: *const c_char = ptr::null();
         // SAFETY: the value and its name live as long as the graph.
-        unsafe {
-            ort_try!(self.host, GetValueInfoName(self.value, &raw mut name));
-            Ok(text(name))
-        }
+        Ok(unsafe { text(ort_get!(self.host, GetValueInfoName(self.value))) })
     }
 
     /// The type; `None` if it is not a tensor's.
@@ -187,34 +167,23 @@ impl<'a> Value<'a> {
         if self.value.is_null() {
             return Ok(None);
         }
-        let mut info: *const OrtTypeInfo = ptr::null();
         // SAFETY: the value and its type live as long as the graph.
         unsafe {
-            ort_try!(self.host, GetValueInfoTypeInfo(self.value, &raw mut info));
+            let info = ort_get!(self.host, GetValueInfoTypeInfo(self.value));
             TypeAndSizes::read(self.host, info)
         }
     }
 
     /// The value of an initializer, which the host owns; null if it is none, or a caller may replace it.
     pub(crate) fn constant(self) -> Result<*const OrtValue, Error> {
-        let (mut is_constant, mut value) = (false, ptr::null());
-        if self.value.is_null() {
-            return Ok(value);
-        }
+        let Self { host, value, .. } = self;
         // SAFETY: the value lives as long as the graph.
         unsafe {
-            ort_try!(
-                self.host,
-                ValueInfo_IsConstantInitializer(self.value, &raw mut is_constant)
-            );
-            if is_constant {
-                ort_try!(
-                    self.host,
-                    ValueInfo_GetInitializerValue(self.value, &raw mut value)
-                );
+            if value.is_null() || !ort_get!(host, ValueInfo_IsConstantInitializer(value)) {
+                return Ok(ptr::null());
             }
+            Ok(ort_get!(host, ValueInfo_GetInitializerValue(value)))
         }
-        Ok(value)
     }
 
     /// The constant that an initializer is; `None` if it is none, or its elements have no fixed size.
@@ -298,38 +267,25 @@ impl<'a> GraphNode<'a> {
     }
 
     pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the node is alive.
-        let values = unsafe { list!(self.host, self.node, Node_GetNumInputs, Node_GetInputs) };
-        Ok(Value::all(self.host, values))
+        values!(self.node, Node_GetNumInputs, Node_GetInputs)
     }
 
     pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the node is alive.
-        let values = unsafe { list!(self.host, self.node, Node_GetNumOutputs, Node_GetOutputs) };
-        Ok(Value::all(self.host, values))
+        values!(self.node, Node_GetNumOutputs, Node_GetOutputs)
     }
 
     /// The values of the graphs around that the node's own graphs read.
     pub(crate) fn captured(self) -> Result<Vec<Value<'a>>, Error> {
-        // SAFETY: the node is alive.
-        let values = unsafe {
-            list!(
-                self.host,
-                self.node,
-                Node_GetNumImplicitInputs,
-                Node_GetImplicitInputs
-            )
-        };
-        Ok(Value::all(self.host, values))
+        values!(self.node, Node_GetNumImplicitInputs, Node_GetImplicitInputs)
     }
 
     /// The node's own graphs, each with the name of its attribute.
     pub(crate) fn graphs(self) -> Result<Vec<(String, Graph<'a>)>, Error> {
-        let (host, node, mut count) = (self.host, self.node, 0);
+        let (host, node) = (self.host, self.node);
         // SAFETY: the node is alive, and so are its graphs and names; both lists have as many places as
         // it has graphs.
         unsafe {
-            ort_try!(host, Node_GetNumSubgraphs(node, &raw mut count));
+            let count = ort_get!(host, Node_GetNumSubgraphs(node));
             let (mut graphs, mut names) = (vec![ptr::null(); count], vec![ptr::null(); count]);
             if count > 0 {
                 ort_try!(
@@ -345,9 +301,8 @@ impl<'a> GraphNode<'a> {
 
     /// Reads all of the node but its graphs.
     pub(crate) fn read(self) -> Result<Node, Error> {
-        let (host, node, mut since_version) = (self.host, self.node, 0);
         // SAFETY: the node lives as long as the graph.
-        unsafe { ort_try!(host, Node_GetSinceVersion(node, &raw mut since_version)) };
+        let since_version = unsafe { ort_get!(self.host, Node_GetSinceVersion(self.node)) };
         let (domain, op_type) = self.operator()?;
         let inputs = self.inputs()?.into_iter();
         let outputs = self.outputs()?.into_iter();
@@ -372,16 +327,13 @@ impl<'a> GraphNode<'a> {
             unsafe { list!(host, node, Node_GetNumAttributes, Node_GetAttributes) };
         let mut read = Vec::with_capacity(attributes.len());
         for attribute in attributes {
-            let (mut name, mut kind): (*const c_char, c_int) = (ptr::null(), 0);
+            let mut kind: c_int = 0;
             // SAFETY: the attribute lives as long as the node; an `OrtOpAttrType` is a C enum.
-            let name = unsafe {
-                ort_try!(host, OpAttr_GetName(attribute, &raw mut name));
+            unsafe {
+                let name = text(ort_get!(host, OpAttr_GetName(attribute)));
                 ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
-                text(name)
-            };
-            // SAFETY: the attribute lives as long as the node.
-            let value = unsafe { self.attribute(attribute, kind) }?;
-            read.push((name, value));
+                read.push((name, self.attribute(attribute, kind)?));
+            }
         }
         Ok(read)
     }
@@ -442,13 +394,10 @@ impl<'a> GraphNode<'a> {
     /// # Safety
     /// `attribute` is one of this host, and a tensor.
     unsafe fn tensor(self, attribute: *const OrtOpAttr) -> Result<Option<OwnedTensor>, Error> {
-        let (host, mut value) = (self.host, ptr::null_mut());
+        let host = self.host;
         // SAFETY: the caller's; the value that comes back is this function's.
         unsafe {
-            ort_try!(
-                host,
-                OpAttr_GetTensorAttributeAsOrtValue(attribute, &raw mut value)
-            );
+            let value = ort_get!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute));
             let copy = Constant::read(host, value);
             let copy = copy.map(|it| it.map(|it| it.to_owned()));
             ort!(host, ReleaseValue(value));

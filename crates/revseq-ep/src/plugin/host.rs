@@ -62,7 +62,22 @@ macro_rules! ort_try {
     };
 }
 
-pub(crate) use {ort, ort_status, ort_try};
+/// Calls like `ort_try!` a function whose last argument is a place for a pointer, a number or a truth value,
+/// and returns that.
+macro_rules! ort_get {
+    ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {{
+        let mut result = std::mem::zeroed();
+        $crate::plugin::host::ort_try!($host, ep $function($($argument,)* &raw mut result));
+        result
+    }};
+    ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {{
+        let mut result = std::mem::zeroed();
+        $crate::plugin::host::ort_try!($host, $function($($argument,)* &raw mut result));
+        result
+    }};
+}
+
+pub(crate) use {ort, ort_get, ort_status, ort_try};
 
 impl Host {
     /// The tables of a host that is new enough.

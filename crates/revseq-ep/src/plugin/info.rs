@@ -3,11 +3,11 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
-use ort_sys::{OrtKernelInfo, OrtLogger, OrtStatusPtr, OrtTypeInfo};
+use ort_sys::{OrtKernelInfo, OrtStatusPtr};
 
 use super::abi::OrtEp;
 use super::error::Error;
-use super::host::{Host, ort, ort_status, ort_try};
+use super::host::{Host, ort, ort_get, ort_status, ort_try};
 use super::log::Log;
 use super::node::{Attribute, Node, TypeAndSizes};
 use super::tensor::Tensor;
@@ -41,19 +41,17 @@ impl KernelInfo {
 
     /// The EP that the node was given to.
     pub(crate) fn ep(self) -> Result<*const OrtEp, Error> {
-        let mut ep = ptr::null();
         // SAFETY: the info is one of this host.
-        unsafe { ort_try!(self.host, ep KernelInfo_GetEp(self.info, &raw mut ep)) };
-        Ok(ep)
+        Ok(unsafe { ort_get!(self.host, ep KernelInfo_GetEp(self.info)) })
     }
 
     /// The session's logger.
     pub(crate) fn log(self) -> Result<Log, Error> {
-        let mut logger: *const OrtLogger = ptr::null();
-        // SAFETY: as above.
-        unsafe { ort_try!(self.host, KernelInfo_GetLogger(self.info, &raw mut logger)) };
-        // SAFETY: the logger lives as long as the session, which holds the kernel.
-        Ok(unsafe { Log::new(self.host, logger) })
+        // SAFETY: as above; the logger lives as long as the session, which holds the kernel.
+        unsafe {
+            let logger = ort_get!(self.host, KernelInfo_GetLogger(self.info));
+            Ok(Log::new(self.host, logger))
+        }
     }
 
     /// The node's name.
@@ -65,69 +63,39 @@ impl KernelInfo {
     /// attributes only by name.
     pub(crate) fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
         let Self { host, info } = self;
-        let mut since_version = 0;
         // SAFETY: as above.
-        unsafe {
-            ort_try!(
-                host,
-                KernelInfo_GetOperatorSinceVersion(info, &raw mut since_version)
-            );
-        }
-        let names = self.input_names()?.into_iter().enumerate();
-        let mut inputs = Vec::with_capacity(names.len());
-        for (index, name) in names {
-            inputs.push((name, self.input_type(index)?));
-        }
-        let outputs = self.output_names()?;
-        let mut found = Vec::new();
-        for &name in attributes {
-            if let Some(value) = self.attribute(name)? {
-                found.push((name.to_owned(), value));
-            }
-        }
+        let since_version = unsafe { ort_get!(host, KernelInfo_GetOperatorSinceVersion(info)) };
+        let inputs = self.input_names()?.into_iter().enumerate();
+        let inputs = inputs.map(|(index, name)| Ok((name, self.input_type(index)?)));
+        let attributes = attributes.iter().filter_map(|&name| {
+            let value = self.attribute(name).transpose()?;
+            Some(value.map(|value| (name.to_owned(), value)))
+        });
         Ok(Node {
             name,
             domain: string!(self, KernelInfo_GetOperatorDomain),
             op_type: string!(self, KernelInfo_GetOperatorType),
             since_version,
-            attributes: found,
-            inputs,
-            outputs,
+            attributes: attributes.collect::<Result<_, Error>>()?,
+            inputs: inputs.collect::<Result<_, Error>>()?,
+            outputs: self.output_names()?,
         })
     }
 
     /// The inputs' names; one that is left out has none.
     pub(crate) fn input_names(self) -> Result<Vec<String>, Error> {
-        let mut count = 0;
         // SAFETY: as above.
-        unsafe {
-            ort_try!(
-                self.host,
-                KernelInfo_GetInputCount(self.info, &raw mut count)
-            )
-        };
-        let mut names = Vec::with_capacity(count);
-        for index in 0..count {
-            names.push(string!(self, KernelInfo_GetInputName, index));
-        }
-        Ok(names)
+        let count = unsafe { ort_get!(self.host, KernelInfo_GetInputCount(self.info)) };
+        let name = |index| Ok(string!(self, KernelInfo_GetInputName, index));
+        (0..count).map(name).collect()
     }
 
     /// The outputs' names; one that is left out has none.
     pub(crate) fn output_names(self) -> Result<Vec<String>, Error> {
-        let mut count = 0;
         // SAFETY: as above.
-        unsafe {
-            ort_try!(
-                self.host,
-                KernelInfo_GetOutputCount(self.info, &raw mut count)
-            );
-        }
-        let mut names = Vec::with_capacity(count);
-        for index in 0..count {
-            names.push(string!(self, KernelInfo_GetOutputName, index));
-        }
-        Ok(names)
+        let count = unsafe { ort_get!(self.host, KernelInfo_GetOutputCount(self.info)) };
+        let name = |index| Ok(string!(self, KernelInfo_GetOutputName, index));
+        (0..count).map(name).collect()
     }
 
     /// An input that is a constant, while the kernel is being made.
@@ -158,14 +126,10 @@ impl KernelInfo {
     }
 
     fn input_type(self, index: usize) -> Result<Option<TypeAndSizes>, Error> {
-        let mut info: *mut OrtTypeInfo = ptr::null_mut();
         // SAFETY: the info is one of this host; the type that comes back is
         // this function's, and is released once it is read.
         unsafe {
-            ort_try!(
-                self.host,
-                KernelInfo_GetInputTypeInfo(self.info, index, &raw mut info)
-            );
+            let info = ort_get!(self.host, KernelInfo_GetInputTypeInfo(self.info, index));
             let read = TypeAndSizes::read(self.host, info);
             ort!(self.host, ReleaseTypeInfo(info));
             read

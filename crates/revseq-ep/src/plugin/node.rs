@@ -6,7 +6,7 @@ use std::ptr;
 use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_try, text};
+use super::host::{Host, ort, ort_get, ort_try, text};
 
 /// A node of a model.
 pub(crate) struct Node {
@@ -75,17 +75,17 @@ impl TypeAndSizes {
     /// # Safety
     /// `info` is null or a type of this host.
     pub(crate) unsafe fn read(host: Host, info: *const OrtTypeInfo) -> Result<Option<Self>, Error> {
-        let mut tensor: *const OrtTensorTypeAndShapeInfo = ptr::null();
         if info.is_null() {
             return Ok(None);
         }
         // SAFETY: the caller's; the result lives as long as `info`.
-        unsafe { ort_try!(host, CastTypeInfoToTensorInfo(info, &raw mut tensor)) };
-        if tensor.is_null() {
-            return Ok(None);
+        unsafe {
+            let tensor = ort_get!(host, CastTypeInfoToTensorInfo(info));
+            match tensor.is_null() {
+                true => Ok(None),
+                false => Self::read_tensor(host, tensor).map(Some),
+            }
         }
-        // SAFETY: as above.
-        unsafe { Self::read_tensor(host, tensor) }.map(Some)
     }
 
     /// # Safety
@@ -102,38 +102,27 @@ impl TypeAndSizes {
                 GetTensorElementType(tensor, (&raw mut element).cast())
             );
         }
-        // SAFETY: the caller's.
-        let sizes = match unsafe { ort!(host, TensorTypeAndShape_HasShape(tensor)) } {
-            false => {
+        // SAFETY: the caller's; the host writes `rank` sizes and names, which live as long as the type.
+        unsafe {
+            if !ort!(host, TensorTypeAndShape_HasShape(tensor)) {
                 return Ok(Self {
                     element,
                     sizes: None,
                     names: Vec::new(),
                 });
             }
-            true => {
-                let mut rank = 0;
-                // SAFETY: the caller's.
-                unsafe { ort_try!(host, GetDimensionsCount(tensor, &raw mut rank)) };
-                let mut sizes = vec![-1_i64; rank];
-                // SAFETY: the caller's; the host writes `rank` sizes.
-                unsafe { ort_try!(host, GetDimensions(tensor, sizes.as_mut_ptr(), rank)) };
-                sizes
-            }
-        };
-        let mut names = vec![ptr::null(); sizes.len()];
-        // SAFETY: the caller's; the host writes as many names, which live as long as the type.
-        let names = unsafe {
+            let rank = ort_get!(host, GetDimensionsCount(tensor));
+            let (mut sizes, mut names) = (vec![-1_i64; rank], vec![ptr::null(); rank]);
+            ort_try!(host, GetDimensions(tensor, sizes.as_mut_ptr(), rank));
             ort_try!(
                 host,
-                GetSymbolicDimensions(tensor, names.as_mut_ptr(), names.len())
+                GetSymbolicDimensions(tensor, names.as_mut_ptr(), rank)
             );
-            names.into_iter().map(|name| text(name)).collect()
-        };
-        Ok(Self {
-            element,
-            sizes: Some(sizes),
-            names,
-        })
+            Ok(Self {
+                element,
+                sizes: Some(sizes),
+                names: names.into_iter().map(|name| text(name)).collect(),
+            })
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::ptr;
 use ort_sys::OrtSessionOptions;
 
 use super::error::Error;
-use super::host::{Host, ort, ort_try, text};
+use super::host::{Host, ort, ort_get, text};
 
 /// The EP's options, each with its value.
 ///
@@ -30,15 +30,11 @@ pub(super) unsafe fn entries(
     host: Host,
     options: *const OrtSessionOptions,
 ) -> Result<Vec<(String, String)>, Error> {
-    let mut entries = ptr::null_mut();
     let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
     // SAFETY: the caller's; the entries that come back are this function's, and both lists have `count`
     // strings.
     unsafe {
-        ort_try!(
-            host,
-            GetSessionOptionsConfigEntries(options, &raw mut entries)
-        );
+        let entries = ort_get!(host, GetSessionOptionsConfigEntries(options));
         ort!(
             host,
             GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)

@@ -7,7 +7,7 @@ use ort_sys::ONNXTensorElementDataType as ElementType;
 
 use super::abi::{OrtDataType, OrtKernelDefBuilder, OrtKernelRegistry};
 use super::error::Error;
-use super::host::{Host, ort, ort_status, ort_try};
+use super::host::{Host, ort, ort_get, ort_status, ort_try};
 use super::kernel::{self, Kernel};
 
 /// The schemas that a kernel serves.
@@ -32,9 +32,8 @@ pub(crate) struct Registry {
 impl Registry {
     /// A registry without kernels.
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
-        let mut registry = ptr::null_mut();
         // SAFETY: the registry that comes back is this struct's.
-        unsafe { ort_try!(host, ep CreateKernelRegistry(&raw mut registry)) };
+        let registry = unsafe { ort_get!(host, ep CreateKernelRegistry()) };
         Ok(Self { host, registry })
     }
 
@@ -78,9 +77,8 @@ struct Builder {
 
 impl Builder {
     fn new(host: Host) -> Result<Self, Error> {
-        let mut builder = ptr::null_mut();
         // SAFETY: the builder that comes back is this struct's.
-        unsafe { ort_try!(host, ep CreateKernelDefBuilder(&raw mut builder)) };
+        let builder = unsafe { ort_get!(host, ep CreateKernelDefBuilder()) };
         Ok(Self { host, builder })
     }
 
@@ -129,13 +127,12 @@ impl Builder {
     }
 
     fn add_to<K: Kernel>(self, registry: &Registry) -> Result<(), Error> {
-        let mut definition = ptr::null_mut();
         // The kernels' state, from which `create` has its host.
         let api = self.host.api.cast_mut().cast();
         // SAFETY: the host copies the definition, which is this function's and
         // is released; its table outlives its kernels.
         unsafe {
-            ort_try!(self.host, ep KernelDefBuilder_Build(self.builder, &raw mut definition));
+            let definition = ort_get!(self.host, ep KernelDefBuilder_Build(self.builder));
             let added = self.host.check(
                 "KernelRegistry_AddKernel",
                 ort_status!(self.host, ep KernelRegistry_AddKernel(registry.registry, definition, kernel::create::<K>, api)),

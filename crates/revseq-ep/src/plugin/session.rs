@@ -1,12 +1,12 @@
 //! A session within a session: it runs a model on the threads of the run that calls it.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions, OrtValue};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_try};
+use super::host::{Host, ort, ort_get, ort_try};
 use super::log::Log;
 use super::options;
 use super::tensor::Context;
@@ -80,20 +80,15 @@ impl Around {
 /// Options of a session in another. It has no threads of its own.
 struct SessionOptions {
     host: Host,
-    options: NonNull<OrtSessionOptions>,
+    options: *mut OrtSessionOptions,
 }
 
 impl SessionOptions {
     fn new(around: &Around) -> Result<Self, Error> {
-        let (host, mut options) = (around.host, ptr::null_mut());
-        // SAFETY: the result is a place for it.
-        unsafe { ort_try!(host, CreateSessionOptions(&raw mut options)) };
-        let options = NonNull::new(options).ok_or(Error::HostArgument {
-            function: "CreateSessionOptions",
-            problem: "there are no options",
-        })?;
+        let host = around.host;
+        // SAFETY: the options that come back are this object's.
+        let options = unsafe { ort_get!(host, CreateSessionOptions()) };
         let made = Self { host, options };
-        let options = options.as_ptr();
         // SAFETY: the options are alive, and the strings end with 0.
         unsafe {
             ort_try!(host, SetIntraOpNumThreads(options, 1));
@@ -113,7 +108,7 @@ impl SessionOptions {
 impl Drop for SessionOptions {
     fn drop(&mut self) {
         // SAFETY: the options are this object's.
-        unsafe { ort!(self.host, ReleaseSessionOptions(self.options.as_ptr())) };
+        unsafe { ort!(self.host, ReleaseSessionOptions(self.options)) };
     }
 }
 
@@ -125,19 +120,10 @@ struct Environment {
 
 impl Environment {
     fn get(host: Host) -> Result<Self, Error> {
-        let mut environment = ptr::null_mut();
+        let level = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING;
         // There is one in a process, which the session around needs: this counts one more user.
         // SAFETY: the arguments are as the host's header says.
-        unsafe {
-            ort_try!(
-                host,
-                CreateEnv(
-                    OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING,
-                    c"".as_ptr(),
-                    &raw mut environment
-                )
-            );
-        }
+        let environment = unsafe { ort_get!(host, CreateEnv(level, c"".as_ptr())) };
         Ok(Self { host, environment })
     }
 
@@ -164,7 +150,7 @@ impl Environment {
             ort_try!(
                 host,
                 SessionOptionsAppendExecutionProvider_V2(
-                    options.options.as_ptr(),
+                    options.options,
                     self.environment,
                     own.as_ptr(),
                     own.len(),
@@ -197,7 +183,7 @@ pub(crate) struct Model<'a> {
 /// A session of a model.
 pub(crate) struct Session {
     host: Host,
-    session: NonNull<OrtSession>,
+    session: *mut OrtSession,
     inputs: Vec<CString>,
     outputs: Vec<CString>,
 }
@@ -219,24 +205,18 @@ impl Session {
         let options = SessionOptions::new(around)?;
         let environment = Environment::get(host)?;
         environment.add_provider(&options, provider, &entries(options_of_provider))?;
-        let mut session = ptr::null_mut();
         // SAFETY: the arguments are alive, and the bytes as many as is said.
-        unsafe {
-            ort_try!(
+        let session = unsafe {
+            ort_get!(
                 host,
                 CreateSessionFromArray(
                     environment.environment,
                     model.bytes.as_ptr().cast(),
                     model.bytes.len(),
-                    options.options.as_ptr(),
-                    &raw mut session
+                    options.options
                 )
-            );
-        }
-        let session = NonNull::new(session).ok_or(Error::HostArgument {
-            function: "CreateSessionFromArray",
-            problem: "there is no session",
-        })?;
+            )
+        };
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
             host,
@@ -270,7 +250,7 @@ impl Session {
             ort_try!(
                 self.host,
                 Run(
-                    self.session.as_ptr(),
+                    self.session,
                     ptr::null(),
                     input_names.as_ptr(),
                     values.as_ptr(),
@@ -294,7 +274,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: the session is this object's.
-        unsafe { ort!(self.host, ReleaseSession(self.session.as_ptr())) };
+        unsafe { ort!(self.host, ReleaseSession(self.session)) };
     }
 }
 

@@ -11,7 +11,7 @@ use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
 
 use super::error::Error;
 use super::fence;
-use super::host::{Host, ort_status, ort_try};
+use super::host::{Host, ort_get, ort_status, ort_try};
 use super::log::Log;
 
 /// A node's run.
@@ -51,10 +51,9 @@ impl<'a> Context<'a> {
     /// An input, which the schema does not let be left out.
     #[inline]
     pub(crate) fn input(self, index: usize) -> Result<Tensor<'a>, Error> {
-        self.optional_input(index)?.ok_or(Error::HostArgument {
-            function: "Compute",
-            problem: "a required input is missing",
-        })
+        let missing = "a required input is missing";
+        let input = self.optional_input(index)?;
+        input.ok_or(Error::argument("Compute", missing))
     }
 
     /// An input, if it is there.
@@ -71,15 +70,8 @@ impl<'a> Context<'a> {
     /// An input as it is, which the host owns; null if it is left out.
     #[inline]
     pub(crate) fn input_value(self, index: usize) -> Result<*const OrtValue, Error> {
-        let mut value = ptr::null();
         // SAFETY: the context is that of a run that goes on; the result is a place for it.
-        unsafe {
-            ort_try!(
-                self.host,
-                KernelContext_GetInput(self.context, index, &raw mut value)
-            );
-        }
-        Ok(value)
+        Ok(unsafe { ort_get!(self.host, KernelContext_GetInput(self.context, index)) })
     }
 
     /// Copies a tensor to an output, if that is wanted.
@@ -120,10 +112,8 @@ impl<'a> Context<'a> {
     /// The only output, with room for these sizes.
     #[inline]
     pub(crate) fn output(self, sizes: &[i64]) -> Result<*mut u8, Error> {
-        self.optional_output(0, sizes)?.ok_or(Error::HostArgument {
-            function: "Compute",
-            problem: "the output is missing",
-        })
+        let output = self.optional_output(0, sizes)?;
+        output.ok_or(Error::argument("Compute", "the output is missing"))
     }
 
     /// An output, if it is wanted, with room for these sizes.
@@ -133,25 +123,18 @@ impl<'a> Context<'a> {
         index: usize,
         sizes: &[i64],
     ) -> Result<Option<*mut u8>, Error> {
-        let mut value: *mut OrtValue = ptr::null_mut();
-        // SAFETY: as in `input_value`; the host copies the sizes.
+        let (context, first, rank) = (self.context, sizes.as_ptr(), sizes.len());
+        // SAFETY: as in `input_value`; the host copies the sizes, and the value is an output of the run.
         unsafe {
-            ort_try!(
+            let value = ort_get!(
                 self.host,
-                KernelContext_GetOutput(
-                    self.context,
-                    index,
-                    sizes.as_ptr(),
-                    sizes.len(),
-                    &raw mut value
-                )
+                KernelContext_GetOutput(context, index, first, rank)
             );
+            match value.is_null() {
+                true => Ok(None),
+                false => data(self.host, value).map(Some),
+            }
         }
-        if value.is_null() {
-            return Ok(None);
-        }
-        // SAFETY: the value is an output of the run.
-        unsafe { data(self.host, value) }.map(Some)
     }
 
     /// The logger of the run.
@@ -210,10 +193,9 @@ impl<'a> Tensor<'a> {
 /// `value` is a tensor of this host.
 #[inline]
 unsafe fn data(host: Host, value: *mut OrtValue) -> Result<*mut u8, Error> {
-    let mut data: *mut c_void = ptr::null_mut();
     // SAFETY: the value is the caller's. An input's memory is only read
     // through this, unless it is the output's as well.
-    unsafe { ort_try!(host, GetTensorMutableData(value, &raw mut data)) };
+    let data = unsafe { ort_get!(host, GetTensorMutableData(value)) };
     Ok(data.cast())
 }
 
@@ -227,13 +209,11 @@ thread_local! {
 /// # Safety
 /// `value` is a tensor of this host that lives for `'a`, whose elements have a fixed size.
 pub(super) unsafe fn bytes<'a>(host: Host, value: *mut OrtValue) -> Result<&'a [u8], Error> {
-    let mut size = 0;
     // SAFETY: the caller's.
     unsafe {
-        ort_try!(host, GetTensorSizeInBytes(value, &raw mut size));
-        match size {
+        match ort_get!(host, GetTensorSizeInBytes(value)) {
             0 => Ok(&[]),
-            _ => Ok(slice::from_raw_parts(data(host, value)?, size)),
+            size => Ok(slice::from_raw_parts(data(host, value)?, size)),
         }
     }
 }

@@ -16,7 +16,7 @@ use ort_sys::{
 use super::error::Error;
 use super::kernel::Kernel;
 use crate::plugin::abi::API_VERSION;
-use crate::plugin::host::{Host, ort, ort_try};
+use crate::plugin::host::{Host, ort, ort_get, ort_try};
 use crate::plugin::node::TypeAndSizes;
 use crate::plugin::{fence, kernel};
 
@@ -57,11 +57,10 @@ unsafe impl Send for Domain {}
 
 impl Domain {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
-        let mut domain = ptr::null_mut();
         // SAFETY: the domain that comes back is this struct's, which keeps the
         // ops that it points to.
         unsafe {
-            ort_try!(host, CreateCustomOpDomain(DOMAIN.as_ptr(), &raw mut domain));
+            let domain = ort_get!(host, CreateCustomOpDomain(DOMAIN.as_ptr()));
             let reversals = LENGTHS
                 .into_iter()
                 .map(|lengths| CustomOp::reversal(host, lengths));
@@ -295,13 +294,9 @@ unsafe extern "system" fn infer_output_shape(
     let host = unsafe { custom_op(op) }.host;
     fence::status(host, || {
         fence::fault("infer");
-        let mut data = ptr::null_mut();
         // SAFETY: the context is the host's; the type that comes back stays its own.
         unsafe {
-            ort_try!(
-                host,
-                ShapeInferContext_GetInputTypeShape(context, 0, &raw mut data)
-            );
+            let data = ort_get!(host, ShapeInferContext_GetInputTypeShape(context, 0));
             let TypeAndSizes { sizes, names, .. } = TypeAndSizes::read_tensor(host, data)?;
             let sizes = sizes.unwrap_or_default();
             let mut dimensions = sizes.iter().zip(names);

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
-use std::ptr;
 use std::sync::OnceLock;
 
 use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
@@ -20,7 +19,7 @@ use crate::plugin::abi::{
 };
 use crate::plugin::error::Error as HostError;
 use crate::plugin::graph::{Graph, GraphNode};
-use crate::plugin::host::{Host, ort_try};
+use crate::plugin::host::{Host, ort_get, ort_try};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
 use crate::plugin::session::Around;
@@ -200,11 +199,10 @@ impl Ep {
         node: GraphNode<'_>,
         info: *mut OrtEpGraphSupportInfo,
     ) -> Result<Option<String>, Error> {
-        let (host, node, mut kernel) = (self.host, node.as_ptr(), ptr::null());
+        let (host, node) = (self.host, node.as_ptr());
         // SAFETY: the caller's; the node lives as long as its graph.
         unsafe {
-            ort_try!(host, ep EpGraphSupportInfo_LookUpKernel(info, node, &raw mut kernel));
-            if kernel.is_null() {
+            if ort_get!(host, ep EpGraphSupportInfo_LookUpKernel(info, node)).is_null() {
                 let reason = "no kernel is registered for its schema version and types";
                 return Ok(Some(String::from(reason)));
             }
@@ -281,10 +279,9 @@ unsafe extern "system" fn compile(
     let ep = unsafe { Ep::from_table(ep) };
     fence::status(ep.host, || {
         fence::fault("compile");
-        let around = ep.around.as_ref().ok_or(HostError::HostArgument {
-            function: "Compile",
-            problem: "the provider had no nodes fused",
-        })?;
+        let around = ep.around.as_ref();
+        let nothing = HostError::argument("Compile", "the provider had no nodes fused");
+        let around = around.ok_or(nothing)?;
         let compile = |index| {
             // SAFETY: the caller's.
             let (graph, node) = unsafe {

@@ -21,7 +21,7 @@ use super::options::Options;
 use super::schemas::{layers, registrations};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
-use crate::plugin::host::{Host, ort, ort_try};
+use crate::plugin::host::{Host, ort, ort_get};
 use crate::plugin::log::Log;
 use crate::plugin::registry::Registry;
 use crate::plugin::session::Around;
@@ -172,15 +172,10 @@ unsafe extern "system" fn get_supported_devices(
             devices: SmallVec::new(),
         };
         for &device in devices.iter().filter(is_cpu).take(capacity) {
-            let mut ep_device = ptr::null_mut();
+            let none = ptr::null();
             // SAFETY: the caller's.
-            unsafe {
-                ort_try!(
-                    host,
-                    ep CreateEpDevice(factory, device, ptr::null(), ptr::null(), &raw mut ep_device)
-                );
-            }
-            made.devices.push(ep_device);
+            let device = unsafe { ort_get!(host, ep CreateEpDevice(factory, device, none, none)) };
+            made.devices.push(device);
         }
         // Nothing can fail any more, so hand them to the host.
         for (index, ep_device) in made.devices.drain(..).enumerate() {

@@ -78,10 +78,9 @@ impl kernel::Kernel for LayerKernel {
             // the node's is one of them, and it outlives its kernels.
             let ep = unsafe { Ep::from_table(info.ep()?) };
             let outputs = info.output_names()?;
-            let form = ep.layer(&outputs).ok_or(HostError::HostArgument {
-                function: "OrtKernelCreateFunc",
-                problem: "the node is none that the provider has taken",
-            })?;
+            let unknown = "the node is none that the provider has taken";
+            let unknown = HostError::argument("OrtKernelCreateFunc", unknown);
+            let form = ep.layer(&outputs).ok_or(unknown)?;
             let label = format!("{} node {name:?}", form.name());
             let outputs = outputs.iter().map(|name| !name.is_empty()).collect();
             let of = match info.element(X)? {
@@ -308,10 +307,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if let Some(layer) = self.layer.get() {
             return Ok(Arc::clone(layer));
         }
-        let missing = HostError::HostArgument {
-            function: "Compute",
-            problem: "the scales of the weights are missing",
-        };
+        let missing = HostError::argument("Compute", "the scales of the weights are missing");
         let w = match self.w.get() {
             Some(w) => w.clone(),
             None => {
@@ -534,10 +530,7 @@ struct Given<'a> {
 impl<'a> Given<'a> {
     /// An input that has to be there.
     fn input(&self, input: usize) -> Result<Tensor<'a>, Error> {
-        let missing = HostError::HostArgument {
-            function: "Compute",
-            problem: "a required input is missing",
-        };
+        let missing = HostError::argument("Compute", "a required input is missing");
         Ok(self.tensors[input].ok_or(missing)?)
     }
 

@@ -35,10 +35,9 @@ impl Compiled {
         around: &Around,
     ) -> Result<Self, Error> {
         let nodes = graph.nodes()?;
-        let claim = claims.take(&nodes)?.ok_or(HostError::HostArgument {
-            function: "Compile",
-            problem: "the nodes are none that the provider had fused",
-        })?;
+        let unknown = "the nodes are none that the provider had fused";
+        let claim = claims.take(&nodes)?;
+        let claim = claim.ok_or(HostError::argument("Compile", unknown))?;
         let label = label(&nodes)?;
         if around.writes_context {
             return Err(Error::Context.of_node(label));
@@ -88,12 +87,10 @@ fn label(nodes: &[GraphNode<'_>]) -> Result<String, Error> {
 /// The places of values among those of a node.
 fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error> {
     let known = message::names(values)?;
+    let missing = "the fused node lacks a value of the nodes that it is made of";
     let place = |name: &String| {
         let place = known.iter().position(|it| it == name);
-        place.ok_or(HostError::HostArgument {
-            function: "Compile",
-            problem: "the fused node lacks a value of the nodes that it is made of",
-        })
+        place.ok_or(HostError::argument("Compile", missing))
     };
     Ok(names.iter().map(place).collect::<Result<_, _>>()?)
 }
