@@ -144,7 +144,6 @@ impl<'a> Case<'a> {
     /// # Errors
     /// The contestant's error.
     pub fn run(&mut self, contestant: Contestant, repeats: u64) -> Result<(), Error> {
-        let regime = self.regime;
         match contestant {
             Contestant::Memcpy | Contestant::StreamingCopy => {
                 let copy = if contestant == Contestant::Memcpy {
@@ -162,7 +161,7 @@ impl<'a> Case<'a> {
             Contestant::Threads => self.run_ours(Threads::RayonPool(&self.arena.pool), repeats),
             Contestant::InPlace => self.run_in_place(repeats),
             Contestant::PlainLoop => {
-                let width = regime.data_type.size();
+                let width = self.regime.data_type.size();
                 for lengths in self.lengths.iter().cycle().take(repeats as usize) {
                     let input = black_box(self.input.bytes());
                     let output = self.output.bytes_mut();
@@ -172,8 +171,7 @@ impl<'a> Case<'a> {
                 Ok(())
             }
             Contestant::Onnxruntime | Contestant::Rten => {
-                self.peers
-                    .run(contestant, regime, self.input.bytes(), repeats)
+                self.peers.run(contestant, self.input.bytes(), repeats)
             }
         }
     }
@@ -239,9 +237,7 @@ impl<'a> Case<'a> {
         let time = start.elapsed();
         let input = self.input.bytes();
         let output = match contestant {
-            Contestant::Onnxruntime | Contestant::Rten => {
-                self.peers.output(contestant, self.regime)?
-            }
+            Contestant::Onnxruntime | Contestant::Rten => self.peers.output(contestant)?,
             _ => self.output.bytes(),
         };
         let width = self.regime.data_type.size();

@@ -219,28 +219,23 @@ const TYPES: [DataType; 5] = [
 ];
 
 /// `[b, 256]` of 64 KiB, 1 MiB, 16 MiB and 64 MiB, for elements of each size.
-const ELEMENTS: [(DataType, [[u64; 2]; 4]); 5] = {
-    use DataType::{Complex128, Float16, Float32, Int64, Uint8};
+const ELEMENTS: [(DataType, [[u64; 2]; 4]); 5] = [
+    (DataType::Uint8, elements(1)),
+    (DataType::Float16, elements(2)),
+    (DataType::Float32, elements(4)),
+    (DataType::Int64, elements(8)),
+    (DataType::Complex128, elements(16)),
+];
+
+const fn elements(size: u64) -> [[u64; 2]; 4] {
+    let rows = (64 << 10) / 256 / size;
     [
-        (
-            Uint8,
-            [[256, 256], [4096, 256], [65536, 256], [262_144, 256]],
-        ),
-        (
-            Float16,
-            [[128, 256], [2048, 256], [32768, 256], [131_072, 256]],
-        ),
-        (
-            Float32,
-            [[64, 256], [1024, 256], [16384, 256], [65536, 256]],
-        ),
-        (Int64, [[32, 256], [512, 256], [8192, 256], [32768, 256]]),
-        (
-            Complex128,
-            [[16, 256], [256, 256], [4096, 256], [16384, 256]],
-        ),
+        [rows, 256],
+        [16 * rows, 256],
+        [256 * rows, 256],
+        [1024 * rows, 256],
     ]
-};
+}
 
 /// Number of bytes above which a regime is left out of a quick run.
 pub const LARGE: usize = 512 << 20;

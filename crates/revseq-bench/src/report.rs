@@ -56,14 +56,9 @@ pub struct Row {
 /// A contestant's figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The contestant.
-    pub contestant: Contestant,
-    /// The median of the samples, for one run, in nanoseconds.
-    pub median_ns: f64,
-    /// The shortest sample, for one run, in nanoseconds.
-    pub minimum_ns: f64,
-    /// Number of samples.
-    pub samples: usize,
+    /// The time that it takes.
+    #[serde(flatten)]
+    pub time: Time,
     /// The median as a multiple of the floor's: the faster copy is 1.
     pub ratio: f64,
     /// The ratio in place as a multiple of the share of the bytes in reversed prefixes, if there
@@ -76,9 +71,8 @@ impl Row {
     /// A contestant's figure, if it takes this regime.
     #[must_use]
     pub fn of(&self, contestant: Contestant) -> Option<&Measurement> {
-        self.measurements
-            .iter()
-            .find(|measurement| measurement.contestant == contestant)
+        let mut all = self.measurements.iter();
+        all.find(|it| it.time.contestant == contestant)
     }
 
     /// The floor: the faster copy.
@@ -87,13 +81,13 @@ impl Row {
         Contestant::COPIES
             .into_iter()
             .filter_map(|copy| self.of(copy))
-            .min_by(|a, b| a.median_ns.total_cmp(&b.median_ns))
+            .min_by(|a, b| a.time.median_ns.total_cmp(&b.time.median_ns))
     }
 
     /// Returns the speed of the floor, in 10^9 bytes of the data each second.
     #[must_use]
     pub fn floor_gb_per_s(&self) -> Option<f64> {
-        Some(self.bytes as f64 / self.floor()?.median_ns)
+        Some(self.bytes as f64 / self.floor()?.time.median_ns)
     }
 
     fn new(regime: &Regime) -> Self {
@@ -119,10 +113,7 @@ impl Row {
             let ratio = time.median_ns / floor;
             let is_in_place = time.contestant == Contestant::InPlace;
             Measurement {
-                contestant: time.contestant,
-                median_ns: time.median_ns,
-                minimum_ns: time.minimum_ns,
-                samples: time.samples,
+                time,
                 ratio,
                 ratio_per_share: (is_in_place && share > 0.0).then(|| ratio / share),
             }
@@ -138,22 +129,18 @@ impl Row {
 pub fn select(filter: Option<&str>, quick: bool) -> Result<Vec<Regime>, Error> {
     let mut selected = regimes();
     selected.retain(|regime| !(quick && regime.bytes() > LARGE));
-    let names = || selected.iter().map(Regime::to_string).collect();
     let Some(filter) = filter else {
         return Ok(selected);
     };
-    let matching: Vec<Regime> = selected
-        .iter()
-        .filter(|regime| regime.to_string().contains(filter))
-        .copied()
-        .collect();
-    if matching.is_empty() {
-        return Err(Error::UnknownRegime {
+    let names: Vec<String> = selected.iter().map(Regime::to_string).collect();
+    selected.retain(|regime| regime.to_string().contains(filter));
+    match selected.is_empty() {
+        true => Err(Error::UnknownRegime {
             filter: filter.to_owned(),
-            regimes: names(),
-        });
+            regimes: names,
+        }),
+        false => Ok(selected),
     }
-    Ok(matching)
 }
 
 /// Measures regimes. Calls `progress` with each one before it is measured, and stops there if
@@ -186,10 +173,9 @@ pub fn report(
         }
         rows.push(row);
     }
-    let ours = [Contestant::Memcpy, Contestant::StreamingCopy].into_iter();
-    let workers = Contestant::WORKERS.into_iter();
-    let contestants = ours
-        .chain(workers)
+    let copies = Contestant::COPIES.into_iter();
+    let contestants = copies
+        .chain(Contestant::WORKERS)
         .filter(|&contestant| rows.iter().any(|row| row.of(contestant).is_some()))
         .collect();
     let mut machine = Machine::this(arena.threads());
@@ -254,7 +240,7 @@ mod tests {
         let in_place = row.of(Contestant::InPlace).unwrap();
         assert_eq!((in_place.ratio, in_place.ratio_per_share), (1.5, Some(3.0)));
         assert_eq!(row.of(Contestant::Memcpy).unwrap().ratio, 2.0);
-        assert_eq!(row.floor().unwrap().contestant, Contestant::StreamingCopy);
+        assert_eq!(row.floor().unwrap().time.contestant, Contestant::StreamingCopy);
         assert_eq!(row.floor_gb_per_s(), Some(row.bytes as f64 / 10.0));
     }
 }

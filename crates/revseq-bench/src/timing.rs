@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Case, Contestant, Error};
 
 /// The least time that one sample takes; shorter work is repeated within it.
@@ -39,7 +41,7 @@ impl Effort {
 }
 
 /// Time that a contestant takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Time {
     /// The contestant.
     pub contestant: Contestant,

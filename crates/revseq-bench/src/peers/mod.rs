@@ -16,21 +16,55 @@ pub use onnxruntime::Onnxruntime;
 use crate::buffer::Buffer;
 use crate::{Contestant, Error, Machine, Regime};
 
+/// The message of a runtime's error.
+struct Failure(String);
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A runtime.
+trait Runtime {
+    fn contestant(&self) -> Contestant;
+
+    /// Whether it takes a regime.
+    fn takes(&self, regime: &Regime) -> bool;
+
+    /// The number of tensors of a regime's size that it holds as inputs and outputs.
+    fn tensors(&self) -> usize;
+
+    /// Notes its version.
+    fn describe(&self, machine: &mut Machine);
+
+    /// Makes it ready for a regime that it takes.
+    fn prepare(
+        &self,
+        regime: &Regime,
+        input: &[u8],
+        lengths: &[i64],
+    ) -> Result<Box<dyn Prepared>, Failure>;
+}
+
+/// A runtime that is ready for a regime.
+trait Prepared {
+    fn run(&mut self, input: &[u8], repeats: u64) -> Result<(), Failure>;
+
+    /// The bytes of the last output.
+    fn output(&self) -> Result<&[u8], Failure>;
+}
+
 /// The runtimes to compare with: none by default.
 #[derive(Default)]
-pub struct Peers {
-    #[cfg(feature = "ort")]
-    onnxruntime: Option<Onnxruntime>,
-    #[cfg(feature = "rten")]
-    rten: bool,
-}
+pub struct Peers(Vec<Box<dyn Runtime>>);
 
 impl Peers {
     /// Adds an ONNX Runtime that is loaded.
     #[cfg(feature = "ort")]
     #[must_use]
     pub fn with_onnxruntime(mut self, onnxruntime: Onnxruntime) -> Self {
-        self.onnxruntime = Some(onnxruntime);
+        self.0.push(Box::new(onnxruntime));
         self
     }
 
@@ -38,107 +72,47 @@ impl Peers {
     #[cfg(feature = "rten")]
     #[must_use]
     pub fn with_rten(mut self) -> Self {
-        self.rten = true;
+        self.0.push(Box::new(rten::Rten));
         self
     }
 
-    /// The runtimes that are available.
-    #[must_use]
-    pub fn contestants(&self) -> Vec<Contestant> {
-        #[cfg_attr(
-            not(any(feature = "ort", feature = "rten")),
-            expect(unused_mut, reason = "no runtime is compiled in")
-        )]
-        let mut contestants = Vec::new();
-        #[cfg(feature = "ort")]
-        if self.onnxruntime.is_some() {
-            contestants.push(Contestant::Onnxruntime);
-        }
-        #[cfg(feature = "rten")]
-        if self.rten {
-            contestants.push(Contestant::Rten);
-        }
-        contestants
-    }
-
     /// Whether a runtime is there and takes a regime.
-    #[cfg_attr(
-        not(any(feature = "ort", feature = "rten")),
-        expect(unused_variables, reason = "no runtime is compiled in")
-    )]
     pub(crate) fn takes(&self, contestant: Contestant, regime: &Regime) -> bool {
-        match contestant {
-            #[cfg(feature = "ort")]
-            Contestant::Onnxruntime => self.onnxruntime.is_some() && onnxruntime::takes(regime),
-            #[cfg(feature = "rten")]
-            Contestant::Rten => self.rten && rten::takes(regime),
-            _ => false,
-        }
+        let mut own = self.0.iter().filter(|it| it.contestant() == contestant);
+        own.any(|it| it.takes(regime))
     }
 
     /// Notes their versions.
-    #[cfg_attr(
-        not(any(feature = "ort", feature = "rten")),
-        expect(unused_variables, reason = "no runtime is compiled in")
-    )]
     pub(crate) fn describe(&self, machine: &mut Machine) {
-        #[cfg(feature = "ort")]
-        if let Some(runtime) = &self.onnxruntime {
-            machine.onnxruntime = Some(runtime.version().to_owned());
-        }
-        #[cfg(feature = "rten")]
-        if self.rten {
-            machine.rten = Some(rten::VERSION.to_owned());
-        }
+        self.0.iter().for_each(|it| it.describe(machine));
     }
 
     /// The number of tensors of a regime's size that they hold as inputs and outputs.
     pub(crate) fn tensors(&self) -> usize {
-        let own = self
-            .contestants()
-            .into_iter()
-            .map(|contestant| match contestant {
-                // Its output alone.
-                Contestant::Rten => 1,
-                _ => 2,
-            });
-        own.sum()
+        self.0.iter().map(|it| it.tensors()).sum()
     }
 
     /// Makes each ready that takes the regime.
-    #[cfg_attr(
-        not(any(feature = "ort", feature = "rten")),
-        expect(unused_variables, reason = "no runtime is compiled in")
-    )]
     pub(crate) fn prepare(
         &self,
         regime: Regime,
         input: &Buffer,
         lengths: &[i64],
     ) -> Result<PeerRuns, Error> {
-        Ok(PeerRuns {
-            #[cfg(feature = "ort")]
-            onnxruntime: match &self.onnxruntime {
-                Some(runtime) if onnxruntime::takes(&regime) => {
-                    Some(runtime.prepare(regime, input.bytes(), lengths)?)
-                }
-                _ => None,
-            },
-            #[cfg(feature = "rten")]
-            rten: match self.rten && rten::takes(&regime) {
-                true => Some(rten::LoadedModel::new(regime, lengths)?),
-                false => None,
-            },
-        })
+        let mut runs = Vec::new();
+        for runtime in self.0.iter().filter(|it| it.takes(&regime)) {
+            let contestant = runtime.contestant();
+            let prepared = runtime.prepare(&regime, input.bytes(), lengths);
+            runs.push((contestant, prepared.map_err(failed(&regime, contestant))?));
+        }
+        Ok(PeerRuns { regime, runs })
     }
 }
 
 /// The runtimes that take a regime, ready to run it.
 pub(crate) struct PeerRuns {
-    #[cfg(feature = "ort")]
-    onnxruntime: Option<onnxruntime::BoundSession>,
-    #[cfg(feature = "rten")]
-    rten: Option<rten::LoadedModel>,
+    regime: Regime,
+    runs: Vec<(Contestant, Box<dyn Prepared>)>,
 }
 
 impl PeerRuns {
@@ -146,45 +120,35 @@ impl PeerRuns {
     pub(crate) fn run(
         &mut self,
         contestant: Contestant,
-        regime: Regime,
         input: &[u8],
         repeats: u64,
     ) -> Result<(), Error> {
-        #[cfg(not(feature = "rten"))]
-        let _ = input;
-        #[cfg(not(any(feature = "ort", feature = "rten")))]
-        let _ = (regime, repeats);
-        match contestant {
-            #[cfg(feature = "ort")]
-            Contestant::Onnxruntime => match &mut self.onnxruntime {
-                Some(prepared) => prepared.run(regime, repeats),
-                None => Ok(()),
-            },
-            #[cfg(feature = "rten")]
-            Contestant::Rten => match &mut self.rten {
-                Some(prepared) => prepared.run(regime, input, repeats),
-                None => Ok(()),
-            },
-            _ => Ok(()),
+        match self.runs.iter_mut().find(|(it, _)| *it == contestant) {
+            Some((_, prepared)) => {
+                let ran = prepared.run(input, repeats);
+                ran.map_err(failed(&self.regime, contestant))
+            }
+            None => Ok(()),
         }
     }
 
     /// The bytes of a contestant's last output; empty if the runtime is absent.
-    pub(crate) fn output(&self, contestant: Contestant, regime: Regime) -> Result<&[u8], Error> {
-        #[cfg(not(any(feature = "ort", feature = "rten")))]
-        let _ = regime;
-        match contestant {
-            #[cfg(feature = "ort")]
-            Contestant::Onnxruntime => match &self.onnxruntime {
-                Some(prepared) => prepared.output(regime),
-                None => Ok(&[]),
-            },
-            #[cfg(feature = "rten")]
-            Contestant::Rten => match &self.rten {
-                Some(prepared) => prepared.output(regime),
-                None => Ok(&[]),
-            },
-            _ => Ok(&[]),
+    pub(crate) fn output(&self, contestant: Contestant) -> Result<&[u8], Error> {
+        match self.runs.iter().find(|(it, _)| *it == contestant) {
+            Some((_, prepared)) => {
+                let output = prepared.output();
+                output.map_err(failed(&self.regime, contestant))
+            }
+            None => Ok(&[]),
         }
+    }
+}
+
+/// The error of a runtime in a regime.
+fn failed(regime: &Regime, contestant: Contestant) -> impl FnOnce(Failure) -> Error {
+    move |Failure(message)| Error::Peer {
+        regime: regime.to_string(),
+        contestant,
+        message,
     }
 }

@@ -13,7 +13,8 @@ use ort::value::{DynTensor, Tensor, TensorElementType};
 use revseq_kernels::DataType;
 
 use super::model::{INPUT, LENGTHS, OUTPUT, model, takes_axes};
-use crate::{Contestant, Error, Kind, Regime};
+use super::{Failure, Prepared, Runtime};
+use crate::{Contestant, Error, Kind, Machine, Regime};
 
 /// An ONNX Runtime that is loaded. There can be one in a process.
 pub struct Onnxruntime {
@@ -50,25 +51,39 @@ impl Onnxruntime {
             .map_err(|error| failed(error.to_string()))?;
         Ok(Self::new(environment, library.display().to_string()))
     }
+}
 
-    /// The version, from the caller.
-    pub(super) fn version(&self) -> &str {
-        &self.version
+impl Runtime for Onnxruntime {
+    fn contestant(&self) -> Contestant {
+        Contestant::Onnxruntime
+    }
+
+    /// A session has its plan ready, so there is no whole call of it. Complex
+    /// numbers it lacks altogether.
+    fn takes(&self, regime: &Regime) -> bool {
+        let is_known = matches!(
+            regime.data_type,
+            DataType::Float32 | DataType::Float16 | DataType::Uint8 | DataType::Int64
+        );
+        is_known && takes_axes(regime) && regime.kind != Kind::WholeCall
+    }
+
+    fn tensors(&self) -> usize {
+        2
+    }
+
+    fn describe(&self, machine: &mut Machine) {
+        machine.onnxruntime = Some(self.version.clone());
     }
 
     /// A session on one thread for a regime, its tensors bound.
-    pub(super) fn prepare(
+    fn prepare(
         &self,
-        regime: Regime,
+        regime: &Regime,
         input: &[u8],
         lengths: &[i64],
-    ) -> Result<BoundSession, Error> {
-        self.session(regime, input, lengths)
-            .map_err(|error| refused(regime, &error))
-    }
-
-    fn session(&self, regime: Regime, input: &[u8], lengths: &[i64]) -> ort::Result<BoundSession> {
-        let model = model(&regime).unwrap_or_default();
+    ) -> Result<Box<dyn Prepared>, Failure> {
+        let model = model(regime).unwrap_or_default();
         let session = Session::builder(&self.environment)?
             .with_intra_threads(1)?
             .with_inter_threads(1)?
@@ -93,45 +108,33 @@ impl Onnxruntime {
         binding.bind_input(INPUT, &data)?;
         binding.bind_input(LENGTHS, &lengths)?;
         binding.bind_output(OUTPUT, &mut output)?;
-        Ok(BoundSession {
+        Ok(Box::new(BoundSession {
             session,
             binding,
             output,
-        })
+            data_type: regime.data_type,
+        }))
     }
 }
 
-/// Whether ONNX Runtime's CPU kernel takes a regime.
-///
-/// A session has its plan ready, so there is no whole call of it. Complex
-/// numbers it lacks altogether.
-pub(super) fn takes(regime: &Regime) -> bool {
-    let is_known = matches!(
-        regime.data_type,
-        DataType::Float32 | DataType::Float16 | DataType::Uint8 | DataType::Int64
-    );
-    is_known && takes_axes(regime) && regime.kind != Kind::WholeCall
-}
-
 /// A session with its tensors.
-pub(super) struct BoundSession {
+struct BoundSession {
     session: Session,
     binding: IoBinding,
     output: DynTensor,
+    data_type: DataType,
 }
 
-impl BoundSession {
-    pub(super) fn run(&mut self, regime: Regime, repeats: u64) -> Result<(), Error> {
+impl Prepared for BoundSession {
+    fn run(&mut self, _: &[u8], repeats: u64) -> Result<(), Failure> {
         for _ in 0..repeats {
-            self.session
-                .run_binding(&self.binding)
-                .map_err(|error| refused(regime, &error))?;
+            self.session.run_binding(&self.binding)?;
         }
         Ok(())
     }
 
-    pub(super) fn output(&self, regime: Regime) -> Result<&[u8], Error> {
-        bytes(&self.output, regime.data_type).map_err(|error| refused(regime, &error))
+    fn output(&self) -> Result<&[u8], Failure> {
+        Ok(bytes(&self.output, self.data_type)?)
     }
 }
 
@@ -161,12 +164,4 @@ fn bytes(tensor: &DynTensor, data_type: DataType) -> ort::Result<&[u8]> {
         DataType::Int64 => cast_slice(tensor.try_extract_tensor::<i64>()?.1),
         _ => cast_slice(tensor.try_extract_tensor::<f32>()?.1),
     })
-}
-
-fn refused(regime: Regime, error: &ort::Error) -> Error {
-    Error::Peer {
-        regime: regime.to_string(),
-        contestant: Contestant::Onnxruntime,
-        message: error.to_string(),
-    }
 }

@@ -135,7 +135,7 @@ fn bars(report: &Report, row: &Row) -> Vec<Bar> {
         let measurement = row.of(worker);
         let class = if worker.is_ours() { "ours" } else { "others" };
         let mark = measurement.map(|it| match row.is_call {
-            true => (class, it.median_ns),
+            true => (class, it.time.median_ns),
             false => (class, it.ratio),
         });
         Bar {

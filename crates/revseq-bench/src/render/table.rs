@@ -50,7 +50,7 @@ pub(super) fn workers(report: &Report) -> impl Iterator<Item = Contestant> {
 
 fn cells(row: &Row, workers: &[Contestant]) -> Vec<String> {
     let mut cells = vec![match (row.is_call, row.floor(), row.floor_gb_per_s()) {
-        (true, Some(floor), _) => nanoseconds(floor.median_ns),
+        (true, Some(floor), _) => nanoseconds(floor.time.median_ns),
         (false, _, Some(speed)) => format!("{speed:.1} GB/s"),
         _ => NOTHING.to_owned(),
     }];
@@ -74,7 +74,7 @@ fn cells(row: &Row, workers: &[Contestant]) -> Vec<String> {
 /// A contestant's figure: a multiple of the floor, or the time of a call.
 pub(super) fn figure(row: &Row, measurement: &Measurement) -> String {
     if row.is_call {
-        nanoseconds(measurement.median_ns)
+        nanoseconds(measurement.time.median_ns)
     } else {
         ratio(measurement.ratio)
     }

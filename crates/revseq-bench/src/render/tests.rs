@@ -1,14 +1,17 @@
 //! A fixed report, rendered in each format.
 
 use super::{html, markdown, text};
+use crate::timing::Time;
 use crate::{Contestant, Machine, Measurement, Moment, Report, Row};
 
 fn measurement(contestant: Contestant, median_ns: f64, ratio: f64) -> Measurement {
     Measurement {
-        contestant,
-        median_ns,
-        minimum_ns: median_ns * 0.9,
-        samples: 9,
+        time: Time {
+            contestant,
+            median_ns,
+            minimum_ns: median_ns * 0.9,
+            samples: 9,
+        },
         ratio,
         ratio_per_share: (contestant == Contestant::InPlace).then_some(ratio * 2.0),
     }
