@@ -17,6 +17,7 @@ mod model;
 mod note;
 mod progress;
 pub mod snapshot;
+mod style;
 mod tensor;
 mod threads;
 mod units;
@@ -24,7 +25,6 @@ mod units;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
 use revseq_kernels::cpu::SimdLevel;
 
 /// A comparison failed.
@@ -84,8 +84,7 @@ pub fn main() -> ExitCode {
 
 /// Prints an error with its causes on one line.
 fn report(error: &anyhow::Error) {
-    let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    let text = chain(error);
+    let (style, text) = (style::FAILED, chain(error));
     // Ignore a closed standard error.
     let _ = writeln!(anstream::stderr(), "{style}error{style:#}: {text}");
 }

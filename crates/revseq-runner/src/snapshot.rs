@@ -130,7 +130,7 @@ impl Run {
         let engines = Engine::open_all(&EngineArguments::default(), &[engine])?;
         let mut outputs = Vec::new();
         for engine in &engines {
-            outputs = engine.load(&model)?.ready()?.run(&given)?;
+            outputs = engine.ready(&model)?.run(&given)?;
         }
         let outputs = std::iter::zip(model.output_names(), &outputs);
         Ok(Snapshot::new(outputs, is_exact(&model)?, self))

@@ -1,6 +1,33 @@
-//! Times and sizes for people.
+//! Numbers, times and sizes for people, and times for programs.
 
+use std::fmt;
 use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+/// A number of things, as in `1 run` and `2 runs`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// A time: to three significant digits for people, a number of seconds in JSON.
+#[derive(Clone, Copy)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&time(self.0))
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0.as_secs_f64())
+    }
+}
 
 /// A time to three significant digits, as in `1.23 ms`.
 pub(crate) fn time(time: Duration) -> String {

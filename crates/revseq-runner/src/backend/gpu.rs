@@ -8,6 +8,7 @@ use anyhow::Result;
 use revseq_graph::{ElementType, Operator};
 use revseq_kernels::{AdapterChoice, Device};
 use revseq_tract::LoadOptions;
+use serde::Serialize;
 
 use crate::model::{Bindings, Model, walk};
 
@@ -22,7 +23,7 @@ pub(crate) struct Gpu {
 }
 
 /// An adapter, as the command line shows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Adapter {
     pub(crate) index: usize,
     pub(crate) name: String,

@@ -11,14 +11,14 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result};
 
 use crate::cli::{Backend, BackendArguments, EngineArguments};
 use crate::model::Model;
 use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
-use ort::{Ort, Placement, Preparation, Runtime};
+use ort::{Ort, Placement, Runtime};
 use profile::Profile;
 use tract::Tract;
 
@@ -171,29 +171,25 @@ impl Engine {
     ///
     /// # Errors
     /// If the model is invalid, or another provider would silently run one of our nodes.
-    pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<'a>> {
+    pub(crate) fn load<'a>(&'a self, model: &'a Model) -> Result<Loaded<Session<'a>>> {
         let _progress = Progress::of(format!("preparing {}", model.path.display()));
-        match self {
-            Self::Tract(tract) => Ok(match tract.read(model).inspect(|_| note_opset(model))? {
-                Ok(loaded) => Loaded::Ready(Session::Tract(loaded)),
-                Err(reason) => Loaded::Refused(reason),
-            }),
-            Self::Ort(ort) => {
-                if let Some(reason) = ort.lacks(model)? {
-                    return Ok(Loaded::Refused(reason));
-                }
-                Ok(match ort.prepare(model)? {
-                    Preparation::Ready(prepared) => Loaded::Ready(Session::Ort {
-                        prepared,
-                        ort,
-                        model,
-                    }),
-                    Preparation::Refused(reason) => Loaded::Refused(reason),
-                })
+        Ok(match self {
+            Self::Tract(tract) => {
+                let loaded = tract.read(model).inspect(|_| note_opset(model))?;
+                loaded.map(Session::Tract)
             }
-        }
+            Self::Ort(ort) => ort.prepare(model)?.map(Session::Ort),
+        })
+    }
+
+    /// The same; that it is refused is an error, too.
+    pub(crate) fn ready<'a>(&'a self, model: &'a Model) -> Result<Session<'a>> {
+        self.load(model)?.map_err(Error::msg)
     }
 }
+
+/// A model on a runtime, or the feature that the runtime lacks.
+pub(crate) type Loaded<T> = Result<T, String>;
 
 /// The newest version of ONNX's operators that the tests have.
 const NEWEST_OPSET: i64 = 28;
@@ -237,39 +233,18 @@ fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
         .with_context(|| format!("--threads {threads}"))
 }
 
-/// The result of loading a model.
-pub(crate) enum Loaded<'a> {
-    Ready(Session<'a>),
-    /// The feature that the runtime lacks.
-    Refused(String),
-}
-
-impl<'a> Loaded<'a> {
-    /// The model, or as an error that it is refused.
-    pub(crate) fn ready(self) -> Result<Session<'a>> {
-        match self {
-            Self::Ready(session) => Ok(session),
-            Self::Refused(reason) => bail!(reason),
-        }
-    }
-}
-
 /// A model on a runtime.
 pub(crate) enum Session<'a> {
     Tract(tract::Loaded),
-    Ort {
-        prepared: Box<ort::Executable>,
-        ort: &'a Ort,
-        model: &'a Model,
-    },
+    Ort(Box<ort::Executable<'a>>),
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     /// The provider of ONNX Runtime that runs each of our nodes.
     pub(crate) fn placements(&self) -> Option<&[Placement]> {
         match self {
             Self::Tract(_) => None,
-            Self::Ort { prepared, .. } => Some(&prepared.placements),
+            Self::Ort(prepared) => Some(&prepared.placements),
         }
     }
 
@@ -277,7 +252,7 @@ impl Session<'_> {
     pub(crate) fn providers(&self) -> Option<&BTreeMap<String, usize>> {
         match self {
             Self::Tract(_) => None,
-            Self::Ort { prepared, .. } => Some(&prepared.providers),
+            Self::Ort(prepared) => Some(&prepared.providers),
         }
     }
 
@@ -285,18 +260,10 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The error of the runtime, or of one of our operators.
-    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Executable<'_>> {
+    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Executable<'_, 'a>> {
         Ok(match self {
             Self::Tract(loaded) => Executable::Tract(loaded.prepare(inputs)?),
-            Self::Ort {
-                prepared,
-                ort,
-                model,
-            } => Executable::Ort {
-                prepared,
-                ort,
-                model,
-            },
+            Self::Ort(prepared) => Executable::Ort(prepared),
         })
     }
 
@@ -319,16 +286,12 @@ impl Session<'_> {
 }
 
 /// A model that is ready for inputs of certain types and shapes.
-pub(crate) enum Executable<'a> {
+pub(crate) enum Executable<'s, 'a> {
     Tract(tract::Executable),
-    Ort {
-        prepared: &'a mut ort::Executable,
-        ort: &'a Ort,
-        model: &'a Model,
-    },
+    Ort(&'s mut ort::Executable<'a>),
 }
 
-impl Executable<'_> {
+impl Executable<'_, '_> {
     /// Runs the model and returns its outputs, in order.
     ///
     /// # Errors
@@ -341,7 +304,7 @@ impl Executable<'_> {
     fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         match self {
             Self::Tract(prepared) => prepared.run(inputs),
-            Self::Ort { prepared, .. } => prepared.run(inputs),
+            Self::Ort(prepared) => prepared.run(inputs),
         }
     }
 
@@ -355,11 +318,7 @@ impl Executable<'_> {
     ) -> Result<Vec<Duration>> {
         match self {
             Self::Tract(prepared) => prepared.repeat(inputs, runs, step),
-            Self::Ort {
-                prepared,
-                ort,
-                model,
-            } => ort.without_log(prepared, model)?.repeat(inputs, runs, step),
+            Self::Ort(prepared) => prepared.repeat(inputs, runs, step),
         }
     }
 
@@ -373,11 +332,7 @@ impl Executable<'_> {
     ) -> Result<Profile> {
         match self {
             Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),
-            Self::Ort {
-                prepared,
-                ort,
-                model,
-            } => ort.profile(prepared, model, inputs, runs, with_trace, step),
+            Self::Ort(prepared) => prepared.profile(inputs, runs, with_trace, step),
         }
     }
 }

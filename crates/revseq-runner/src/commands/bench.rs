@@ -54,7 +54,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
             let width = destination.width();
             destination.bytes(render::text(&report, width).as_bytes())
         }
-        BenchFormat::Json => destination.json("bench", serde_json::to_value(&report)?),
+        BenchFormat::Json => destination.json("bench", &report),
         BenchFormat::Html => destination.bytes(render::html(&report).as_bytes()),
         BenchFormat::Markdown => destination.bytes(render::markdown(&report).as_bytes()),
     }?;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use crate::cli::ReportArguments;
@@ -87,8 +88,9 @@ impl Destination {
     }
 
     /// Writes the report of a command as JSON, indented, with the name of its schema.
-    pub(super) fn json(&mut self, command: &str, report: Json) -> Result<()> {
+    pub(super) fn json(&mut self, command: &str, report: impl Serialize) -> Result<()> {
         let mut all = json!({ "schema": format!("revseq-{command}-{SCHEMA}") });
+        let report = serde_json::to_value(report)?;
         if let (Json::Object(all), Json::Object(report)) = (&mut all, report) {
             all.extend(report);
         }

@@ -115,24 +115,10 @@ fn print_adapters(out: &mut dyn Write, adapters: &Result<Vec<Adapter>, String>) 
 }
 
 fn gpu_json(adapters: &Result<Vec<Adapter>, String>) -> Json {
-    let adapters = match adapters {
-        Ok(adapters) => adapters.iter(),
-        Err(why) => return json!({ "built": false, "reason": why, "adapters": [] }),
-    };
-    let adapters: Vec<Json> = adapters
-        .map(|adapter| {
-            json!({
-                "index": adapter.index,
-                "name": adapter.name,
-                "backend": adapter.backend,
-                "kind": adapter.kind,
-                "driver": adapter.driver,
-                "max_buffer_bytes": adapter.max_buffer_bytes,
-                "max_binding_bytes": adapter.max_binding_bytes,
-            })
-        })
-        .collect();
-    json!({ "built": true, "adapters": adapters })
+    match adapters {
+        Ok(adapters) => json!({ "built": true, "adapters": adapters }),
+        Err(why) => json!({ "built": false, "reason": why, "adapters": [] }),
+    }
 }
 
 fn print_text(out: &mut dyn Write, onnxruntime: &Onnxruntime) -> Result<()> {
@@ -176,25 +162,12 @@ fn json_of(onnxruntime: &Onnxruntime) -> Json {
         Err(why) => return json!({ "found": false, "reason": why }),
     };
     let provider = match &onnxruntime.devices {
-        Ok(devices) => {
-            let devices: Vec<Json> = devices
-                .iter()
-                .map(|device| {
-                    json!({
-                        "kind": device.kind,
-                        "vendor": device.vendor,
-                        "provider_vendor": device.ep_vendor,
-                    })
-                })
-                .collect();
-            let library = runtime.ep.as_ref();
-            json!({
-                "name": ort::EP,
-                "found": true,
-                "library": library.map(|found| found.path.display().to_string()),
-                "devices": devices,
-            })
-        }
+        Ok(devices) => json!({
+            "name": ort::EP,
+            "found": true,
+            "library": runtime.ep.as_ref().map(|found| found.path.display().to_string()),
+            "devices": devices,
+        }),
         Err(why) => json!({ "name": ort::EP, "found": false, "reason": why }),
     };
     json!({

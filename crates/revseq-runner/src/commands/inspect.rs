@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
-use anyhow::{Context, Result, bail};
+use anstyle::Style;
+use anyhow::{Context, Error, Result};
 use revseq_graph::Operator;
 use revseq_tract::{Execution, How};
 use serde_json::{Value as Json, json};
@@ -15,14 +15,15 @@ use super::report::{self, Outcome as Found, Report, value_json};
 use super::trial::{self, Sizes};
 use super::{Outcome, dot, html};
 use crate::backend::Engine;
-use crate::backend::ort::{Ort, Placement, Preparation};
+use crate::backend::ort::{Ort, Placement};
 use crate::backend::tract::{self, Refusal, Shapes, Tract};
 use crate::chain;
 use crate::cli::{Backend, InspectArguments, InspectFormat};
 use crate::escape::printable;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read, walk};
-use crate::units::bytes;
+use crate::style::{BOLD, RED};
+use crate::units::{bytes, count};
 
 /// Number of characters of a metadata entry that are shown in text.
 const LONGEST_TEXT: usize = 80;
@@ -148,8 +149,7 @@ impl Support {
                 }
             }
             Ok(runs) => {
-                let placements = runs.placements.iter();
-                json["placements"] = placements.map(super::placement_json).collect();
+                json["placements"] = json!(runs.placements);
             }
             Err(why) => json["reason"] = why.trim_start_matches([':', ' ']).into(),
         }
@@ -260,17 +260,13 @@ fn nodes(
 /// Finds where ONNX Runtime places our nodes, or why it does not run the model.
 fn on_ort(ort: &Ort, model: &Model) -> Result<Runs, String> {
     let prepare = || -> Result<Runs> {
-        if let Some(reason) = ort.lacks(model)? {
-            bail!(reason);
-        }
         // Reading for inspection leaves data in other files where it is.
-        match ort.prepare(&Model::load(&model.path)?)? {
-            Preparation::Ready(prepared) => Ok(Runs {
-                placements: prepared.placements,
-                ..Runs::default()
-            }),
-            Preparation::Refused(reason) => bail!(reason),
-        }
+        let model = Model::load(&model.path)?;
+        let prepared = ort.prepare(&model)?.map_err(Error::msg)?;
+        Ok(Runs {
+            placements: prepared.placements,
+            ..Runs::default()
+        })
     };
     prepare().map_err(|error| format!(": {}", chain(&error)))
 }
@@ -359,11 +355,10 @@ fn about(model: &Model, signature: &Signature) -> Vec<String> {
     }
     let weights = model.weights();
     if weights.constants > 0 {
-        let plural = if weights.constants == 1 { "" } else { "s" };
+        let constants = count(weights.constants, "constant");
         lines.push(format!(
-            "parameters: {} in {} constant{plural}, {}",
+            "parameters: {} in {constants}, {}",
             weights.parameters,
-            weights.constants,
             bytes(weights.bytes)
         ));
     }
@@ -396,15 +391,13 @@ fn print_text(
     reports: &[Report],
     others: &BTreeMap<String, usize>,
 ) -> Result<()> {
-    let bold = Style::new().bold();
-    let red = Style::new().fg_color(Some(AnsiColor::Red.into()));
     let path = model.path.display().to_string();
-    writeln!(out, "{bold}{}{bold:#}", printable(&path))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}", printable(&path))?;
     for line in lines {
         writeln!(out, "{}", printable(line))?;
     }
     for (title, lines) in runs {
-        writeln!(out, "\n{bold}{}{bold:#}", printable(title))?;
+        writeln!(out, "\n{BOLD}{}{BOLD:#}", printable(title))?;
         for line in lines {
             writeln!(out, "  {}", printable(line))?;
         }
@@ -412,12 +405,12 @@ fn print_text(
     for report in reports {
         writeln!(out)?;
         let (path, operator) = (printable(&report.path), printable(&report.operator));
-        writeln!(out, "{bold}{path}{bold:#}: {operator}")?;
+        writeln!(out, "{BOLD}{path}{BOLD:#}: {operator}")?;
         let lines = report.lines();
         let width = lines.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
         for (what, text) in lines {
             let style = match &report.outcome {
-                Found::Invalid(_) if what == "error" => red,
+                Found::Invalid(_) if what == "error" => RED,
                 _ => Style::new(),
             };
             let text = printable(&text);
@@ -426,7 +419,7 @@ fn print_text(
     }
     if !others.is_empty() {
         writeln!(out)?;
-        writeln!(out, "{bold}other operators{bold:#}")?;
+        writeln!(out, "{BOLD}other operators{BOLD:#}")?;
         let others = others.iter().map(|(name, count)| (printable(name), count));
         let others: Vec<_> = others.collect();
         let width = others.iter().map(|(name, _)| name.len()).max();
@@ -455,8 +448,7 @@ fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> Strin
         [] => "ReverseSequence or ReverseSubsequences".to_owned(),
         found => found.join(" or "),
     };
-    let nodes = if all == 1 { "node" } else { "nodes" };
-    format!("{operators}: {ours} of {all} {nodes}")
+    format!("{operators}: {ours} of {}", count(all, "node"))
 }
 
 /// Finds how tract runs the model, as far as that is known without its inputs.

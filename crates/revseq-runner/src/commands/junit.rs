@@ -17,7 +17,7 @@ pub(super) fn render(results: &Results) -> String {
     let failures = count(|verdict| matches!(verdict, Verdict::Failed(_)));
     let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
-    let time = seconds(cases.iter().map(|it| it.time).sum());
+    let time = seconds(cases.iter().map(|it| it.time.0).sum());
     let xml = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
         testsuites tests=(cases.len()) failures=(failures) skipped=(skipped) errors="0" time=(time) {
@@ -35,7 +35,7 @@ pub(super) fn render(results: &Results) -> String {
                 }
                 @for case in cases {
                     "\n"
-                    testcase classname="revseq" name=(printable(&case.path)) time=(seconds(case.time)) {
+                    testcase classname="revseq" name=(printable(&case.path)) time=(seconds(case.time.0)) {
                         @match &case.verdict {
                             Verdict::Ok | Verdict::Updated(_) => {},
                             Verdict::Failed(why) => failure message=(printable(why)) {},

@@ -28,11 +28,10 @@ mod verify;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use self::destination::Destination;
 use crate::backend::Engine;
-use crate::backend::ort::Placement;
 use crate::chain;
 use crate::cli::{Arguments, Command};
 use crate::is_broken_pipe;
@@ -110,17 +109,4 @@ fn say_nan<'a>(
             model.path.display()
         ));
     }
-}
-
-/// Returns the provider that runs a node, in JSON.
-fn placement_json(placement: &Placement) -> Json {
-    let mut json = json!({
-        "operator": placement.op_type,
-        "name": placement.name,
-        "provider": placement.provider,
-    });
-    if let Some(reason) = &placement.reason {
-        json["reason"] = reason.as_str().into();
-    }
-    json
 }

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::backend::ort::Placement;
+use crate::units::Time;
 
 /// The result of a test.
+#[derive(Serialize)]
+#[serde(tag = "result", content = "reason", rename_all = "lowercase")]
 pub(super) enum Verdict {
     Ok,
     /// The difference, which is accepted from now on.
@@ -35,10 +40,14 @@ impl Verdict {
 }
 
 /// A test that was run.
+#[derive(Serialize)]
 pub(super) struct Tested {
     pub(super) path: String,
+    #[serde(flatten)]
     pub(super) verdict: Verdict,
-    pub(super) time: Duration,
+    #[serde(rename = "seconds")]
+    pub(super) time: Time,
+    #[serde(skip)]
     pub(super) placements: Vec<Placement>,
 }
 
@@ -48,7 +57,7 @@ impl Tested {
         Self {
             path,
             verdict: Verdict::Failed(why),
-            time: Duration::ZERO,
+            time: Time(Duration::ZERO),
             placements: Vec::new(),
         }
     }

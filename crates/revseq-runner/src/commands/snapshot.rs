@@ -203,7 +203,7 @@ fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
         .filter_map(|output| Some((output.clone(), given.of(&output)?)))
         .collect();
     let run = || -> Result<_> {
-        let mut session = engine.load(&model)?.ready()?;
+        let mut session = engine.ready(&model)?;
         let sources = inputs::Sources {
             fill: arguments.inputs.values.fill().or(Some(Fill::Random(0))),
             ..inputs::Sources::new(&arguments.inputs.values)

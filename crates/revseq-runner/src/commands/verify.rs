@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
@@ -15,7 +14,7 @@ use super::results::{Results, Tested, Verdict};
 use super::tolerance::Tolerances;
 use super::{Outcome, data_set, junit, say_nan};
 use crate::backend::ort::Placement;
-use crate::backend::{Engine, Loaded, Session};
+use crate::backend::{Engine, Session};
 use crate::chain;
 use crate::cli::{VerifyArguments, VerifyFormat};
 use crate::escape::printable;
@@ -24,8 +23,10 @@ use crate::model::Model;
 use crate::model::read::{self, DataSet};
 use crate::note::note;
 use crate::progress::Progress;
+use crate::style::{CYAN, FAILED, GREEN, YELLOW};
 use crate::tensor::compare::compare;
 use crate::tensor::{Tensor, Tensors};
+use crate::units::{self, Time};
 
 /// Number of models without a snapshot that are named in text.
 const WITHOUT_SHOWN: usize = 8;
@@ -74,7 +75,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         tested.push(Tested {
             path,
             verdict,
-            time: start.elapsed(),
+            time: Time(start.elapsed()),
             placements,
         });
         show(&tested[tested.len() - 1])?;
@@ -266,8 +267,8 @@ fn run_test(
     }
     let sets = read::data_sets(&test.data)?;
     let mut session = match engine.load(&model)? {
-        Loaded::Ready(session) => session,
-        Loaded::Refused(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
+        Ok(session) => session,
+        Err(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
     };
     placements.extend_from_slice(session.placements().unwrap_or_default());
     let tolerances = Tolerances::new(&given, &model)?;
@@ -403,12 +404,11 @@ impl RunSet<'_> {
 
 fn print_verdict(out: &mut dyn Write, tested: &Tested) -> Result<()> {
     let Tested { path, verdict, .. } = tested;
-    let style = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
     let (style, name) = match verdict {
-        Verdict::Ok => (style(AnsiColor::Green), "ok"),
-        Verdict::Updated(_) => (style(AnsiColor::Cyan), "updated"),
-        Verdict::Failed(_) => (style(AnsiColor::Red).bold(), "FAILED"),
-        Verdict::Skipped(_) => (style(AnsiColor::Yellow), "skipped"),
+        Verdict::Ok => (GREEN, "ok"),
+        Verdict::Updated(_) => (CYAN, "updated"),
+        Verdict::Failed(_) => (FAILED, "FAILED"),
+        Verdict::Skipped(_) => (YELLOW, "skipped"),
     };
     write!(out, "{}: {style}{name}{style:#}", printable(path))?;
     match verdict.reason() {
@@ -434,22 +434,15 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
     let without = results.without_snapshot.iter();
     let without: Vec<String> = without.map(|path| path.display().to_string()).collect();
     if !without.is_empty() {
-        let models = if without.len() == 1 {
-            "model"
-        } else {
-            "models"
-        };
         let shown = without.len().min(WITHOUT_SHOWN);
         let more = match without.len() - shown {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        writeln!(
-            out,
-            "{} {models} without a snapshot: {}{more}",
-            without.len(),
-            printable(&without[..shown].join(", "))
-        )?;
+        let models = units::count(without.len(), "model");
+        let shown = without[..shown].join(", ");
+        let shown = printable(&shown);
+        writeln!(out, "{models} without a snapshot: {shown}{more}")?;
     }
     if results.interrupted {
         writeln!(out, "interrupted: not all tests were run")?;
@@ -465,9 +458,9 @@ fn say_where(engine: &Engine, results: &Results) {
         *providers.entry(&placement.provider).or_default() += 1;
     }
     for (provider, count) in providers {
-        let nodes = if count == 1 { "node" } else { "nodes" };
+        let nodes = units::count(count, "node");
         note(format!(
-            "{provider}: {count} {nodes} of ReverseSequence or ReverseSubsequences"
+            "{provider}: {nodes} of ReverseSequence or ReverseSubsequences"
         ));
     }
 }
@@ -475,14 +468,9 @@ fn say_where(engine: &Engine, results: &Results) {
 fn as_json(engine: &Engine, results: &Results) -> Json {
     let count = |name| count(&results.tested, name);
     let tests = results.tested.iter().map(|tested| {
-        let mut json = json!({ "path": tested.path, "result": tested.verdict.name() });
-        if let Some(why) = tested.verdict.reason() {
-            json["reason"] = why.into();
-        }
-        json["seconds"] = tested.time.as_secs_f64().into();
+        let mut json = json!(tested);
         if let Engine::Ort(_) = engine {
-            let placements = tested.placements.iter();
-            json["nodes"] = placements.map(super::placement_json).collect();
+            json["nodes"] = json!(tested.placements);
         }
         json
     });

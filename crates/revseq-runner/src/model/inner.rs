@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use anyhow::Result;
 use revseq_onnx::model::NodeProto;
 use revseq_onnx::order;
+use serde::Serialize;
 
 use super::Model;
 
 /// A value that a node of the main graph produces.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Produced {
     pub(crate) name: String,
     /// The node's label.

@@ -8,7 +8,7 @@ use super::Model;
 /// The initializers and the tensors of Constant nodes of a model, those of graphs in nodes too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
-    pub(crate) constants: u64,
+    pub(crate) constants: usize,
     /// Number of their elements.
     pub(crate) parameters: u64,
     /// Number of bytes of their elements; strings count nothing.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
 
 use super::element::Element;
 use super::{Data, Tensor, coordinates, type_and_shape};
@@ -37,7 +37,8 @@ impl Tolerance {
 }
 
 /// Difference between an output and the expected one.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub(crate) enum Difference {
     /// A difference of type or shape.
     Type { expected: String, got: String },
@@ -51,6 +52,7 @@ pub(crate) enum Difference {
         differing: usize,
         count: usize,
         /// The largest distance between floats that differ. NaN beside a number is infinitely far.
+        #[serde(serialize_with = "as_element")]
         maximum_error: Option<f64>,
     },
 }
@@ -158,28 +160,12 @@ impl Difference {
             Self::Values { .. } => format!("{value}{self}"),
         }
     }
+}
 
-    /// The same for programs.
-    pub(crate) fn json(&self) -> Json {
-        match self {
-            Self::Type { expected, got } => json!({ "expected": expected, "got": got }),
-            Self::Values {
-                at,
-                expected,
-                got,
-                differing,
-                count,
-                maximum_error,
-            } => json!({
-                "at": at,
-                "expected": expected,
-                "got": got,
-                "differing": differing,
-                "count": count,
-                "maximum_error": maximum_error.map(|error| Element::Double(error).json()),
-            }),
-        }
-    }
+/// An infinity is no number in JSON.
+fn as_element<S: Serializer>(error: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let error = error.map(|error| Element::Double(error).json());
+    error.serialize(serializer)
 }
 
 impl fmt::Display for Difference {

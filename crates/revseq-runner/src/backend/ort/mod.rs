@@ -28,10 +28,11 @@ use ort::value::DynValue;
 use revseq_graph::Operator;
 use revseq_kernels::Device as KernelDevice;
 use revseq_onnx::model::type_name;
+use serde::Serialize;
 
-use crate::backend::Runs;
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::Profile;
+use crate::backend::{Loaded, Runs};
 use crate::chain;
 use crate::cli::{EngineArguments, Optimization, OrtArguments};
 use crate::fence;
@@ -185,13 +186,15 @@ impl std::fmt::Display for Runtime {
 }
 
 /// A device of a provider.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Device {
+    #[serde(skip)]
     pub(crate) ep: String,
-    pub(crate) ep_vendor: String,
     /// CPU, GPU or NPU.
     pub(crate) kind: String,
     pub(crate) vendor: String,
+    #[serde(rename = "provider_vendor")]
+    ep_vendor: String,
 }
 
 /// ONNX Runtime, and how models are to run on it.
@@ -249,7 +252,7 @@ impl Ort {
     /// The feature that ONNX Runtime itself lacks for a model; `None` if none is known.
     ///
     /// Only the model decides this: an error on the way never counts as a missing feature.
-    pub(crate) fn lacks(&self, model: &Model) -> Result<Option<String>> {
+    fn lacks(&self, model: &Model) -> Result<Option<String>> {
         let mut lacking: Vec<String> = Vec::new();
         if !self.with_ep {
             walk::walk(model, &Bindings::new(), |site| {
@@ -289,7 +292,9 @@ impl std::fmt::Display for Ort {
 }
 
 /// A prepared model.
-pub(crate) struct Executable {
+pub(crate) struct Executable<'a> {
+    ort: &'a Ort,
+    model: &'a Model,
     session: Session,
     outputs: Vec<Declared>,
     /// The placements of our nodes.
@@ -298,15 +303,6 @@ pub(crate) struct Executable {
     pub(crate) providers: BTreeMap<String, usize>,
     /// Whether constants had to be left as they are.
     is_unfolded: bool,
-    /// The most time of a run.
-    timeout: Option<Duration>,
-}
-
-/// The result of preparing a model.
-pub(crate) enum Preparation {
-    Ready(Box<Executable>),
-    /// The opset or IR version of the model that this ONNX Runtime does not take.
-    Refused(String),
 }
 
 impl Ort {
@@ -320,11 +316,14 @@ impl Ort {
     /// # Errors
     /// The error of ONNX Runtime or the provider, or one of our nodes runs on another
     /// provider than the requested one, unless it is one of strings.
-    pub(crate) fn prepare(&self, model: &Model) -> Result<Preparation> {
+    pub(crate) fn prepare<'a>(&'a self, model: &'a Model) -> Result<Loaded<Box<Executable<'a>>>> {
+        if let Some(reason) = self.lacks(model)? {
+            return Ok(Err(reason));
+        }
         #[cfg(unix)]
         crash::name(&self.runtime.to_string(), &model.path);
         let prepared = self.place(model)?;
-        if let Preparation::Ready(prepared) = &prepared {
+        if let Ok(prepared) = &prepared {
             placement::check(&prepared.placements, self.provider())?;
             for placement in prepared.placements.iter().filter(|it| it.reason.is_some()) {
                 note(format!("{}: {placement}", model.path.display()));
@@ -337,7 +336,7 @@ impl Ort {
     ///
     /// # Errors
     /// The error of ONNX Runtime or the provider.
-    fn place(&self, model: &Model) -> Result<Preparation> {
+    fn place<'a>(&'a self, model: &'a Model) -> Result<Loaded<Box<Executable<'a>>>> {
         let runtime = &self.runtime;
         let nodes = count_nodes(model)?;
         let mut prepared = None;
@@ -349,9 +348,7 @@ impl Ort {
                 Ok(session) => session,
                 Err(error) => {
                     return match message::refusal(model, &error.to_string()) {
-                        Some(reason) => {
-                            Ok(Preparation::Refused(format!("{runtime} refuses {reason}")))
-                        }
+                        Some(reason) => Ok(Err(format!("{runtime} refuses {reason}"))),
                         None => Err(error.context(format!("{runtime} refuses the model"))),
                     };
                 }
@@ -365,71 +362,20 @@ impl Ort {
             let is_complete = !self.with_ep
                 || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
             prepared = Some(Executable {
+                ort: self,
+                model,
                 session,
                 outputs: outputs::declared(model),
                 placements,
                 providers,
                 is_unfolded,
-                timeout: self.timeout,
             });
             if is_complete {
                 break;
             }
         }
         let prepared = prepared.context("ONNX Runtime made no session")?;
-        Ok(Preparation::Ready(Box::new(prepared)))
-    }
-
-    /// The same without a log that runs would write to, for taking times.
-    pub(crate) fn without_log(&self, prepared: &Executable, model: &Model) -> Result<Executable> {
-        Ok(Executable {
-            session: self.session(model, prepared.is_unfolded, Observer::None)?,
-            outputs: prepared.outputs.clone(),
-            placements: prepared.placements.clone(),
-            providers: prepared.providers.clone(),
-            is_unfolded: prepared.is_unfolded,
-            timeout: self.timeout,
-        })
-    }
-
-    /// Measures the time that each node takes in some runs of a model that is ready.
-    pub(crate) fn profile(
-        &self,
-        prepared: &Executable,
-        model: &Model,
-        inputs: &Tensors,
-        runs: usize,
-        with_trace: bool,
-        mut step: impl FnMut() -> ControlFlow<()>,
-    ) -> Result<Profile> {
-        let values = values(inputs)?;
-        // ONNX Runtime adds the time to the name.
-        let name = format!("revseq-profile-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let mut session = self.session(model, prepared.is_unfolded, Observer::Profile(&path))?;
-        let written = fenced(|| {
-            session.run(borrowed(&values))?;
-            for _ in 0..runs {
-                session.run(borrowed(&values))?;
-                if step().is_break() {
-                    break;
-                }
-            }
-            Ok(session.end_profiling()?)
-        })?;
-        let text = std::fs::read(&written).with_context(|| {
-            let folder = std::env::temp_dir();
-            format!("ONNX Runtime left no profile in {}", folder.display())
-        });
-        // A temporary file of this run.
-        let _ = std::fs::remove_file(&written);
-        let text = text?;
-        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
-        Ok(Profile {
-            is_coarse: true,
-            trace: with_trace.then_some(text),
-            ..profile
-        })
+        Ok(Ok(Box::new(prepared)))
     }
 
     /// A session.
@@ -510,27 +456,65 @@ fn count_nodes(model: &Model) -> Result<usize> {
     Ok(count)
 }
 
-impl Executable {
+impl Executable<'_> {
+    /// Another session of the model.
+    fn observed(&self, observer: Observer<'_>) -> Result<Session> {
+        self.ort.session(self.model, self.is_unfolded, observer)
+    }
+
+    /// Measures the time that each node takes in some runs.
+    pub(crate) fn profile(
+        &self,
+        inputs: &Tensors,
+        runs: usize,
+        with_trace: bool,
+        mut step: impl FnMut() -> ControlFlow<()>,
+    ) -> Result<Profile> {
+        let values = values(inputs)?;
+        // ONNX Runtime adds the time to the name.
+        let name = format!("revseq-profile-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut session = self.observed(Observer::Profile(&path))?;
+        let written = fenced(|| {
+            session.run(borrowed(&values))?;
+            for _ in 0..runs {
+                session.run(borrowed(&values))?;
+                if step().is_break() {
+                    break;
+                }
+            }
+            Ok(session.end_profiling()?)
+        })?;
+        let text = std::fs::read(&written).with_context(|| {
+            let folder = std::env::temp_dir();
+            format!("ONNX Runtime left no profile in {}", folder.display())
+        });
+        // A temporary file of this run.
+        let _ = std::fs::remove_file(&written);
+        let text = text?;
+        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
+        Ok(Profile {
+            is_coarse: true,
+            trace: with_trace.then_some(text),
+            ..profile
+        })
+    }
+
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of ONNX Runtime, or of one of our operators.
     pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let values = values(inputs)?;
-        let Self {
-            session,
-            outputs,
-            timeout,
-            ..
-        } = self;
+        let (session, timeout) = (&mut self.session, self.ort.timeout);
         fenced(|| {
             let mut options = RunOptions::new()?;
             options.set_log_level(LogLevel::Warning)?;
             let (values, options) = (borrowed(&values), &options);
-            let got = deadline::within(*timeout, options, move || {
+            let got = deadline::within(timeout, options, move || {
                 Ok(session.run_with_options(values, options)?)
             })?;
-            let outputs = outputs.iter().map(|declared| {
+            let outputs = self.outputs.iter().map(|declared| {
                 let name = &declared.name;
                 let value = got
                     .get(name)
@@ -542,20 +526,21 @@ impl Executable {
         })
     }
 
-    /// Returns the time of each of some runs, after others that are not timed.
+    /// Returns the time of each of some runs, after others that are not timed. They write to no log.
     pub(crate) fn repeat(
-        &mut self,
+        &self,
         inputs: &Tensors,
         runs: Runs,
         step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
         let values = values(inputs)?;
+        let mut session = self.observed(Observer::None)?;
         let run = || {
             let options = fenced(|| Ok(RunOptions::new()?))?;
             let start = Instant::now();
             fenced(|| {
-                deadline::within(self.timeout, &options, || {
-                    self.session.run_with_options(borrowed(&values), &options)?;
+                deadline::within(self.ort.timeout, &options, || {
+                    session.run_with_options(borrowed(&values), &options)?;
                     Ok(())
                 })
             })?;

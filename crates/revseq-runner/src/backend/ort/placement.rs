@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use ort::logging::{LogLevel, LoggerFunction};
 use revseq_graph::Operator;
 use revseq_ort::Assigned;
+use serde::Serialize;
 
 use super::EP;
 use crate::escape::printable;
@@ -42,12 +43,14 @@ impl Log {
 }
 
 /// One of our nodes and the provider that runs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Placement {
+    #[serde(rename = "operator")]
     pub(crate) op_type: String,
     pub(crate) name: String,
     pub(crate) provider: String,
     /// Reason why the provider for these nodes does not run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
 

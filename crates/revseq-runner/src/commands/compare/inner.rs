@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use serde_json::{Value as Json, json};
+use serde::Serialize;
 
 use super::{Compared, Ran};
 use crate::backend::Engine;
@@ -13,6 +12,7 @@ use crate::chain;
 use crate::escape::printable;
 use crate::model::Model;
 use crate::model::inner::Produced;
+use crate::style::FAILED;
 use crate::tensor::compare::{Difference, Tolerance};
 use crate::tensor::{Tensor, Tensors};
 
@@ -45,7 +45,7 @@ pub(super) fn run(engine: &Engine, model: &Model, given: &Tensors) -> Result<Ran
     let produced = model.produced();
     let is_tensor = |value: &&Produced| !NO_TENSORS.contains(&value.operator.as_str());
     let all = model.with_outputs(produced.iter().filter(is_tensor))?;
-    let run = || engine.load(&all)?.ready()?.run_each(given);
+    let run = || engine.ready(&all)?.run_each(given);
     let results = match run() {
         Ok(results) => results,
         Err(why) => {
@@ -95,31 +95,25 @@ impl Inner {
             .map(|(value, result)| (value.name.as_str(), result))
             .collect();
         let mut row = InnerRow {
-            same: 0,
-            close: 0,
-            different: Vec::new(),
-            not_compared: Vec::new(),
-            nested: self.nested.max(other.nested),
+            within_nodes: self.nested.max(other.nested),
+            ..InnerRow::default()
         };
         for (value, expected) in &self.values {
             let name = &value.name;
             match (expected, others.get(name.as_str())) {
                 (Ok(expected), Some(Ok(got))) => {
+                    row.compared += 1;
                     match Compared::new(expected, got, tolerance(name)) {
-                        Compared::Same => row.same += 1,
-                        Compared::Close(_) => row.close += 1,
-                        Compared::Different(difference) => {
-                            row.different.push((value.clone(), difference));
-                        }
+                        Compared::Same => row.equal += 1,
+                        Compared::Close(_) => row.within_tolerance += 1,
+                        Compared::Different(difference) => row.different.push(Different {
+                            value: value.clone(),
+                            difference,
+                        }),
                     }
                 }
-                (Err(why), _) | (Ok(_), Some(Err(why))) => {
-                    row.not_compared.push((name.clone(), why.clone()));
-                }
-                (Ok(_), None) => {
-                    let why = "the other model has no value of this name".to_owned();
-                    row.not_compared.push((name.clone(), why));
-                }
+                (Err(why), _) | (Ok(_), Some(Err(why))) => row.leave_out(name, why),
+                (Ok(_), None) => row.leave_out(name, "the other model has no value of this name"),
             }
         }
         row
@@ -127,16 +121,32 @@ impl Inner {
 }
 
 /// Comparison of the values of a side with the expected ones.
+#[derive(Default, Serialize)]
 pub(super) struct InnerRow {
-    same: usize,
-    /// Number of values within the tolerance.
-    close: usize,
+    /// Number of all values that are compared, of those that are the same, and of others within the tolerance.
+    compared: usize,
+    equal: usize,
+    within_tolerance: usize,
     /// The first that is computed comes first.
-    different: Vec<(Produced, Difference)>,
-    /// The names of the values that are not compared, each with the reason.
-    not_compared: Vec<(String, String)>,
+    different: Vec<Different>,
+    not_compared: Vec<NotCompared>,
     /// Number of values within nodes, such as loops, which are not compared either.
-    nested: usize,
+    within_nodes: usize,
+}
+
+/// A value that differs.
+#[derive(Serialize)]
+struct Different {
+    #[serde(flatten)]
+    value: Produced,
+    difference: Difference,
+}
+
+/// A value that is not compared.
+#[derive(Serialize)]
+struct NotCompared {
+    name: String,
+    reason: String,
 }
 
 impl InnerRow {
@@ -144,32 +154,35 @@ impl InnerRow {
         !self.different.is_empty()
     }
 
-    fn count(&self) -> usize {
-        self.same + self.close + self.different.len()
+    fn leave_out(&mut self, name: &str, reason: &str) {
+        self.not_compared.push(NotCompared {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        });
     }
 
     pub(super) fn print(&self, out: &mut dyn Write) -> Result<()> {
-        let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
         writeln!(
             out,
             "  values between nodes: {} compared, {} equal bit for bit, {} within the tolerance, {} \
              different",
-            self.count(),
-            self.same,
-            self.close,
+            self.compared,
+            self.equal,
+            self.within_tolerance,
             self.different.len()
         )?;
-        if let Some((value, difference)) = self.different.first() {
+        if let Some(Different { value, difference }) = self.different.first() {
             let (node, operator) = (printable(&value.node), printable(&value.operator));
             let name = printable(&value.name);
             writeln!(
                 out,
-                "  {red}first difference{red:#}: {name}, of node {node:?} ({operator})\n    {difference}"
+                "  {FAILED}first difference{FAILED:#}: {name}, of node {node:?} ({operator})\n    \
+                 {difference}"
             )?;
         }
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, why) in &self.not_compared {
-            by_reason.entry(why).or_default().push(name);
+        for NotCompared { name, reason } in &self.not_compared {
+            by_reason.entry(reason).or_default().push(name);
         }
         for (why, names) in by_reason {
             let shown = names.iter().take(NAMES_TOLD).copied();
@@ -180,30 +193,10 @@ impl InnerRow {
             let (shown, why) = (printable(&shown), printable(why));
             writeln!(out, "  not compared: {why}\n    {shown}")?;
         }
-        if self.nested > 0 {
-            writeln!(out, "  not compared: {} values within nodes", self.nested)?;
+        if self.within_nodes > 0 {
+            let count = self.within_nodes;
+            writeln!(out, "  not compared: {count} values within nodes")?;
         }
         Ok(())
-    }
-
-    pub(super) fn json(&self) -> Json {
-        let different = self.different.iter().map(|(value, difference)| {
-            json!({
-                "name": value.name,
-                "node": value.node,
-                "operator": value.operator,
-                "difference": difference.json(),
-            })
-        });
-        let not_compared = self.not_compared.iter();
-        let not_compared = not_compared.map(|(name, why)| json!({ "name": name, "reason": why }));
-        json!({
-            "compared": self.count(),
-            "equal": self.same,
-            "within_tolerance": self.close,
-            "different": different.collect::<Json>(),
-            "not_compared": not_compared.collect::<Json>(),
-            "within_nodes": self.nested,
-        })
     }
 }

@@ -3,12 +3,11 @@
 mod inner;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io::Write;
 
-use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value as Json, json};
+use serde::Serialize;
+use serde_json::json;
 
 use inner::{Inner, InnerRow};
 
@@ -21,21 +20,18 @@ use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
 use crate::model::{Model, read};
+use crate::style::{BOLD, FAILED, GREEN};
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors};
 
 /// A model and a backend.
-#[derive(Clone)]
+#[derive(Clone, Serialize)]
 struct Name {
+    /// Both.
+    model: String,
     path: String,
     backend: String,
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {}", self.path, self.backend)
-    }
 }
 
 /// A model on a backend.
@@ -52,20 +48,47 @@ struct Ran {
     inner: Option<Inner>,
 }
 
-/// Comparison of a side with the expected one.
-enum Row {
+/// A side, compared with the expected one.
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    name: Name,
+    #[serde(flatten)]
+    results: Results,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Results {
     Ran {
-        outputs: Vec<Compared>,
+        outputs: Vec<Output>,
+        #[serde(rename = "values", skip_serializing_if = "Option::is_none")]
         inner: Option<InnerRow>,
     },
-    Refused(String),
+    Refused {
+        #[serde(rename = "refused")]
+        why: String,
+    },
+}
+
+/// An output, compared with the expected one.
+#[derive(Serialize)]
+struct Output {
+    name: String,
+    #[serde(flatten)]
+    compared: Compared,
 }
 
 /// Comparison of a value with the expected one.
+#[derive(Serialize)]
+#[serde(tag = "result", content = "difference")]
 enum Compared {
+    #[serde(rename = "equal")]
     Same,
     /// A value within the tolerance.
+    #[serde(rename = "within tolerance")]
     Close(Difference),
+    #[serde(rename = "different")]
     Different(Difference),
 }
 
@@ -129,10 +152,12 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
                     false => outputs(engine, model, given),
                     true => inner::run(engine, model, given),
                 };
+                let (path, backend) = (model.path.display().to_string(), engine.to_string());
                 sides.push(Side {
                     name: Name {
-                        path: model.path.display().to_string(),
-                        backend: engine.to_string(),
+                        model: format!("{path} on {backend}"),
+                        path,
+                        backend,
                     },
                     ran: ran.map_err(|error| chain(&error)),
                 });
@@ -143,14 +168,22 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let (_, (expected, rows)) =
         trial::run(&model, &sources, &bindings, compare).with_context(in_model(&located.model))?;
     match arguments.format {
-        Format::Text => destination.text(|out| print_text(out, &names, &expected, &rows))?,
-        Format::Json => destination.json("compare", as_json(&names, &expected, &rows))?,
+        Format::Text => destination.text(|out| print_text(out, &expected, &rows))?,
+        Format::Json => destination.json(
+            "compare",
+            json!({
+                "expected": expected.model,
+                "path": expected.path,
+                "backend": expected.backend,
+                "compared": rows,
+            }),
+        )?,
     }
     destination.complete()?;
-    let differs = rows.iter().any(|(_, row)| match row {
-        Row::Refused(_) => true,
-        Row::Ran { outputs, inner } => {
-            outputs.iter().any(Compared::is_different)
+    let differs = rows.iter().any(|row| match &row.results {
+        Results::Refused { .. } => true,
+        Results::Ran { outputs, inner } => {
+            outputs.iter().any(|it| it.compared.is_different())
                 || inner.as_ref().is_some_and(InnerRow::is_different)
         }
     });
@@ -164,7 +197,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
 /// Runs a model for its outputs alone.
 fn outputs(engine: &backend::Engine, model: &Model, given: &Tensors) -> Result<Ran> {
     Ok(Ran {
-        outputs: engine.load(model)?.ready()?.run(given)?,
+        outputs: engine.ready(model)?.run(given)?,
         inner: None,
     })
 }
@@ -178,11 +211,11 @@ fn compared(
     names: &[String],
     sides: Vec<Side>,
     tolerances: &Tolerances<'_>,
-) -> Result<(Name, Vec<(Name, Row)>)> {
+) -> Result<(Name, Vec<Row>)> {
     let Some(first) = sides.iter().position(|side| side.ran.is_ok()) else {
         let refused = sides.into_iter().map(|side| match side.ran {
-            Err(why) => format!("{}: {why}", side.name),
-            Ok(_) => side.name.to_string(),
+            Err(why) => format!("{}: {why}", side.name.model),
+            Ok(_) => side.name.model,
         });
         bail!(refused.collect::<Vec<_>>().join("; "));
     };
@@ -196,21 +229,24 @@ fn compared(
     }
     let (expected_name, expected) = expected.context("a side ran")?;
     let tolerance = |name: &str| tolerances.of(name, &BTreeMap::new());
-    let rows = others.into_iter().map(|(side, ran)| {
-        let row = match ran {
-            Err(why) => Row::Refused(why),
+    let rows = others.into_iter().map(|(name, ran)| {
+        let results = match ran {
+            Err(why) => Results::Refused { why },
             Ok(ran) => {
                 let outputs = std::iter::zip(&expected.outputs, &ran.outputs);
-                let outputs = std::iter::zip(names, outputs)
-                    .map(|(name, (expected, got))| Compared::new(expected, got, tolerance(name)));
+                let outputs = std::iter::zip(names, outputs);
+                let outputs = outputs.map(|(name, (expected, got))| Output {
+                    name: name.clone(),
+                    compared: Compared::new(expected, got, tolerance(name)),
+                });
                 let inner = expected.inner.as_ref().zip(ran.inner.as_ref());
-                Row::Ran {
+                Results::Ran {
                     outputs: outputs.collect(),
                     inner: inner.map(|(expected, got)| expected.compare(got, tolerance)),
                 }
             }
         };
-        (side, row)
+        Row { name, results }
     });
     let rows = rows.collect();
     Ok((expected_name, rows))
@@ -239,42 +275,35 @@ fn check_same_values(model: &Model, other: &Model) -> Result<()> {
     Ok(())
 }
 
-fn print_text(
-    out: &mut dyn Write,
-    names: &[String],
-    expected: &Name,
-    rows: &[(Name, Row)],
-) -> Result<()> {
-    let bold = Style::new().bold();
-    let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
-    let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
-    writeln!(
-        out,
-        "expected: {bold}{}{bold:#}",
-        printable(&expected.to_string())
-    )?;
-    for (side, row) in rows {
-        let side = side.to_string();
-        let side = printable(&side);
-        let (results, inner) = match row {
-            Row::Ran { outputs, inner } => (outputs, inner),
-            Row::Refused(why) => {
+fn print_text(out: &mut dyn Write, expected: &Name, rows: &[Row]) -> Result<()> {
+    let expected = printable(&expected.model);
+    writeln!(out, "expected: {BOLD}{expected}{BOLD:#}")?;
+    for Row { name, results } in rows {
+        let side = printable(&name.model);
+        let (outputs, inner) = match results {
+            Results::Ran { outputs, inner } => (outputs, inner),
+            Results::Refused { why } => {
                 let why = printable(why);
-                writeln!(out, "{bold}{side}{bold:#}: {red}REFUSED{red:#}\n  {why}")?;
+                writeln!(
+                    out,
+                    "{BOLD}{side}{BOLD:#}: {FAILED}REFUSED{FAILED:#}\n  {why}"
+                )?;
                 continue;
             }
         };
-        writeln!(out, "{bold}{side}{bold:#}")?;
-        for (name, result) in std::iter::zip(names, results) {
-            let name = printable(name);
-            match result {
-                Compared::Same => writeln!(out, "  {name}: {green}equal bit for bit{green:#}")?,
-                Compared::Close(difference) => writeln!(
-                    out,
-                    "  {name}: {green}within the tolerance{green:#}\n    {difference}"
-                )?,
+        writeln!(out, "{BOLD}{side}{BOLD:#}")?;
+        for Output { name, compared } in outputs {
+            write!(out, "  {}: ", printable(name))?;
+            match compared {
+                Compared::Same => writeln!(out, "{GREEN}equal bit for bit{GREEN:#}")?,
+                Compared::Close(difference) => {
+                    writeln!(
+                        out,
+                        "{GREEN}within the tolerance{GREEN:#}\n    {difference}"
+                    )?;
+                }
                 Compared::Different(difference) => {
-                    writeln!(out, "  {name}: {red}DIFFERENT{red:#}\n    {difference}")?;
+                    writeln!(out, "{FAILED}DIFFERENT{FAILED:#}\n    {difference}")?;
                 }
             }
         }
@@ -283,48 +312,4 @@ fn print_text(
         }
     }
     Ok(())
-}
-
-fn as_json(names: &[String], expected: &Name, rows: &[(Name, Row)]) -> Json {
-    let rows = rows.iter().map(|(side, row)| {
-        let (results, inner) = match row {
-            Row::Ran { outputs, inner } => (outputs, inner),
-            Row::Refused(why) => {
-                return json!({
-                    "model": side.to_string(),
-                    "path": side.path,
-                    "backend": side.backend,
-                    "refused": why,
-                });
-            }
-        };
-        let outputs = std::iter::zip(names, results).map(|(name, result)| {
-            let (result, difference) = match result {
-                Compared::Same => ("equal", None),
-                Compared::Close(difference) => ("within tolerance", Some(difference)),
-                Compared::Different(difference) => ("different", Some(difference)),
-            };
-            let mut json = json!({ "name": name, "result": result });
-            if let Some(difference) = difference {
-                json["difference"] = difference.json();
-            }
-            json
-        });
-        let mut json = json!({
-            "model": side.to_string(),
-            "path": side.path,
-            "backend": side.backend,
-            "outputs": outputs.collect::<Json>(),
-        });
-        if let Some(inner) = inner {
-            json["values"] = inner.json();
-        }
-        json
-    });
-    json!({
-        "expected": expected.to_string(),
-        "path": expected.path,
-        "backend": expected.backend,
-        "compared": rows.collect::<Json>(),
-    })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
+use serde::Serialize;
 
 use crate::backend::Engine;
 use crate::chain;
@@ -17,28 +18,45 @@ use crate::tensor::compare::{Tolerance, compare};
 
 use super::made_up::{Agreement, Inputs, MadeUp};
 
+/// A comparison on a backend.
+#[derive(Serialize)]
+pub(super) struct Checked {
+    pub(super) backend: &'static str,
+    /// The inputs; `None` if nothing was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data: Option<String>,
+    #[serde(flatten)]
+    pub(super) verdict: Verdict,
+}
+
 /// The result of a comparison.
-pub(super) enum Checked {
-    Same {
-        backend: &'static str,
-        set: String,
+#[derive(Serialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+pub(super) enum Verdict {
+    Ok {
         /// What is to be said nevertheless.
-        but: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
-    Different {
-        backend: &'static str,
-        set: String,
-        how: String,
+    Failed {
+        reason: String,
     },
     Skipped {
-        backend: &'static str,
-        why: String,
+        reason: String,
     },
 }
 
 impl Checked {
+    fn skipped(backend: &'static str, why: &Error) -> Self {
+        Self {
+            backend,
+            data: None,
+            verdict: Verdict::Skipped { reason: chain(why) },
+        }
+    }
+
     pub(super) fn is_difference(&self) -> bool {
-        matches!(self, Self::Different { .. })
+        matches!(self.verdict, Verdict::Failed { .. })
     }
 }
 
@@ -170,10 +188,7 @@ impl Check<'_> {
                     engine,
                     outputs: run_model(engine, self.original, all),
                 }),
-                Err(why) => skipped.push(Checked::Skipped {
-                    backend: backend.name(),
-                    why: chain(why),
-                }),
+                Err(why) => skipped.push(Checked::skipped(backend.name(), why)),
             }
         }
         let expected = expected(&originals);
@@ -184,23 +199,21 @@ impl Check<'_> {
                 Ok(on) => results.extend(on),
                 Err(why) => {
                     ran.extend(original.outputs.is_ok().then_some(backend));
-                    results.push(Checked::Skipped {
-                        backend,
-                        why: chain(&why),
-                    });
+                    results.push(Checked::skipped(backend, &why));
                 }
             }
         }
         results.extend(skipped);
         let (mut why, mut is_compared) = (Vec::new(), false);
         for checked in &results {
-            match checked {
-                Checked::Skipped { backend, why: own } => {
-                    if ran.is_empty() || ran.contains(backend) {
-                        why.push(format!("{backend}: {own}"));
+            let backend = checked.backend;
+            match &checked.verdict {
+                Verdict::Skipped { reason } => {
+                    if ran.is_empty() || ran.contains(&backend) {
+                        why.push(format!("{backend}: {reason}"));
                     }
                 }
-                Checked::Same { .. } | Checked::Different { .. } => is_compared = true,
+                Verdict::Ok { .. } | Verdict::Failed { .. } => is_compared = true,
             }
         }
         Ok(match is_compared && ran.is_empty() {
@@ -258,19 +271,17 @@ impl Check<'_> {
                 (Some(difference), None) => difference.clone(),
                 _ => self.difference(expected, got, &across),
             };
-            let (backend, set) = (engine.name(), inputs.name.clone());
-            checked.push(match (difference, of_own, misread) {
-                (None, ..) => Checked::Same {
-                    backend,
-                    set,
-                    but: None,
+            let verdict = match (difference, of_own, misread) {
+                (None, ..) => Verdict::Ok { note: None },
+                (Some(_), Some(None), Some(how)) => Verdict::Ok {
+                    note: Some(format!("both models differ from {reference}: {how}")),
                 },
-                (Some(_), Some(None), Some(how)) => Checked::Same {
-                    backend,
-                    set,
-                    but: Some(format!("both models differ from {reference}: {how}")),
-                },
-                (Some(how), ..) => Checked::Different { backend, set, how },
+                (Some(reason), ..) => Verdict::Failed { reason },
+            };
+            checked.push(Checked {
+                backend: engine.name(),
+                data: Some(inputs.name.clone()),
+                verdict,
             });
         }
         Ok(checked)
@@ -310,7 +321,7 @@ fn run_model(engine: &Engine, model: &Model, all: &[Inputs]) -> Result<Outputs> 
         "a ReverseSequence has an axis that counts from the end, which ONNX Runtime's own kernel \
          misreads"
     );
-    let mut session = engine.load(model)?.ready()?;
+    let mut session = engine.ready(model)?;
     all.iter()
         .map(|inputs| session.run(&inputs.tensors))
         .collect()

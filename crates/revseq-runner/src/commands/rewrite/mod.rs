@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail};
 use revseq_onnx::ModelProto;
 use revseq_rewrite::{Assumptions, Exactness, Options, PASSES, Report, Step};
@@ -21,8 +20,9 @@ use crate::escape::printable;
 use crate::model::{Bindings, Model, dims, read};
 use crate::note::{is_quiet, note};
 use crate::progress::Progress;
+use crate::style::{FAILED, GREEN, YELLOW};
 use crate::tensor::compare::Tolerance;
-use check::Checked;
+use check::{Checked, Verdict};
 
 /// Rewrites a model, checks the result if that is asked for, and writes it.
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
@@ -164,21 +164,18 @@ fn print_text(
     report: &Report,
     checked: &[Checked],
 ) -> Result<()> {
-    let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
-    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
-    let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     if !is_quiet() {
         print_steps(out, &report.steps)?;
     }
     if !report.removed_inputs.is_empty() {
         writeln!(
             out,
-            "inputs that listed initializers of replaced nodes are gone: {green}{}{green:#}",
+            "inputs that listed initializers of replaced nodes are gone: {GREEN}{}{GREEN:#}",
             printable(&report.removed_inputs.join(", "))
         )?;
     }
     for (name, size) in &arguments.dims {
-        writeln!(out, "size of {}: {green}{size}{green:#}", printable(name))?;
+        writeln!(out, "size of {}: {GREEN}{size}{GREEN:#}", printable(name))?;
     }
     let count = report.rewritten().count();
     let how = match report.exactness() {
@@ -192,21 +189,20 @@ fn print_text(
         report.steps.len() - count
     )?;
     for checked in checked {
-        match checked {
-            Checked::Same { backend, set, but } => {
-                let but = but
-                    .as_ref()
-                    .map_or_else(String::new, |but| format!(", but {but}"));
-                let but = printable(&but);
-                writeln!(out, "check on {backend}, {set}: {green}ok{green:#}{but}")?;
+        write!(out, "check on {}", checked.backend)?;
+        if let Some(data) = &checked.data {
+            write!(out, ", {data}")?;
+        }
+        match &checked.verdict {
+            Verdict::Ok { note: None } => writeln!(out, ": {GREEN}ok{GREEN:#}")?,
+            Verdict::Ok { note: Some(note) } => {
+                writeln!(out, ": {GREEN}ok{GREEN:#}, but {}", printable(note))?;
             }
-            Checked::Different { backend, set, how } => {
-                let how = printable(how);
-                writeln!(out, "check on {backend}, {set}: {red}FAILED{red:#}: {how}")?;
+            Verdict::Failed { reason } => {
+                writeln!(out, ": {FAILED}FAILED{FAILED:#}: {}", printable(reason))?;
             }
-            Checked::Skipped { backend, why } => {
-                let why = printable(why);
-                writeln!(out, "check on {backend}: {yellow}skipped{yellow:#}: {why}")?;
+            Verdict::Skipped { reason } => {
+                writeln!(out, ": {YELLOW}skipped{YELLOW:#}: {}", printable(reason))?;
             }
         }
     }
@@ -215,8 +211,6 @@ fn print_text(
 
 /// Prints what became of nodes, and the nodes below it.
 fn print_steps(out: &mut dyn Write, steps: &[Step]) -> Result<()> {
-    let green = Style::new().fg_color(Some(AnsiColor::Green.into()));
-    let yellow = Style::new().fg_color(Some(AnsiColor::Yellow.into()));
     let mut titles: Vec<(String, Vec<&Step>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for step in steps {
@@ -228,11 +222,11 @@ fn print_steps(out: &mut dyn Write, steps: &[Step]) -> Result<()> {
                     Exactness::Rounding => ", equal up to rounding",
                 };
                 let what = printable(what);
-                format!("{green}{pass}{green:#}: {what}{rounding}")
+                format!("{GREEN}{pass}{GREEN:#}: {what}{rounding}")
             }
             revseq_rewrite::Outcome::LeftAlone(why) => {
                 let why = printable(why);
-                format!("{yellow}{pass}: left alone{yellow:#}: {why}")
+                format!("{YELLOW}{pass}: left alone{YELLOW:#}: {why}")
             }
         };
         let place = *places.entry(title.clone()).or_insert(titles.len());
@@ -263,20 +257,6 @@ fn as_json(
     report: &Report,
     checked: &[Checked],
 ) -> Json {
-    let checked = checked.iter().map(|checked| match checked {
-        Checked::Same { backend, set, but } => match but {
-            None => json!({ "backend": backend, "data": set, "result": "ok" }),
-            Some(but) => {
-                json!({ "backend": backend, "data": set, "result": "ok", "note": but })
-            }
-        },
-        Checked::Different { backend, set, how } => {
-            json!({ "backend": backend, "data": set, "result": "failed", "reason": how })
-        }
-        Checked::Skipped { backend, why } => {
-            json!({ "backend": backend, "result": "skipped", "reason": why })
-        }
-    });
     json!({
         "model": model.display().to_string(),
         "output": arguments.output.display().to_string(),
@@ -288,6 +268,6 @@ fn as_json(
             .collect::<serde_json::Map<String, Json>>(),
         "steps": report.steps,
         "removed_inputs": report.removed_inputs,
-        "checks": checked.collect::<Vec<_>>(),
+        "checks": checked,
     })
 }

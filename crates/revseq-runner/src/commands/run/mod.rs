@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     };
     let run = || -> Result<_> {
         let start = Instant::now();
-        let mut session = engine.load(&model)?.ready()?;
+        let mut session = engine.ready(&model)?;
         let loaded = read + start.elapsed();
         trial::run(&model, &sources, &bindings, |tensors| {
             execute(arguments, &engine, &mut session, tensors, loaded)

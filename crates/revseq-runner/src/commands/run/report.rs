@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use anstyle::Style;
 use anyhow::Result;
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::{OutputFiles, Results};
@@ -15,8 +15,9 @@ use crate::backend::profile::{NodeTime, Profile, median};
 use crate::commands;
 use crate::escape::printable;
 use crate::note::note;
+use crate::style::BOLD;
 use crate::tensor::print;
-use crate::units::time;
+use crate::units::{Time, count, time};
 
 /// How many times as long as others profiled runs are if that is said.
 const NOTED_SLOWER: f64 = 1.5;
@@ -28,36 +29,39 @@ const NODES_TOLD: usize = 5;
 const SHARED: Duration = Duration::from_micros(100);
 
 /// The times of several runs.
+#[derive(Serialize)]
 struct Summary {
-    median: Duration,
-    mean: Duration,
+    runs: usize,
+    median_seconds: Time,
+    mean_seconds: Time,
     /// The standard deviation; 0 of one run.
-    standard_deviation: Duration,
-    minimum: Duration,
-    maximum: Duration,
+    standard_deviation_seconds: Time,
+    min_seconds: Time,
+    max_seconds: Time,
     /// The 90th and 99th percentiles.
-    p90: Duration,
-    p99: Duration,
+    p90_seconds: Time,
+    p99_seconds: Time,
     runs_per_second: f64,
 }
 
 fn summary(times: &[Duration]) -> Option<Summary> {
     let mut sorted = times.to_vec();
     sorted.sort();
-    let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+    let percentile = |percent: usize| Time(sorted[(sorted.len() * percent).div_ceil(100) - 1]);
     let count = times.len() as f64;
     let sum: f64 = times.iter().map(Duration::as_secs_f64).sum();
     let mean = sum / count;
     let squares = times.iter().map(|time| (time.as_secs_f64() - mean).powi(2));
     let variance = squares.sum::<f64>() / (count - 1.0).max(1.0);
     Some(Summary {
-        minimum: *sorted.first()?,
-        maximum: *sorted.last()?,
-        median: median(times),
-        mean: Duration::from_secs_f64(mean),
-        standard_deviation: Duration::from_secs_f64(variance.sqrt()),
-        p90: percentile(90),
-        p99: percentile(99),
+        runs: times.len(),
+        min_seconds: Time(*sorted.first()?),
+        max_seconds: Time(*sorted.last()?),
+        median_seconds: Time(median(times)),
+        mean_seconds: Time(Duration::from_secs_f64(mean)),
+        standard_deviation_seconds: Time(Duration::from_secs_f64(variance.sqrt())),
+        p90_seconds: percentile(90),
+        p99_seconds: percentile(99),
         runs_per_second: count / sum.max(1e-9),
     })
 }
@@ -90,7 +94,6 @@ fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
 }
 
 fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> Result<()> {
-    let bold = Style::new().bold();
     let operators = by_operator(&profile.nodes);
     let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
     let has_shares = !profile.is_coarse || total >= SHARED;
@@ -112,13 +115,8 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
     let width = width.unwrap_or(0).max("operator".len());
     writeln!(
         out,
-        "{} profiled {}: median {}, of which operators take {}",
-        profile.runs.len(),
-        if profile.runs.len() == 1 {
-            "run"
-        } else {
-            "runs"
-        },
+        "{}: median {}, of which operators take {}",
+        count(profile.runs.len(), "profiled run"),
         time(median(&profile.runs)),
         time(total)
     )?;
@@ -137,7 +135,7 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
     }
     writeln!(
         out,
-        "{bold}{:width$}  nodes  time of a run  share{bold:#}",
+        "{BOLD}{:width$}  nodes  time of a run  share{BOLD:#}",
         "operator"
     )?;
     for operator in &operators {
@@ -151,7 +149,7 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
         let operator = printable(operator);
         writeln!(out, "{operator:width$}  {nodes:>5}  {each:>13}  {share:>5}")?;
     }
-    writeln!(out, "{bold}slowest nodes{bold:#}")?;
+    writeln!(out, "{BOLD}slowest nodes{BOLD:#}")?;
     for node in profile.nodes.iter().take(NODES_TOLD) {
         let median_time = node.median();
         let mut each = time(median_time);
@@ -182,26 +180,21 @@ pub(super) fn print_outputs(
     names: &[String],
     results: &Results,
 ) -> Result<()> {
-    let bold = Style::new().bold();
     let outputs = &results.outputs;
     for (index, (name, output)) in std::iter::zip(names, outputs).enumerate() {
         let (name, shape) = (printable(name), output.type_and_shape());
         match files.by_output.get(&index) {
-            Some(file) => writeln!(out, "{bold}{name}{bold:#}: {shape} -> {}", file.display())?,
+            Some(file) => writeln!(out, "{BOLD}{name}{BOLD:#}: {shape} -> {}", file.display())?,
             None if files.is_empty() => {
-                writeln!(out, "{bold}{name}{bold:#}: {shape}")?;
+                writeln!(out, "{BOLD}{name}{BOLD:#}: {shape}")?;
                 writeln!(out, "{}", print::values(output, "  "))?;
             }
             None => {}
         }
     }
     if let Some(archive) = files.archive {
-        let plural = if outputs.len() == 1 {
-            "output"
-        } else {
-            "outputs"
-        };
-        writeln!(out, "{} {plural} -> {}", outputs.len(), archive.display())?;
+        let count = count(outputs.len(), "output");
+        writeln!(out, "{count} -> {}", archive.display())?;
     }
     Ok(())
 }
@@ -231,29 +224,23 @@ pub(super) fn say(results: &Results) -> Result<()> {
         note(format!("nodes: {}", counts.collect::<Vec<_>>().join(", ")));
     }
     if let Some(summary) = summary(times) {
-        let plural = if times.len() == 1 { "run" } else { "runs" };
         writeln!(
             anstream::stderr(),
-            "{} {plural}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
-            times.len(),
-            time(summary.median),
-            time(summary.mean),
-            time(summary.standard_deviation),
-            time(summary.minimum),
-            time(summary.maximum),
-            time(summary.p90),
-            time(summary.p99)
+            "{}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
+            count(summary.runs, "run"),
+            summary.median_seconds,
+            summary.mean_seconds,
+            summary.standard_deviation_seconds,
+            summary.min_seconds,
+            summary.max_seconds,
+            summary.p90_seconds,
+            summary.p99_seconds
         )?;
+        let speed = summary.runs_per_second;
+        let (places, load) = (if speed < 100.0 { 1 } else { 0 }, time(*load));
         writeln!(
             anstream::stderr(),
-            "{:.*} runs per second; loaded in {}",
-            if summary.runs_per_second < 100.0 {
-                1
-            } else {
-                0
-            },
-            summary.runs_per_second,
-            time(*load)
+            "{speed:.places$} runs per second; loaded in {load}"
         )?;
         if cfg!(debug_assertions) {
             note("a development build, many times slower: time one built with --release");
@@ -312,7 +299,7 @@ pub(super) fn as_json(
         json["device"] = gpu.as_str().into();
     }
     if let Some(placements) = placements {
-        json["nodes"] = placements.iter().map(commands::placement_json).collect();
+        json["nodes"] = json!(placements);
         json["providers"] = json!(providers);
     }
     if let Some(archive) = files.archive {
@@ -341,18 +328,8 @@ pub(super) fn as_json(
     }
     json["load_seconds"] = load.as_secs_f64().into();
     if let Some(summary) = summary(times) {
-        json["timing"] = json!({
-            "runs": times.len(),
-            "median_seconds": summary.median.as_secs_f64(),
-            "mean_seconds": summary.mean.as_secs_f64(),
-            "standard_deviation_seconds": summary.standard_deviation.as_secs_f64(),
-            "min_seconds": summary.minimum.as_secs_f64(),
-            "max_seconds": summary.maximum.as_secs_f64(),
-            "p90_seconds": summary.p90.as_secs_f64(),
-            "p99_seconds": summary.p99.as_secs_f64(),
-            "runs_per_second": summary.runs_per_second,
-            "interrupted": is_interrupted,
-        });
+        json["timing"] = json!(summary);
+        json["timing"]["interrupted"] = json!(is_interrupted);
     }
     json
 }
