@@ -35,10 +35,8 @@ pub(crate) fn run(parts: &[&str]) -> Result<(), String> {
     if names.is_empty() {
         return Err(format!("no model has {parts:?} in its name"));
     }
-    cargo(&["build", "--release", "--package", "revseq-runner"])
-        .args(["--bin", "revseq", "--features", "full"])
-        .run()?;
-    cargo(&["build", "--release", "--package", "revseq-ep", "--lib"]).run()?;
+    cargo("build --release --package revseq-runner --bin revseq --features full").run()?;
+    cargo("build --release --package revseq-ep --lib").run()?;
     let (_, library) = ep::onnxruntime()?;
     println!("| milliseconds | threads | tract | ONNX Runtime | its provider | ratios |");
     println!("|---|---|---|---|---|---|");
@@ -70,8 +68,8 @@ fn time(
     let mut run = Command::new(program)
         .arg("run")
         .arg(model)
-        .args(["--fill", "random:1", "--format", "json"])
-        .args(["--warmup", "2", "--repeat", RUNS])
+        .words("--fill random:1 --format json --warmup 2 --repeat")
+        .arg(RUNS)
         .args(["--backend", backend, "--threads", threads])
         .args(options);
     if backend != "tract" {

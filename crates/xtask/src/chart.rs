@@ -2,6 +2,8 @@
 
 use revseq_pages::{Chart, Form, Row, Scale};
 
+use crate::files;
+
 /// The table's page, and the picture it shows.
 const PAGE: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/benchmarks.svg";
@@ -17,9 +19,8 @@ const SERIES: [(&str, &str, &str); 5] = [
 
 /// Draws the chart.
 pub(crate) fn write() -> Result<(), String> {
-    let root = crate::root();
-    let page = std::fs::read_to_string(root.join(PAGE)).map_err(|error| error.to_string())?;
-    std::fs::write(root.join(PICTURE), draw(rows(&page)?)).map_err(|error| error.to_string())
+    let page = files::read(&crate::root().join(PAGE))?;
+    files::write(&crate::root().join(PICTURE), &draw(rows(&page)?))
 }
 
 /// The rows of the page's table of regimes.

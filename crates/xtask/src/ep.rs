@@ -1,10 +1,9 @@
 //! The execution provider: its library, its wheel, and their tests against the real ONNX Runtime.
 
-use std::fs;
 use std::path::PathBuf;
 
-use crate::python;
 use crate::step::{Command, cargo};
+use crate::{files, python};
 
 /// The ONNX Runtimes under test, by their requirements file, and the tests for each. GPU tests do
 /// not depend on the version, and take a tenth of the time.
@@ -18,6 +17,9 @@ const HOSTS: [(&str, &str, &[&str]); 4] = [
 /// The version that makes the models: its environment has everything that `models/requirements.txt`
 /// pins.
 const MODELS_HOST: &str = "1.31";
+
+/// The arguments of Python that run tests.
+pub(crate) const PYTEST: &str = "-m pytest -q -rs --disable-warnings -p no:cacheprovider";
 
 /// The prefix of the provider wheel's file name.
 const EP_WHEEL: &str = "onnxruntime_ep_revseq";
@@ -68,15 +70,7 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
 /// workspace's tests, so that shared crates are built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
-        .args(["--profile", "test", "--lib"])
-        .args([
-            "--example",
-            "rust",
-            "--example",
-            "mixed",
-            "--example",
-            "rewrite",
-        ])
+        .words("--profile test --lib --example rust --example mixed --example rewrite")
         .run()
 }
 
@@ -124,7 +118,7 @@ pub(crate) fn test_wheels() -> Result<(), String> {
     wheels(&platform, &["ep", "cli"])?;
     let (version, ..) = HOSTS[0];
     Command::new(host(version)?)
-        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"])
+        .words(PYTEST)
         .arg(crate::root().join("crates/revseq-runner/python/test_wheel.py"))
         .env("REVSEQ_CLI_WHEEL", only_wheel(&platform, "revseq_cli")?)
         .env("REVSEQ_EP_WHEEL", only_wheel(&platform, EP_WHEEL)?)
@@ -137,23 +131,15 @@ pub(crate) fn test() -> Result<(), String> {
     let target = crate::target();
     let faulty = target.join("faulty");
     library()?;
-    cargo(&[
-        "build",
-        "--package",
-        "revseq-ep",
-        "--features",
-        "fault-injection",
-    ])
-    .arg("--target-dir")
-    .arg(&faulty)
-    .run()?;
+    cargo("build --package revseq-ep --features fault-injection --target-dir")
+        .arg(&faulty)
+        .run()?;
     let wheel = wheel(&this_platform())?;
     let library = library_name();
     let tests = root.join("crates/revseq-ep/tests");
     let pytest = |version: &str, file: &str, options: &[&str]| {
         Command::new(host(version)?)
-            .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
-            .args(["-p", "no:cacheprovider"])
+            .words(PYTEST)
             .arg(tests.join(file))
             .args(options)
             .env("REVSEQ_EP_LIBRARY", target.join("debug").join(&library))
@@ -183,8 +169,7 @@ pub(crate) fn cluster(name: &str) -> Result<(), String> {
     let tests = root.join("crates/revseq-ep/cluster-tests");
     let python = python::environment(name, &tests.join(format!("{name}.txt")))?;
     Command::new(python)
-        .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
-        .args(["-p", "no:cacheprovider"])
+        .words(PYTEST)
         .arg(tests.join(format!("test_{name}.py")))
         .env(
             "REVSEQ_EP_LIBRARY",
@@ -201,19 +186,13 @@ pub(crate) fn library_name() -> String {
 /// The only wheel of a name among those of a platform.
 fn only_wheel(platform: &str, name: &str) -> Result<PathBuf, String> {
     let folder = crate::target().join("wheels").join(platform);
-    let entries =
-        fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let is_wheel = |path: &PathBuf| {
         let file = path.file_name().and_then(|file| file.to_str());
         file.is_some_and(|file| file.starts_with(&format!("{name}-")) && file.ends_with(".whl"))
     };
-    let mut wheels: Vec<_> = entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(is_wheel)
-        .collect();
-    match (wheels.pop(), wheels.is_empty()) {
-        (Some(wheel), true) => Ok(wheel),
+    let mut wheels = files::list(&folder)?.filter(is_wheel);
+    match (wheels.next(), wheels.next()) {
+        (Some(wheel), None) => Ok(wheel),
         _ => Err(format!(
             "{}: expected exactly one wheel of {name}",
             folder.display()

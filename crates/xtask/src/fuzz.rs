@@ -1,7 +1,6 @@
 //! Fuzzing with libFuzzer: the targets of tests/fuzz.
 
-use std::fs;
-
+use crate::files;
 use crate::step::nightly;
 
 /// A fuzz target.
@@ -56,24 +55,22 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
         let known = known.join(", ");
         return Err(format!("unknown target {name:?}, expected one of {known}"));
     }
-    nightly(&["fuzz", "--version"]).output().map_err(|_| {
+    nightly("fuzz --version").output().map_err(|_| {
         "fuzzing needs a nightly toolchain and cargo-fuzz: \
          rustup toolchain install nightly --profile minimal && cargo install cargo-fuzz --locked"
     })?;
     let root = crate::root();
     let folder = root.join("tests/fuzz/libfuzzer");
     // Fuzz the same versions that are tested.
-    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))
-        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    files::copy(&root.join("Cargo.lock"), &folder.join("Cargo.lock"))?;
     let wanted = |target: &&Target| name.is_none_or(|name| name == target.name);
     for target in TARGETS.iter().filter(wanted) {
         let found = crate::target().join("fuzz/corpus").join(target.name);
-        fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+        files::create(&found)?;
         let models = target.models.then(|| root.join("models"));
-        nightly(&["fuzz"])
-            // The kernels take too long to compile under a sanitizer; their buffers lie
-            // next to inaccessible pages, and `sanitize` runs their tests.
-            .args(["run", "--release", "--sanitizer", "none", "--fuzz-dir"])
+        // The kernels take too long to compile under a sanitizer; their buffers lie
+        // next to inaccessible pages, and `sanitize` runs their tests.
+        nightly("fuzz run --release --sanitizer none --fuzz-dir")
             .arg(&folder)
             .arg("--target-dir")
             .arg(crate::target().join("fuzz"))
@@ -84,7 +81,7 @@ pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
             .args(models)
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
-            .args(["-max_len=4096", "-timeout=20", "-rss_limit_mb=4096"])
+            .words("-max_len=4096 -timeout=20 -rss_limit_mb=4096")
             .run()?;
     }
     Ok(())

@@ -5,6 +5,7 @@
 mod bench_models;
 mod chart;
 mod ep;
+mod files;
 mod fuzz;
 mod messages;
 mod packages;
@@ -135,24 +136,24 @@ const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revse
 
 /// A cargo command on the whole workspace, with all features of the runner.
 pub(crate) fn workspace(command: &str) -> Command {
-    workspace_small(command).args(["--features", "revseq-runner/full"])
+    workspace_small(command).words("--features revseq-runner/full")
 }
 
 /// The same with the runner that `cargo run` builds.
 fn workspace_small(command: &str) -> Command {
-    cargo(&[command, "--workspace", "--timings"]).args(["--features", LIBRARIES])
+    cargo(command)
+        .words("--workspace --timings --features")
+        .arg(LIBRARIES)
 }
 
 /// Everything that has to hold, quickest failures first.
 fn test_steps() -> Vec<Step> {
     vec![
-        Step::new("fmt", "the formatting", || {
-            cargo(&["fmt", "--all", "--check"]).run()
-        }),
+        Step::new("fmt", "the formatting", || cargo("fmt --all --check").run()),
         Step::new("clippy", "the lints, warnings denied", || {
             [workspace("clippy"), workspace_small("clippy")]
                 .into_iter()
-                .try_for_each(|clippy| clippy.args(["--all-targets", "--", "-D", "warnings"]).run())
+                .try_for_each(|clippy| clippy.words("--all-targets -- -D warnings").run())
         }),
         Step::new("python", "the Python environments", ep::make_environments).beside(),
         Step::new(
@@ -179,7 +180,7 @@ fn test_steps() -> Vec<Step> {
         Step::new("small", "plain `cargo test`, as in a fresh clone", || {
             // What the machine lacks is skipped, as it is for whoever tries it first; the step
             // `test` has run it. To random models, features are all the same.
-            cargo(&["test", "--timings", "--", "--skip", "random_"])
+            cargo("test --timings -- --skip random_")
                 .env("INSTA_UPDATE", "no")
                 .env_remove("REVSEQ_SKIPS")
                 .run()
@@ -227,7 +228,7 @@ fn test_steps() -> Vec<Step> {
         Step::extra(
             "rten",
             "rten among the contestants of the benchmarks",
-            || cargo(&["test", "--package", "revseq-bench", "--features", "rten"]).run(),
+            || cargo("test --package revseq-bench --features rten").run(),
         ),
         Step::extra(
             "runtimes",
@@ -273,8 +274,8 @@ fn test_steps() -> Vec<Step> {
             "candle",
             "the example of candle, which is built for it",
             || {
-                let manifest = "crates/revseq-graph/examples/candle/Cargo.toml";
-                cargo(&["run", "--manifest-path", manifest, "--target-dir"])
+                cargo("run --manifest-path crates/revseq-graph/examples/candle/Cargo.toml")
+                    .arg("--target-dir")
                     .arg(target().join("candle"))
                     .run()
             },
@@ -288,7 +289,7 @@ fn tests() -> Result<Command, String> {
     Ok(environment
         .iter()
         .fold(workspace("test"), |test, (name, path)| test.env(name, path))
-        .args(["--tests", "--no-fail-fast"])
+        .words("--tests --no-fail-fast")
         .env("INSTA_UPDATE", "no"))
 }
 
@@ -312,7 +313,7 @@ fn onnx() -> Result<(), String> {
         .arg(&folder)
         .run()?;
     workspace("test")
-        .args(["--test", "node-tests", "--"])
+        .words("--test node-tests --")
         .arg(folder)
         .run()
 }

@@ -1,20 +1,18 @@
 //! The messages of ONNX as Rust, generated from ONNX's own proto file.
 
-use std::fs;
 use std::path::PathBuf;
 
+use crate::files;
 use crate::step::cargo;
 
 /// Writes the messages.
 pub(crate) fn write() -> Result<(), String> {
-    fs::write(file(), generated()?).map_err(|error| format!("{}: {error}", file().display()))
+    files::write(&file(), &generated()?)
 }
 
 /// Checks that the messages are those that the generator makes.
 pub(crate) fn check() -> Result<(), String> {
-    let recorded = fs::read_to_string(file());
-    let recorded = recorded.map_err(|error| format!("{}: {error}", file().display()))?;
-    match recorded == generated()? {
+    match files::read(&file())? == generated()? {
         true => Ok(()),
         false => Err(format!(
             "{} differs from what crates/xtask/onnx makes; `cargo xtask onnx` writes it again",
@@ -30,7 +28,7 @@ fn file() -> PathBuf {
 /// Runs the generator, a workspace of its own.
 fn generated() -> Result<String, String> {
     let generator = crate::root().join("crates/xtask/onnx");
-    cargo(&["run", "--quiet", "--locked", "--manifest-path"])
+    cargo("run --quiet --locked --manifest-path")
         .arg(generator.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(crate::target().join("onnx-messages"))

@@ -1,11 +1,11 @@
 //! The published crates: their packages and their public APIs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use public_api::PublicApi;
 use serde::Deserialize;
 
+use crate::files;
 use crate::step::{Command, cargo};
 
 /// The licences beside each crate's manifest.
@@ -52,13 +52,7 @@ pub(crate) fn package() -> Result<(), String> {
         .iter()
         // All at once, so that each finds its dependencies.
         .fold(
-            cargo(&[
-                "package",
-                "--no-verify",
-                "--allow-dirty",
-                "--quiet",
-                "--offline",
-            ]),
+            cargo("package --no-verify --allow-dirty --quiet --offline"),
             |command, package| command.args(["--package", &package.name]),
         )
         .arg("--target-dir")
@@ -97,8 +91,7 @@ fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
         }
     }
     for license in LICENSES {
-        let path = crate::root().join(license);
-        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let text = files::read(&crate::root().join(license))?;
         if tar("-xzOf", Some(format!("{name}/{license}")))? != text {
             return Err(format!("its {license} is not that of the workspace"));
         }
@@ -108,25 +101,23 @@ fn check(package: &Package, name: &str, file: &Path) -> Result<(), String> {
 
 /// Checks the licences and sources of all dependencies (deny.toml).
 pub(crate) fn deny() -> Result<(), String> {
-    cargo(&["deny", "--version"]).output().map_err(
+    cargo("deny --version").output().map_err(
         |_| "this needs cargo-deny: cargo install cargo-deny --locked (minutes to build)",
     )?;
-    cargo(&["deny", "check", "licenses", "bans", "sources"]).run()
+    cargo("deny check licenses bans sources").run()
 }
 
 /// Writes the public API of each library crate into its `public-api.txt`.
 pub(crate) fn write_api() -> Result<(), String> {
-    for (path, api) in apis()? {
-        fs::write(&path, api).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    Ok(())
+    let mut apis = apis()?.into_iter();
+    apis.try_for_each(|(path, api)| files::write(&path, &api))
 }
 
 /// Checks each library crate's public API against its `public-api.txt`.
 pub(crate) fn check_api() -> Result<(), String> {
     let mut is_changed = false;
     for (path, api) in apis()? {
-        let recorded = fs::read_to_string(&path).unwrap_or_default();
+        let recorded = files::read(&path).unwrap_or_default();
         let only_in = |this: &str, other: &str, sign: char| {
             let other: std::collections::BTreeSet<_> = other.lines().collect();
             let lines = this.lines().filter(|line| !other.contains(line));
@@ -187,19 +178,12 @@ fn apis() -> Result<Vec<(PathBuf, String)>, String> {
 /// Writes an empty page for each crate whose JSON is in a folder: cargo takes a crate without a
 /// page for undocumented.
 fn write_pages(folder: &Path) -> Result<(), String> {
-    let error = |error| format!("{}: {error}", folder.display());
-    for entry in fs::read_dir(folder).map_err(error)? {
-        let path = entry.map_err(error)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            let page = path.with_extension("");
-            fs::create_dir_all(&page).map_err(error)?;
-            fs::write(page.join("index.html"), "").map_err(error)?;
-        }
-    }
-    Ok(())
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+    files::list(folder)?.filter(is_json).try_for_each(|path| {
+        let page = path.with_extension("");
+        files::create(&page)?;
+        files::write(&page.join("index.html"), "")
+    })
 }
 
 fn text(api: &PublicApi) -> String {

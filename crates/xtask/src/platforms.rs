@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::ep;
-use crate::python;
+use crate::files::{create, list, write};
 use crate::step::{Command, cargo};
+use crate::{ep, python};
 
 /// Another target, with its linker and emulator.
 struct Cross {
@@ -25,7 +25,7 @@ impl Cross {
             let target = self.target.to_uppercase().replace('-', "_");
             format!("CARGO_TARGET_{target}_{end}")
         };
-        let command = cargo(&[command, "--target", self.target]);
+        let command = cargo(command).args(["--target", self.target]);
         let command = command.env(&variable("RUNNER"), &self.runner);
         let command = match self.linker {
             Some(linker) => command.env(&variable("LINKER"), linker),
@@ -37,12 +37,12 @@ impl Cross {
 
     /// The tests of packages, but those of large tensors, which take minutes under emulation, and more
     /// than 32 bits address.
-    fn test(&self, packages: &[&str], kinds: &[&str]) -> Command {
-        let packages = packages.iter().flat_map(|package| ["--package", package]);
+    fn test(&self, packages: &str, kinds: &str) -> Command {
+        let packages = packages.split(' ');
         self.cargo("test")
-            .args(packages)
-            .args(kinds)
-            .args(["--no-fail-fast", "--", "--skip=large", "--skip=streamed"])
+            .args(packages.flat_map(|package| ["--package", package]))
+            .words(kinds)
+            .words("--no-fail-fast -- --skip=large --skip=streamed")
             .env("PROPTEST_CASES", "64")
     }
 
@@ -51,8 +51,8 @@ impl Cross {
     fn verify(&self, host: &OnnxRuntime) -> Result<(), String> {
         let verify = |backend: &str| {
             self.cargo("run")
-                .args(["--quiet", "--package", "revseq-runner", "--"])
-                .args(["verify", "models", "--backend", backend])
+                .words("--quiet --package revseq-runner -- verify models --backend")
+                .arg(backend)
         };
         verify("tract").run()?;
         verify("ort")
@@ -61,7 +61,7 @@ impl Cross {
             .arg("--ep-lib")
             .arg(&host.provider)
             .run()?;
-        self.test(&["revseq-ep"], &["--test", "host"])
+        self.test("revseq-ep", "--test host")
             .env("REVSEQ_TEST_ORT_LIB", &host.runtime)
             .env("REVSEQ_EP_LIBRARY", &host.provider)
             .run()
@@ -80,7 +80,7 @@ impl OnnxRuntime {
         let unpacked = folder.join("wheel");
         let _ = fs::remove_dir_all(&unpacked);
         Command::new(python::INTERPRETER)
-            .args(["-m", "zipfile", "-e"])
+            .words("-m zipfile -e")
             .arg(ep::wheel(platform)?)
             .arg(&unpacked)
             .run()?;
@@ -125,17 +125,8 @@ pub(crate) fn windows() -> Result<(), String> {
             ("WINEPATH", folder.clone().into()),
         ],
     };
-    cross
-        .test(
-            &[
-                "recurrent-layers",
-                "revseq-kernels",
-                "revseq-graph",
-                "revseq-ep",
-            ],
-            &["--lib"],
-        )
-        .run()?;
+    let packages = "recurrent-layers revseq-kernels revseq-graph revseq-ep";
+    cross.test(packages, "--lib").run()?;
     let site = folder.join("site");
     python::install_for(&["win_amd64"], "3.11", &ep::newest_requirements(), &site)?;
     cross.verify(&OnnxRuntime::new("windows-x86_64", &folder, &site)?)
@@ -175,10 +166,8 @@ fn qemu() -> Result<(Cross, [OsString; 4]), String> {
 /// Tests the kernels on AArch64 under QEMU.
 pub(crate) fn neon() -> Result<(), String> {
     let (cross, _) = qemu()?;
-    cross.test(&["recurrent-layers"], &["--lib"]).run()?;
-    cross
-        .test(&["revseq-kernels", "revseq-graph"], &["--tests"])
-        .run()
+    cross.test("recurrent-layers", "--lib").run()?;
+    cross.test("revseq-kernels revseq-graph", "--tests").run()
 }
 
 /// Tests on AArch64 under QEMU: all models on tract and on ONNX Runtime, and the provider's Python tests.
@@ -203,8 +192,7 @@ pub(crate) fn aarch64() -> Result<(), String> {
     let host = OnnxRuntime::new("linux-aarch64", &folder, &site)?;
     cross.verify(&host)?;
     python()
-        .args(["-m", "pytest", "-q", "-rs", "--disable-warnings"])
-        .args(["-p", "no:cacheprovider"])
+        .words(ep::PYTEST)
         .args(tests_of_one_process()?)
         .env("PYTHONPATH", &site)
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -226,29 +214,19 @@ fn root(folder: &Path) -> Result<PathBuf, String> {
         create(folder)?;
     }
     write(&state.join("status"), "")?;
-    let apt = |arguments: &[&str]| {
-        let option = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let apt = |words: &str| {
+        let option = |name: &str, path: &Path| format!("-o={name}={}", path.display());
         Command::new("apt-get")
-            .args(["-qq", "-o", "APT::Architecture=arm64", "-o"])
-            .args(["APT::Architectures=arm64", "-o"])
+            .words("-qq -o=APT::Architecture=arm64 -o=APT::Architectures=arm64")
             .arg(option("Dir::State", &state))
-            .arg("-o")
             .arg(option("Dir::State::status", &state.join("status")))
-            .arg("-o")
             .arg(option("Dir::Cache", &cache))
-            .args(arguments)
+            .words(words)
             .run()
     };
-    apt(&["update"])?;
-    apt(&[
-        "install",
-        "--yes",
-        "--download-only",
-        "--no-install-recommends",
-        "python3",
-        "libstdc++6",
-    ])?;
-    for package in files(&archives)?.filter(|path| path.extension().is_some_and(|it| it == "deb")) {
+    apt("update")?;
+    apt("install --yes --download-only --no-install-recommends python3 libstdc++6")?;
+    for package in list(&archives)?.filter(|path| path.extension().is_some_and(|it| it == "deb")) {
         Command::new("dpkg")
             .arg("-x")
             .arg(package)
@@ -269,7 +247,7 @@ fn root(folder: &Path) -> Result<PathBuf, String> {
 
 /// The provider's Python tests that start no other process, which would not be emulated.
 fn tests_of_one_process() -> Result<Vec<PathBuf>, String> {
-    let mut tests: Vec<PathBuf> = files(&crate::root().join("crates/revseq-ep/tests"))?
+    let mut tests: Vec<PathBuf> = list(&crate::root().join("crates/revseq-ep/tests"))?
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let starts = fs::read_to_string(path).is_ok_and(|text| text.contains("subprocess"));
@@ -293,8 +271,8 @@ pub(crate) fn macos() -> Result<(), String> {
             .chain(std::env::split_paths(&path)),
     );
     Command::new(tools.join("cargo-zigbuild"))
-        .args(["check", "--package", "revseq-runner", "--features", "full"])
-        .args(["--target", target])
+        .words("check --package revseq-runner --features full --target")
+        .arg(target)
         .env("PATH", path.map_err(|error| error.to_string())?)
         .run()
 }
@@ -312,20 +290,10 @@ pub(crate) fn wasm() -> Result<(), String> {
         runner,
         variables: Vec::new(),
     };
-    cross
-        .test(
-            &["recurrent-layers", "revseq-kernels", "revseq-graph"],
-            &["--lib"],
-        )
-        .run()?;
-    cross
-        .test(
-            &["revseq-tract", "tract-onnx-extra"],
-            &[
-                "--test", "op", "--test", "slice", "--test", "read", "--test", "loops",
-            ],
-        )
-        .run()
+    let packages = "recurrent-layers revseq-kernels revseq-graph";
+    cross.test(packages, "--lib").run()?;
+    let tests = "--test op --test slice --test read --test loops";
+    cross.test("revseq-tract tract-onnx-extra", tests).run()
 }
 
 /// Tests the kernels with addresses of 32 bits.
@@ -338,7 +306,7 @@ pub(crate) fn i686() -> Result<(), String> {
         runner: "env".into(),
         variables: Vec::new(),
     };
-    cross.test(&["revseq-kernels"], &["--tests"]).run()
+    cross.test("revseq-kernels", "--tests").run()
 }
 
 /// Fails unless the programs are there; says which packages have them.
@@ -353,9 +321,8 @@ pub(crate) fn need(programs: &[&str], packages: &str) -> Result<(), String> {
 
 /// Fails unless Rust's standard library for a target is there.
 fn need_target(target: &str) -> Result<(), String> {
-    let printed = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", target])
-        .output()?;
+    let rustc = Command::new("rustc").words("--print target-libdir --target");
+    let printed = rustc.arg(target).output()?;
     match Path::new(printed.trim()).is_dir() {
         true => Ok(()),
         false => Err(format!(
@@ -370,23 +337,9 @@ fn make_folder(name: &str) -> Result<PathBuf, String> {
     create(&folder).map(|()| folder)
 }
 
-fn create(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// The files in a folder.
-fn files(folder: &Path) -> Result<impl Iterator<Item = PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    Ok(entries.filter_map(Result::ok).map(|entry| entry.path()))
-}
-
 /// The one file of a name in a folder.
 fn the_file(folder: &Path, is_named: impl Fn(&str) -> bool) -> Result<PathBuf, String> {
-    let mut found = files(folder)?.filter(|path| {
+    let mut found = list(folder)?.filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(&is_named)
     });

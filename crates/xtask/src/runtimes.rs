@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::platforms::need;
-use crate::python;
 use crate::step::{Command, cargo};
+use crate::{files, python};
 
 /// Runs the models; `run.py` says what is an error.
 pub(crate) fn test() -> Result<(), String> {
@@ -15,13 +15,10 @@ pub(crate) fn test() -> Result<(), String> {
     let python = python::environment("runtimes", &scripts.join("requirements.txt"))?;
     let packages = packages(&scripts.join("package.json"))?;
     crate::workspace("build")
-        .args(["--profile", "test", "--features", "revseq-runtimes/tract"])
-        .args(["--bin", "revseq", "--bin", "on-tract"])
+        .words("--profile test --features revseq-runtimes/tract --bin revseq --bin on-tract")
         .run()?;
     // By itself: it would have tract's dependencies compiled with other features.
-    cargo(&["build", "--profile", "test", "--package", "revseq-runtimes"])
-        .args(["--features", "rten", "--bin", "on-rten"])
-        .run()?;
+    cargo("build --profile test --package revseq-runtimes --features rten --bin on-rten").run()?;
     Command::new(python)
         .arg(scripts.join("run.py"))
         .arg(crate::target().join("debug"))
@@ -32,22 +29,15 @@ pub(crate) fn test() -> Result<(), String> {
 
 /// A folder with exactly the packages of npm that a file pins.
 fn packages(wanted: &Path) -> Result<PathBuf, String> {
-    let error = |path: &Path, error| format!("{}: {error}", path.display());
     let folder = crate::target().join("npm");
-    let text = fs::read_to_string(wanted).map_err(|it| error(wanted, it))?;
-    // Written last, so that an incomplete folder is installed again.
-    let stamp = folder.join("installed.json");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == text) {
-        return Ok(folder);
-    }
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|it| error(&folder, it))?;
-    fs::copy(wanted, folder.join("package.json")).map_err(|it| error(wanted, it))?;
-    Command::new("npm")
-        .args(["install", "--silent", "--no-audit", "--no-fund"])
-        .args(["--ignore-scripts", "--prefix"])
-        .arg(&folder)
-        .run()?;
-    fs::write(&stamp, text).map_err(|it| error(&stamp, it))?;
+    files::make_once(&folder.join("installed.json"), wanted, || {
+        let _ = fs::remove_dir_all(&folder);
+        files::create(&folder)?;
+        files::copy(wanted, &folder.join("package.json"))?;
+        Command::new("npm")
+            .words("install --silent --no-audit --no-fund --ignore-scripts --prefix")
+            .arg(&folder)
+            .run()
+    })?;
     Ok(folder)
 }

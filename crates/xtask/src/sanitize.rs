@@ -19,7 +19,7 @@ const ADDRESS: &str = "-Zsanitizer=address --cfg revseq_sanitize";
 
 /// Options for builds with debug assertions and without optimisation, which takes longer than it
 /// saves in instrumented code.
-const UNOPTIMISED: [&str; 2] = ["--profile", "dev"];
+const UNOPTIMISED: &str = "--profile dev";
 
 /// The models that the provider runs under AddressSanitizer: lengths and data of several kinds,
 /// one node and two, and empty tensors.
@@ -44,14 +44,7 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
                 layers()?;
                 // Unoptimised, the reference takes minutes for large tensors, and the unit
                 // tests reach the same loops.
-                address(&[
-                    "--package=revseq-graph",
-                    "--tests",
-                    "--",
-                    "--skip=large",
-                    "--skip=streamed",
-                ])
-                .run()
+                address("--package=revseq-graph --tests -- --skip=large --skip=streamed").run()
             },
         ),
         Step::new("valgrind", "Valgrind: portable kernels", valgrind),
@@ -67,14 +60,13 @@ pub(crate) fn run(names: &[&str]) -> Result<(), String> {
 
 /// A short daily run: the kernels' unit tests under AddressSanitizer.
 pub(crate) fn short() -> Result<(), String> {
-    address(&["--lib"]).run_together("AddressSanitizer")
+    address("--lib").run_together("AddressSanitizer")
 }
 
 /// Tests of the kernels, and others by name, under AddressSanitizer.
-fn address(tests: &[&str]) -> Command {
-    sanitized("test", "address", ADDRESS)
-        .args(["--package", "revseq-kernels"])
-        .args(tests)
+fn address(tests: &str) -> Command {
+    sanitized("test --package revseq-kernels", "address", ADDRESS)
+        .words(tests)
         .env("PROPTEST_CASES", "64")
         // loom keeps some memory to the end.
         .env("ASAN_OPTIONS", "detect_leaks=0")
@@ -83,9 +75,8 @@ fn address(tests: &[&str]) -> Command {
 /// Tests of the layers under AddressSanitizer, but for the long sequences: nothing else reads and writes
 /// in them, and unoptimised they take minutes.
 fn layers() -> Result<(), String> {
-    sanitized("test", "address", ADDRESS)
-        .args(["--package", "recurrent-layers", "--lib", "--test", "layers"])
-        .args(["--", "--skip=long", "--skip=closed", "--skip=threads"])
+    sanitized("test --package recurrent-layers", "address", ADDRESS)
+        .words("--lib --test layers -- --skip=long --skip=closed --skip=threads")
         .env("PROPTEST_CASES", "16")
         .env("ASAN_OPTIONS", "detect_leaks=0")
         .run()
@@ -94,12 +85,12 @@ fn layers() -> Result<(), String> {
 /// Runs models in the real ONNX Runtime, by a program and a provider with AddressSanitizer.
 fn address_in_onnx_runtime() -> Result<(), String> {
     // The provider finds the sanitizer in the program.
+    let flags = format!("{ADDRESS} -Clink-arg=-rdynamic");
     sanitized(
-        "build",
+        "build --package revseq-ep --lib --example rust",
         "address",
-        &format!("{ADDRESS} -Clink-arg=-rdynamic"),
+        &flags,
     )
-    .args(["--package", "revseq-ep", "--lib", "--example", "rust"])
     .run()?;
     let root = crate::root();
     let built = folder("address").join(TARGET).join("debug");
@@ -120,9 +111,10 @@ fn address_in_onnx_runtime() -> Result<(), String> {
 /// layers on several threads. It ignores accesses of more than 16 bytes; the portable kernels have
 /// none, and layers copy what threads share by the standard library.
 fn thread() -> Result<(), String> {
-    let test = |tests: &[&str]| {
-        on_nightly("thread", &["test", "-Zbuild-std", "--target", TARGET])?
-            .args(tests)
+    let test = |tests: &str| {
+        on_nightly("thread", "test -Zbuild-std")?
+            .args(["--target", TARGET])
+            .words(tests)
             // It does not know crossbeam's fences.
             .env(
                 "RUSTFLAGS",
@@ -132,18 +124,15 @@ fn thread() -> Result<(), String> {
             .env("PROPTEST_CASES", "64")
             .run()
     };
-    let layers = ["--package=recurrent-layers", "--test=layers"];
-    test(&[&layers[..], &["--", "threads_share"]].concat())?;
-    let kernels = ["--package=revseq-kernels", "--lib"];
-    test(&[&kernels[..], &["--", "--test-threads=1"]].concat())
+    test("--package=recurrent-layers --test=layers -- threads_share")?;
+    test("--package=revseq-kernels --lib -- --test-threads=1")
 }
 
 /// Runs the portable kernels' unit tests under Valgrind, which does not know AVX-512.
 fn valgrind() -> Result<(), String> {
     let runner = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
     let valgrind = "valgrind --quiet --error-exitcode=1 --partial-loads-ok=no";
-    sanitized("test", "valgrind", "")
-        .args(["--package", "revseq-kernels", "--lib"])
+    sanitized("test --package revseq-kernels --lib", "valgrind", "")
         .env(runner, valgrind)
         .env("REVSEQ_SIMD", "portable")
         .env("PROPTEST_CASES", "8")
@@ -159,8 +148,8 @@ fn miri() -> Result<(), String> {
         ("revseq-ep", "factory::tests"),
     ];
     tests.into_iter().try_for_each(|(package, test)| {
-        on_nightly("miri", &["miri", "test"])?
-            .args(["--package", package, "--lib", "--", test])
+        on_nightly("miri", "miri test --lib")?
+            .args(["--package", package, "--", test])
             .env("RUSTFLAGS", "--cfg revseq_sanitize")
             .env("MIRIFLAGS", flags)
             .run()
@@ -168,14 +157,14 @@ fn miri() -> Result<(), String> {
 }
 
 /// A cargo command of a nightly toolchain, in a separate folder.
-fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
-    nightly(&["miri", "--version"]).output().map_err(|_| {
+fn on_nightly(folder: &str, words: &str) -> Result<Command, String> {
+    nightly("miri --version").output().map_err(|_| {
         "this needs: rustup toolchain install nightly --component miri,rust-src".to_owned()
     })?;
-    Ok(nightly(arguments)
+    Ok(nightly(words)
         .arg("--target-dir")
         .arg(self::folder(folder))
-        .args(UNOPTIMISED))
+        .words(UNOPTIMISED))
 }
 
 /// A cargo command with unstable compiler flags, in a separate folder.
@@ -183,9 +172,10 @@ fn on_nightly(folder: &str, arguments: &[&str]) -> Result<Command, String> {
 /// `--cfg revseq_sanitize` turns streaming stores into ordinary ones, since no sanitizer sees them.
 /// An explicit target keeps the flags from build scripts and macros.
 fn sanitized(command: &str, folder: &str, flags: &str) -> Command {
-    cargo(&[command, "--target", TARGET, "--target-dir"])
+    cargo(command)
+        .args(["--target", TARGET, "--target-dir"])
         .arg(self::folder(folder))
-        .args(UNOPTIMISED)
+        .words(UNOPTIMISED)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", flags)
 }

@@ -135,6 +135,11 @@ impl Command {
         self
     }
 
+    /// Adds arguments without spaces in them.
+    pub(crate) fn words(self, words: &str) -> Self {
+        self.args(words.split(' '))
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
@@ -147,10 +152,7 @@ impl Command {
 
     /// Runs the command and returns its output.
     pub(crate) fn output(mut self) -> Result<String, String> {
-        let output = self
-            .0
-            .output()
-            .map_err(|error| format!("{:?}: {error}", self.0))?;
+        let output = self.ended()?;
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(format!("{:?}: {}: {message}", self.0, output.status));
@@ -160,10 +162,7 @@ impl Command {
 
     /// Runs the command in parallel with others: prints its whole output at the end, below a title.
     pub(crate) fn run_together(mut self, title: &str) -> Result<(), String> {
-        let output = self
-            .0
-            .output()
-            .map_err(|error| format!("{:?}: {error}", self.0))?;
+        let output = self.ended()?;
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let printed = text(&output.stdout) + &text(&output.stderr);
         eprintln!("\n-- {title}\n{}", printed.trim_end());
@@ -174,26 +173,28 @@ impl Command {
     }
 
     pub(crate) fn run(mut self) -> Result<(), String> {
-        let status = self
-            .0
-            .status()
-            .map_err(|error| format!("{:?}: {error}", self.0))?;
-        if status.success() {
-            return Ok(());
+        match self.0.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{:?}: {status}", self.0)),
+            Err(error) => Err(format!("{:?}: {error}", self.0)),
         }
-        Err(format!("{:?}: {status}", self.0))
+    }
+
+    fn ended(&mut self) -> Result<std::process::Output, String> {
+        let output = self.0.output();
+        output.map_err(|error| format!("{:?}: {error}", self.0))
     }
 }
 
 /// A command of the nightly toolchain's cargo. The running cargo belongs to one toolchain, so
 /// rustup's proxy chooses.
-pub(crate) fn nightly(arguments: &[&str]) -> Command {
-    Command::new("cargo").arg("+nightly").args(arguments)
+pub(crate) fn nightly(words: &str) -> Command {
+    Command::new("cargo").arg("+nightly").words(words)
 }
 
 /// A command of the running cargo.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    Command::new(cargo_program()).args(arguments)
+pub(crate) fn cargo(words: &str) -> Command {
+    Command::new(cargo_program()).words(words)
 }
 
 /// The running cargo.
