@@ -7,7 +7,7 @@ use std::ptr;
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInfo};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_get, ort_status, ort_try, text};
+use super::host::{Host, ort_get, ort_own, ort_status, ort_try, text};
 use super::node::{Attribute, Node, OwnedTensor, TypeAndSizes};
 use super::tensor::{Tensor, bytes};
 
@@ -395,13 +395,12 @@ impl<'a> GraphNode<'a> {
     /// `attribute` is one of this host, and a tensor.
     unsafe fn tensor(self, attribute: *const OrtOpAttr) -> Result<Option<OwnedTensor>, Error> {
         let host = self.host;
-        // SAFETY: the caller's; the value that comes back is this function's.
+        // SAFETY: the caller's.
         unsafe {
-            let value = ort_get!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute));
-            let copy = Constant::read(host, value);
-            let copy = copy.map(|it| it.map(|it| it.to_owned()));
-            ort!(host, ReleaseValue(value));
-            copy
+            let value =
+                ort_own!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute) => ReleaseValue);
+            let read = Constant::read(host, value.as_ptr())?;
+            Ok(read.map(|it| it.to_owned()))
         }
     }
 

@@ -1,6 +1,7 @@
 //! The host's tables, and calls through them.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatus, OrtStatusPtr};
@@ -77,7 +78,56 @@ macro_rules! ort_get {
     }};
 }
 
-pub(crate) use {ort, ort_get, ort_status, ort_try};
+/// Calls like `ort_get!`, and returns an object that the function after `=>` releases.
+macro_rules! ort_own {
+    ($host:expr, ep $function:ident $arguments:tt => $release:ident) => {
+        $crate::plugin::host::Owned::new(
+            $crate::plugin::host::ort_get!($host, ep $function $arguments),
+            (*$host.ep_api).$release,
+        )
+    };
+    ($host:expr, $function:ident $arguments:tt => $release:ident) => {
+        $crate::plugin::host::Owned::new(
+            $crate::plugin::host::ort_get!($host, $function $arguments),
+            (*$host.api).$release,
+        )
+    };
+}
+
+pub(crate) use {ort, ort_get, ort_own, ort_status, ort_try};
+
+/// An object of the host that is this library's own, released when dropped; null is none.
+#[derive(Debug)]
+pub(crate) struct Owned<T> {
+    object: *mut T,
+    release: unsafe extern "system" fn(*mut T),
+}
+
+impl<T> Owned<T> {
+    /// # Safety
+    /// The function releases the object, which nobody else does.
+    pub(crate) unsafe fn new(object: *mut T, release: unsafe extern "system" fn(*mut T)) -> Self {
+        Self { object, release }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.object
+    }
+
+    /// The object, which is not this library's any more.
+    pub(crate) fn into_ptr(self) -> *mut T {
+        ManuallyDrop::new(self).object
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if !self.object.is_null() {
+            // SAFETY: `new`'s caller.
+            unsafe { (self.release)(self.object) };
+        }
+    }
+}
 
 impl Host {
     /// The tables of a host that is new enough.

@@ -7,7 +7,7 @@ use ort_sys::{OrtKernelInfo, OrtStatusPtr};
 
 use super::abi::OrtEp;
 use super::error::Error;
-use super::host::{Host, ort, ort_get, ort_status, ort_try};
+use super::host::{Host, ort_get, ort_own, ort_status, ort_try};
 use super::log::Log;
 use super::node::{Attribute, Node, TypeAndSizes};
 use super::tensor::Tensor;
@@ -126,13 +126,11 @@ impl KernelInfo {
     }
 
     fn input_type(self, index: usize) -> Result<Option<TypeAndSizes>, Error> {
-        // SAFETY: the info is one of this host; the type that comes back is
-        // this function's, and is released once it is read.
+        let Self { host, info } = self;
+        // SAFETY: the info is one of this host.
         unsafe {
-            let info = ort_get!(self.host, KernelInfo_GetInputTypeInfo(self.info, index));
-            let read = TypeAndSizes::read(self.host, info);
-            ort!(self.host, ReleaseTypeInfo(info));
-            read
+            let info = ort_own!(host, KernelInfo_GetInputTypeInfo(info, index) => ReleaseTypeInfo);
+            TypeAndSizes::read(host, info.as_ptr())
         }
     }
 

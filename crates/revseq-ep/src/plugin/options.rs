@@ -5,7 +5,7 @@ use std::ptr;
 use ort_sys::OrtSessionOptions;
 
 use super::error::Error;
-use super::host::{Host, ort, ort_get, text};
+use super::host::{Host, ort, ort_own, text};
 
 /// The EP's options, each with its value.
 ///
@@ -31,18 +31,21 @@ pub(super) unsafe fn entries(
     options: *const OrtSessionOptions,
 ) -> Result<Vec<(String, String)>, Error> {
     let (mut keys, mut values, mut count) = (ptr::null(), ptr::null(), 0);
-    // SAFETY: the caller's; the entries that come back are this function's, and both lists have `count`
-    // strings.
+    // SAFETY: the caller's; both lists have `count` strings.
     unsafe {
-        let entries = ort_get!(host, GetSessionOptionsConfigEntries(options));
+        let entries =
+            ort_own!(host, GetSessionOptionsConfigEntries(options) => ReleaseKeyValuePairs);
         ort!(
             host,
-            GetKeyValuePairs(entries, &raw mut keys, &raw mut values, &raw mut count)
+            GetKeyValuePairs(
+                entries.as_ptr(),
+                &raw mut keys,
+                &raw mut values,
+                &raw mut count
+            )
         );
         let pair = |index| (text(*keys.add(index)), text(*values.add(index)));
-        let read = (0..count).map(pair).collect();
-        ort!(host, ReleaseKeyValuePairs(entries));
-        Ok(read)
+        Ok((0..count).map(pair).collect())
     }
 }
 

@@ -7,7 +7,7 @@ use ort_sys::ONNXTensorElementDataType as ElementType;
 
 use super::abi::{OrtDataType, OrtKernelDefBuilder, OrtKernelRegistry};
 use super::error::Error;
-use super::host::{Host, ort, ort_get, ort_status, ort_try};
+use super::host::{Host, Owned, ort_own, ort_status, ort_try};
 use super::kernel::{self, Kernel};
 
 /// The schemas that a kernel serves.
@@ -23,17 +23,18 @@ pub(crate) struct Registration {
     pub(crate) in_place: Option<(c_int, c_int)>,
 }
 
-/// The registry of the EP's kernels; released when dropped.
+/// The registry of the EP's kernels.
 pub(crate) struct Registry {
     host: Host,
-    registry: *mut OrtKernelRegistry,
+    registry: Owned<OrtKernelRegistry>,
 }
 
 impl Registry {
     /// A registry without kernels.
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
-        // SAFETY: the registry that comes back is this struct's.
-        let registry = unsafe { ort_get!(host, ep CreateKernelRegistry()) };
+        // SAFETY: the host copies the parts of a registry that it needs.
+        let registry =
+            unsafe { ort_own!(host, ep CreateKernelRegistry() => ReleaseKernelRegistry) };
         Ok(Self { host, registry })
     }
 
@@ -52,14 +53,7 @@ impl Registry {
     }
 
     pub(crate) fn as_ptr(&self) -> *const OrtKernelRegistry {
-        self.registry
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        // SAFETY: the registry is this struct's; the host copies the parts that it needs.
-        unsafe { ort!(self.host, ep ReleaseKernelRegistry(self.registry)) };
+        self.registry.as_ptr()
     }
 }
 
@@ -69,21 +63,22 @@ const COMPLEX: [c_int; 2] = [
     ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_COMPLEX128 as c_int,
 ];
 
-/// A kernel definition in the making; released when dropped.
+/// A kernel definition in the making.
 struct Builder {
     host: Host,
-    builder: *mut OrtKernelDefBuilder,
+    builder: Owned<OrtKernelDefBuilder>,
 }
 
 impl Builder {
     fn new(host: Host) -> Result<Self, Error> {
         // SAFETY: the builder that comes back is this struct's.
-        let builder = unsafe { ort_get!(host, ep CreateKernelDefBuilder()) };
+        let builder =
+            unsafe { ort_own!(host, ep CreateKernelDefBuilder() => ReleaseKernelDefBuilder) };
         Ok(Self { host, builder })
     }
 
     fn describe(&self, ep_name: &CStr, registration: &Registration) -> Result<(), Error> {
-        let (host, builder) = (self.host, self.builder);
+        let (host, builder) = (self.host, self.builder.as_ptr());
         let (start, end) = registration.since_versions;
         // SAFETY: the builder is this struct's; the host copies strings and numbers.
         unsafe {
@@ -127,25 +122,15 @@ impl Builder {
     }
 
     fn add_to<K: Kernel>(self, registry: &Registry) -> Result<(), Error> {
+        let (host, builder) = (self.host, self.builder.as_ptr());
         // The kernels' state, from which `create` has its host.
-        let api = self.host.api.cast_mut().cast();
-        // SAFETY: the host copies the definition, which is this function's and
-        // is released; its table outlives its kernels.
+        let api = host.api.cast_mut().cast();
+        // SAFETY: the host copies the definition; its table outlives its kernels.
         unsafe {
-            let definition = ort_get!(self.host, ep KernelDefBuilder_Build(self.builder));
-            let added = self.host.check(
-                "KernelRegistry_AddKernel",
-                ort_status!(self.host, ep KernelRegistry_AddKernel(registry.registry, definition, kernel::create::<K>, api)),
-            );
-            ort!(self.host, ep ReleaseKernelDef(definition));
-            added
+            let definition = ort_own!(host, ep KernelDefBuilder_Build(builder) => ReleaseKernelDef);
+            let (registry, definition) = (registry.registry.as_ptr(), definition.as_ptr());
+            ort_try!(host, ep KernelRegistry_AddKernel(registry, definition, kernel::create::<K>, api));
         }
-    }
-}
-
-impl Drop for Builder {
-    fn drop(&mut self) {
-        // SAFETY: the builder is this struct's.
-        unsafe { ort!(self.host, ep ReleaseKernelDefBuilder(self.builder)) };
+        Ok(())
     }
 }

@@ -3,10 +3,10 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
-use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions, OrtValue};
+use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_get, ort_try};
+use super::host::{Host, Owned, ort, ort_own, ort_try};
 use super::log::Log;
 use super::options;
 use super::tensor::Context;
@@ -77,98 +77,72 @@ impl Around {
     }
 }
 
-/// Options of a session in another. It has no threads of its own.
-struct SessionOptions {
-    host: Host,
-    options: *mut OrtSessionOptions,
-}
-
-impl SessionOptions {
-    fn new(around: &Around) -> Result<Self, Error> {
-        let host = around.host;
-        // SAFETY: the options that come back are this object's.
-        let options = unsafe { ort_get!(host, CreateSessionOptions()) };
-        let made = Self { host, options };
-        // SAFETY: the options are alive, and the strings end with 0.
-        unsafe {
-            ort_try!(host, SetIntraOpNumThreads(options, 1));
-            ort_try!(host, SetInterOpNumThreads(options, 1));
-            ort_try!(host, SetSessionLogSeverityLevel(options, around.severity));
-            for (key, value) in &around.entries {
-                ort_try!(
-                    host,
-                    AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
-                );
-            }
+/// Makes options of a session in another. It has no threads of its own.
+fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
+    let host = around.host;
+    // SAFETY: the options are alive, and the strings end with 0.
+    unsafe {
+        let made = ort_own!(host, CreateSessionOptions() => ReleaseSessionOptions);
+        let options = made.as_ptr();
+        ort_try!(host, SetIntraOpNumThreads(options, 1));
+        ort_try!(host, SetInterOpNumThreads(options, 1));
+        ort_try!(host, SetSessionLogSeverityLevel(options, around.severity));
+        for (key, value) in &around.entries {
+            ort_try!(
+                host,
+                AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
+            );
         }
         Ok(made)
     }
 }
 
-impl Drop for SessionOptions {
-    fn drop(&mut self) {
-        // SAFETY: the options are this object's.
-        unsafe { ort!(self.host, ReleaseSessionOptions(self.options)) };
-    }
+/// The environment of the process, held as long as this exists.
+fn environment(host: Host) -> Result<Owned<OrtEnv>, Error> {
+    let level = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING;
+    // There is one in a process, which the session around needs: this counts one more user.
+    // SAFETY: the arguments are as the host's header says.
+    Ok(unsafe { ort_own!(host, CreateEnv(level, c"".as_ptr()) => ReleaseEnv) })
 }
 
-/// The environment of the process, held as long as this exists.
-struct Environment {
+/// Adds the devices of an EP to options.
+///
+/// # Safety
+/// The environment and the options are alive, and of this host.
+unsafe fn add_provider(
     host: Host,
     environment: *mut OrtEnv,
-}
-
-impl Environment {
-    fn get(host: Host) -> Result<Self, Error> {
-        let level = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING;
-        // There is one in a process, which the session around needs: this counts one more user.
-        // SAFETY: the arguments are as the host's header says.
-        let environment = unsafe { ort_get!(host, CreateEnv(level, c"".as_ptr())) };
-        Ok(Self { host, environment })
+    options: *mut OrtSessionOptions,
+    name: &CStr,
+    entries: &Entries,
+) -> Result<(), Error> {
+    let (mut devices, mut count) = (ptr::null(), 0);
+    let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr()).collect();
+    let values: Vec<*const c_char> = entries.iter().map(|(_, value)| value.as_ptr()).collect();
+    // SAFETY: the caller's; the devices live as long as the environment.
+    unsafe {
+        ort_try!(
+            host,
+            GetEpDevices(environment, &raw mut devices, &raw mut count)
+        );
+        let devices = (0..count).map(|index| *devices.add(index));
+        let named = |device| CStr::from_ptr(ort!(host, EpDevice_EpName(device))) == name;
+        // A second registration of the library has devices of the same name.
+        let own: Vec<_> = devices.filter(|&device| named(device)).take(1).collect();
+        ort_try!(
+            host,
+            SessionOptionsAppendExecutionProvider_V2(
+                options,
+                environment,
+                own.as_ptr(),
+                own.len(),
+                keys.as_ptr(),
+                values.as_ptr(),
+                keys.len()
+            )
+        );
     }
-
-    /// Adds the devices of an EP to options.
-    fn add_provider(
-        &self,
-        options: &SessionOptions,
-        name: &CStr,
-        entries: &Entries,
-    ) -> Result<(), Error> {
-        let (host, mut devices, mut count) = (self.host, ptr::null(), 0);
-        let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr()).collect();
-        let values: Vec<*const c_char> = entries.iter().map(|(_, value)| value.as_ptr()).collect();
-        // SAFETY: the environment and the options are alive, and so are the devices.
-        unsafe {
-            ort_try!(
-                host,
-                GetEpDevices(self.environment, &raw mut devices, &raw mut count)
-            );
-            let devices = (0..count).map(|index| *devices.add(index));
-            let named = |device| CStr::from_ptr(ort!(host, EpDevice_EpName(device))) == name;
-            // A second registration of the library has devices of the same name.
-            let own: Vec<_> = devices.filter(|&device| named(device)).take(1).collect();
-            ort_try!(
-                host,
-                SessionOptionsAppendExecutionProvider_V2(
-                    options.options,
-                    self.environment,
-                    own.as_ptr(),
-                    own.len(),
-                    keys.as_ptr(),
-                    values.as_ptr(),
-                    keys.len()
-                )
-            );
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Environment {
-    fn drop(&mut self) {
-        // SAFETY: this object is a user, and the session around is another.
-        unsafe { ort!(self.host, ReleaseEnv(self.environment)) };
-    }
+    Ok(())
 }
 
 /// The model of a session.
@@ -183,7 +157,7 @@ pub(crate) struct Model<'a> {
 /// A session of a model.
 pub(crate) struct Session {
     host: Host,
-    session: *mut OrtSession,
+    session: Owned<OrtSession>,
     inputs: Vec<CString>,
     outputs: Vec<CString>,
 }
@@ -202,20 +176,14 @@ impl Session {
         model: Model<'_>,
     ) -> Result<Self, Error> {
         let host = around.host;
-        let options = SessionOptions::new(around)?;
-        let environment = Environment::get(host)?;
-        environment.add_provider(&options, provider, &entries(options_of_provider))?;
+        let (made_options, held) = (session_options(around)?, environment(host)?);
+        let (options, environment) = (made_options.as_ptr(), held.as_ptr());
+        let (bytes, size) = (model.bytes.as_ptr().cast(), model.bytes.len());
+        let of_provider = entries(options_of_provider);
         // SAFETY: the arguments are alive, and the bytes as many as is said.
         let session = unsafe {
-            ort_get!(
-                host,
-                CreateSessionFromArray(
-                    environment.environment,
-                    model.bytes.as_ptr().cast(),
-                    model.bytes.len(),
-                    options.options
-                )
-            )
+            add_provider(host, environment, options, provider, &of_provider)?;
+            ort_own!(host, CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession)
         };
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
@@ -240,57 +208,34 @@ impl Session {
             names.iter().map(|name| name.as_ptr()).collect()
         };
         let [input_names, output_names] = [&self.inputs, &self.outputs].map(|it| names(it));
-        let mut made = Values {
-            host: self.host,
-            values: vec![ptr::null_mut(); output_names.len()],
-        };
+        let mut made = vec![ptr::null_mut(); output_names.len()];
         // SAFETY: the session and the inputs are alive; all lists have the lengths that they are
         // passed with.
         let run = || unsafe {
             ort_try!(
                 self.host,
                 Run(
-                    self.session,
+                    self.session.as_ptr(),
                     ptr::null(),
                     input_names.as_ptr(),
                     values.as_ptr(),
                     values.len(),
                     output_names.as_ptr(),
                     output_names.len(),
-                    made.values.as_mut_ptr()
+                    made.as_mut_ptr()
                 )
             );
             Ok(())
         };
-        context.lend_threads(run)?;
-        for (&index, &value) in std::iter::zip(outputs, &made.values) {
+        let ran = context.lend_threads(run);
+        // SAFETY: the values are this function's; some are null if the run failed.
+        let own = |value| unsafe { Owned::new(value, (*self.host.api).ReleaseValue) };
+        let made: Vec<Owned<_>> = made.into_iter().map(own).collect();
+        ran?;
+        for (&index, value) in std::iter::zip(outputs, &made) {
             // SAFETY: the outputs of the model are tensors of the same types as the run's.
-            unsafe { context.copy_to_output(index, value)? };
+            unsafe { context.copy_to_output(index, value.as_ptr())? };
         }
         Ok(())
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // SAFETY: the session is this object's.
-        unsafe { ort!(self.host, ReleaseSession(self.session)) };
-    }
-}
-
-/// Values of this library's own; some may be null.
-struct Values {
-    host: Host,
-    values: Vec<*mut OrtValue>,
-}
-
-impl Drop for Values {
-    fn drop(&mut self) {
-        for &value in &self.values {
-            if !value.is_null() {
-                // SAFETY: the value is this object's.
-                unsafe { ort!(self.host, ReleaseValue(value)) };
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors of a run, as ONNX Runtime holds them.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -7,11 +8,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
 
-use ort_sys::{OrtKernelContext, OrtLogger, OrtValue};
+use ort_sys::{OrtKernelContext, OrtValue};
 
 use super::error::Error;
 use super::fence;
-use super::host::{Host, ort_get, ort_status, ort_try};
+use super::host::{Host, ort_get, ort_try};
 use super::log::Log;
 
 /// A node's run.
@@ -139,19 +140,12 @@ impl<'a> Context<'a> {
 
     /// The logger of the run.
     pub(crate) fn log(self) -> Log {
-        let mut logger: *const OrtLogger = ptr::null();
         // SAFETY: as in `input_value`.
-        let status = unsafe {
-            ort_status!(
-                self.host,
-                KernelContext_GetLogger(self.context, &raw mut logger)
-            )
+        let logger = || unsafe {
+            Ok::<_, Error>(ort_get!(self.host, KernelContext_GetLogger(self.context)))
         };
-        if self.host.check("KernelContext_GetLogger", status).is_err() {
-            logger = ptr::null();
-        }
         // SAFETY: the logger lives as long as the run, and so does its holder.
-        unsafe { Log::new(self.host, logger) }
+        unsafe { Log::new(self.host, logger().unwrap_or(ptr::null())) }
     }
 }
 
@@ -186,6 +180,41 @@ impl<'a> Tensor<'a> {
             // SAFETY: the value is the caller's.
             bytes: unsafe { data(host, value) }?,
         })
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.sizes.iter().map(|&size| size as usize).product()
+    }
+
+    /// The elements, which are copied if they are not aligned: a caller of ONNX Runtime may bind any memory.
+    ///
+    /// # Safety
+    /// The tensor has elements of this type, and nobody writes to them for `'a`.
+    #[inline]
+    pub(crate) unsafe fn elements<T: Copy>(self) -> Cow<'a, [T]> {
+        let (first, count) = (self.bytes.cast_const().cast::<T>(), self.count());
+        if count == 0 || first.is_aligned() {
+            // SAFETY: the caller's, and the elements are aligned.
+            return Cow::Borrowed(unsafe { self.aligned() });
+        }
+        // SAFETY: the caller's; each index is less than the count.
+        let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
+        Cow::Owned(copied.collect())
+    }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// As [`elements`](Self::elements), and they are aligned if there are any.
+    #[inline]
+    pub(crate) unsafe fn aligned<T>(self) -> &'a [T] {
+        match self.count() {
+            0 => &[],
+            // SAFETY: the caller's.
+            count => unsafe { slice::from_raw_parts(self.bytes.cast_const().cast(), count) },
+        }
     }
 }
 

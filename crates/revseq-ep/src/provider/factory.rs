@@ -21,7 +21,7 @@ use super::options::Options;
 use super::schemas::{layers, registrations};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
-use crate::plugin::host::{Host, ort, ort_get};
+use crate::plugin::host::{Host, Owned, ort_own};
 use crate::plugin::log::Log;
 use crate::plugin::registry::Registry;
 use crate::plugin::session::Around;
@@ -167,41 +167,24 @@ unsafe extern "system" fn get_supported_devices(
         let is_cpu = |&&device: &&_| unsafe {
             device_type(host, device) == OrtHardwareDeviceType::OrtHardwareDeviceType_CPU as c_int
         };
-        let mut made = EpDevices {
-            host,
-            devices: SmallVec::new(),
-        };
+        let mut made: SmallVec<[Owned<OrtEpDevice>; 1]> = SmallVec::new();
         for &device in devices.iter().filter(is_cpu).take(capacity) {
             let none = ptr::null();
             // SAFETY: the caller's.
-            let device = unsafe { ort_get!(host, ep CreateEpDevice(factory, device, none, none)) };
-            made.devices.push(device);
+            made.push(unsafe {
+                ort_own!(host, ep CreateEpDevice(factory, device, none, none) => ReleaseEpDevice)
+            });
         }
         // Nothing can fail any more, so hand them to the host.
-        for (index, ep_device) in made.devices.drain(..).enumerate() {
+        for (index, ep_device) in made.into_iter().enumerate() {
             // SAFETY: there are no more of them than the places that the caller has.
             unsafe {
-                *ep_devices.add(index) = ep_device;
+                *ep_devices.add(index) = ep_device.into_ptr();
                 *ep_count = index + 1;
             }
         }
         Ok::<(), Error>(())
     })
-}
-
-/// Devices that are not the host's yet; released when dropped.
-struct EpDevices {
-    host: Host,
-    devices: SmallVec<[*mut OrtEpDevice; 1]>,
-}
-
-impl Drop for EpDevices {
-    fn drop(&mut self) {
-        for &device in &self.devices {
-            // SAFETY: the device is one that the host has made and nobody else has.
-            unsafe { ort!(self.host, ep ReleaseEpDevice(device)) };
-        }
-    }
 }
 
 /// The `OrtHardwareDeviceType` of a device, which need not be one that this crate knows.

@@ -236,10 +236,12 @@ unsafe fn with_lengths<T>(
     tensor: Tensor<'_>,
     run: impl FnOnce(LengthsData<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
+    // Without elements in the data the plan wants no lengths, but those that
+    // there are get checked.
     macro_rules! with {
         ($length:ty) => {
             // SAFETY: the caller's.
-            unsafe { with_slice::<$length, T>(tensor, |lengths| run(lengths.into())) }
+            run((&*unsafe { tensor.elements::<$length>() }).into())
         };
     }
     match ElementType::from_onnx_code(tensor.element) {
@@ -249,30 +251,6 @@ unsafe fn with_lengths<T>(
         // No plan is made for any other type.
         _ => with!(i64),
     }
-}
-
-/// # Safety
-/// As [`with_lengths`], with elements of type `L`.
-#[inline]
-unsafe fn with_slice<L: Copy, T>(
-    tensor: Tensor<'_>,
-    run: impl FnOnce(&[L]) -> Result<T, Error>,
-) -> Result<T, Error> {
-    // Without elements in the data the plan wants no lengths, but those that
-    // there are get checked.
-    let count = tensor.sizes.iter().map(|&size| size as usize).product();
-    let first = tensor.bytes.cast_const().cast::<L>();
-    if count == 0 {
-        return run(&[]);
-    }
-    if first.is_aligned() {
-        // SAFETY: the caller's, and the pointer is aligned.
-        return run(unsafe { slice::from_raw_parts(first, count) });
-    }
-    // A caller of ONNX Runtime may bind any memory.
-    // SAFETY: the caller's; each index is less than the count.
-    let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
-    run(&copied.collect::<Vec<L>>())
 }
 
 #[cfg(test)]

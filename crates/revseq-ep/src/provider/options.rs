@@ -6,16 +6,17 @@ use revseq_rewrite::Assumptions;
 
 use super::error::Error;
 
-/// The values of `lengths`, for messages.
-const LENGTHS: &str = r#""reject" or "clamp""#;
-/// The values of `layers`, for messages.
-const LAYERS: &str = r#""on" or "off""#;
-/// The values of `loops`, for messages.
-const LOOPS: &str = r#""keep" or "layers""#;
-/// The values of `assume`, for messages.
-const ASSUME: &str = r#""right-padded""#;
-/// The values of `device`, for messages.
-const DEVICE: &str = r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#;
+/// The options, each with its values for messages.
+const OPTIONS: [(&str, &str); 5] = [
+    ("lengths", r#""reject" or "clamp""#),
+    ("layers", r#""on" or "off""#),
+    ("loops", r#""keep" or "layers""#),
+    ("assume", r#""right-padded""#),
+    (
+        "device",
+        r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#,
+    ),
+];
 
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,31 +42,16 @@ impl Options {
     ) -> Result<Self, Error> {
         let mut read = Self::default();
         for (key, value) in options {
-            let wrong = |key, expected| Error::OptionValue {
-                key,
-                value: value.to_owned(),
-                expected,
-            };
             match (key, value) {
                 ("lengths", "reject") => read.lengths = Some(LengthsPolicy::Reject),
                 ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
-                ("lengths", _) => return Err(wrong("lengths", LENGTHS)),
                 ("layers", "on") => read.layers = true,
                 ("layers", "off") => read.layers = false,
-                ("layers", _) => return Err(wrong("layers", LAYERS)),
                 ("loops", "layers") => read.loops = true,
                 ("loops", "keep") => read.loops = false,
-                ("loops", _) => return Err(wrong("loops", LOOPS)),
                 ("assume", "right-padded") => read.assume.right_padded = true,
-                ("assume", _) => return Err(wrong("assume", ASSUME)),
-                ("device", _) => {
-                    read.device = value.parse().map_err(|_| wrong("device", DEVICE))?;
-                }
-                _ => {
-                    return Err(Error::UnknownOption {
-                        key: key.to_owned(),
-                    });
-                }
+                ("device", _) => read.device = value.parse().map_err(|_| wrong(key, value))?,
+                _ => return Err(wrong(key, value)),
             }
         }
         Ok(read)
@@ -106,6 +92,20 @@ impl Options {
     /// The policy of an operator for lengths out of range.
     pub(crate) fn lengths_policy(&self, operator: Operator) -> LengthsPolicy {
         self.lengths.unwrap_or_else(|| operator.lengths_policy())
+    }
+}
+
+/// The error of an option that there is not, or not with this value.
+fn wrong(key: &str, value: &str) -> Error {
+    match OPTIONS.into_iter().find(|(known, _)| *known == key) {
+        Some((key, expected)) => Error::OptionValue {
+            key,
+            value: value.to_owned(),
+            expected,
+        },
+        None => Error::UnknownOption {
+            key: key.to_owned(),
+        },
     }
 }
 

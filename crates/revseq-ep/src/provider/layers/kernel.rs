@@ -184,23 +184,10 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
     ) -> Result<bool, Error> {
         let none = &[None; NAMES.len()];
         match input {
-            W if self.w.get().is_none() => {
-                if let Some(packed) = self.pack_w(read()?, none)? {
-                    let _ = self.w.set(packed);
-                }
-            }
-            R if self.r.get().is_none() => {
-                if let Some(packed) = self.pack_r(read()?, none)? {
-                    let _ = self.r.set(packed);
-                }
-            }
-            _ => {}
+            W => keep(&self.w, || self.pack_w(read()?, none)),
+            R => keep(&self.r, || self.pack_r(read()?, none)),
+            _ => Ok(false),
         }
-        Ok(match input {
-            W => self.w.get().is_some(),
-            R => self.r.get().is_some(),
-            _ => false,
-        })
     }
 
     /// The layer of weights of these sizes.
@@ -307,29 +294,8 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         if let Some(layer) = self.layer.get() {
             return Ok(Arc::clone(layer));
         }
-        let missing = HostError::argument("Compute", "the scales of the weights are missing");
-        let w = match self.w.get() {
-            Some(w) => w.clone(),
-            None => {
-                let packed = self.pack_w(given.input(W)?, &given.tensors)?;
-                let packed = packed.ok_or(missing.clone())?;
-                if self.is_constant([W, SCALES[0][0], SCALES[0][1]]) {
-                    let _ = self.w.set(packed.clone());
-                }
-                packed
-            }
-        };
-        let r = match self.r.get() {
-            Some(r) => r.clone(),
-            None => {
-                let packed = self.pack_r(given.input(R)?, &given.tensors)?;
-                let packed = packed.ok_or(missing)?;
-                if self.is_constant([R, SCALES[1][0], SCALES[1][1]]) {
-                    let _ = self.r.set(packed.clone());
-                }
-                packed
-            }
-        };
+        let w = self.weights(&self.w, W, || self.pack_w(given.input(W)?, &given.tensors))?;
+        let r = self.weights(&self.r, R, || self.pack_r(given.input(R)?, &given.tensors))?;
         let layer = self.layer(w.features(), r.units());
         let (directions, gates) = (layer.directions.len(), layer.cell.gates());
         let vector = |input: usize, times: usize| -> Result<Option<Cow<'_, [T]>>, Error> {
@@ -347,6 +313,25 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let weights = [W, R, B, P].into_iter().chain(SCALES.into_iter().flatten());
         if self.is_constant(weights) {
             let _ = self.layer.set(Arc::clone(&packed));
+        }
+        Ok(packed)
+    }
+
+    /// W or R of a run, packed before or now; constants are kept.
+    fn weights<P: Clone>(
+        &self,
+        kept: &OnceLock<P>,
+        input: usize,
+        pack: impl FnOnce() -> Result<Option<P>, Error>,
+    ) -> Result<P, Error> {
+        if let Some(packed) = kept.get() {
+            return Ok(packed.clone());
+        }
+        let missing = HostError::argument("Compute", "the scales of the weights are missing");
+        let packed = pack()?.ok_or(missing)?;
+        let [scales, zero_points] = SCALES[usize::from(input == R)];
+        if self.is_constant([input, scales, zero_points]) {
+            let _ = kept.set(packed.clone());
         }
         Ok(packed)
     }
@@ -504,6 +489,19 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         }
         Ok(outputs)
     }
+}
+
+/// Packs weights and keeps them, unless they are kept. Returns whether they are now.
+fn keep<P>(
+    kept: &OnceLock<P>,
+    pack: impl FnOnce() -> Result<Option<P>, Error>,
+) -> Result<bool, Error> {
+    if kept.get().is_none()
+        && let Some(packed) = pack()?
+    {
+        let _ = kept.set(packed);
+    }
+    Ok(kept.get().is_some())
 }
 
 /// Inputs that are at hand, by their places.

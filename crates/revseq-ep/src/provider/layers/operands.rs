@@ -63,12 +63,9 @@ pub(super) fn elements<'a, T: Plain>(
     tensor: Tensor<'a>,
 ) -> Result<Cow<'a, [T]>, Error> {
     if tensor.element == HALF {
-        // SAFETY: the host's tensor has so many half floats, at any address.
-        let halves = (0..count(tensor)).map(|index| unsafe {
-            let first = tensor.bytes.cast_const().cast::<f16>();
-            T::of_half(first.add(index).read_unaligned())
-        });
-        if let Some(numbers) = halves.collect() {
+        // SAFETY: the tensor has half floats, and nobody writes to an input while it is read.
+        let halves = unsafe { tensor.elements::<f16>() };
+        if let Some(numbers) = halves.iter().map(|&half| T::of_half(half)).collect() {
             return Ok(Cow::Owned(numbers));
         }
     }
@@ -79,36 +76,17 @@ pub(super) fn elements<'a, T: Plain>(
             expected: T::NAME,
         });
     }
-    let count = count(tensor);
-    let first = tensor.bytes.cast_const().cast::<T>();
-    if count == 0 || first.is_aligned() {
-        // SAFETY: the tensor has elements of this type, and they are aligned.
-        return Ok(Cow::Borrowed(unsafe { aligned(tensor) }));
-    }
-    // A caller of ONNX Runtime may bind any memory.
-    // SAFETY: the tensor has so many elements of this type, and each index is less than that.
-    let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
-    Ok(Cow::Owned(copied.collect()))
-}
-
-/// # Safety
-/// The tensor has elements of this type, which are aligned if there are any.
-unsafe fn aligned<'a, T>(tensor: Tensor<'a>) -> &'a [T] {
-    match count(tensor) {
-        0 => &[],
-        // SAFETY: the caller's; the host's tensor lives for 'a, and nobody writes to an input
-        // while it is read.
-        count => unsafe { slice::from_raw_parts(tensor.bytes.cast_const().cast(), count) },
-    }
+    // SAFETY: the tensor has elements of this type, and nobody writes to an input while it is read.
+    Ok(unsafe { tensor.elements() })
 }
 
 /// The integers of an input, which is of int8 or uint8.
 pub(super) fn bytes<'a>(input: &'static str, tensor: Tensor<'a>) -> Result<Bytes<'a>, Error> {
     match tensor.element {
-        // SAFETY: the tensor has elements of this type; bytes are at any address.
-        i8::CODE => Ok(Bytes::I8(unsafe { aligned(tensor) })),
+        // SAFETY: as in `elements`; bytes are at any address.
+        i8::CODE => Ok(Bytes::I8(unsafe { tensor.aligned() })),
         // SAFETY: as above.
-        u8::CODE => Ok(Bytes::U8(unsafe { aligned(tensor) })),
+        u8::CODE => Ok(Bytes::U8(unsafe { tensor.aligned() })),
         actual => Err(Error::LayerType {
             input,
             actual,
@@ -126,8 +104,8 @@ pub(super) fn truths(input: &'static str, tensor: Tensor<'_>) -> Result<Vec<bool
             expected: "bool",
         });
     }
-    // SAFETY: the tensor has so many bytes, at any address.
-    let bytes: &[u8] = unsafe { aligned(tensor) };
+    // SAFETY: as in `elements`; bytes are at any address.
+    let bytes: &[u8] = unsafe { tensor.aligned() };
     Ok(bytes.iter().map(|&byte| byte != 0).collect())
 }
 
@@ -154,11 +132,6 @@ impl OwnedBytes {
     }
 }
 
-/// The number of elements of a tensor.
-fn count(tensor: Tensor<'_>) -> usize {
-    tensor.sizes.iter().map(|&size| size as usize).product()
-}
-
 /// The number of bytes of a tensor of one of these types.
 pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
     let size = match tensor.element {
@@ -167,7 +140,7 @@ pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
         DOUBLE => size_of::<f64>(),
         _ => size_of::<f32>(),
     };
-    count(tensor) * size
+    tensor.count() * size
 }
 
 /// The sizes of a tensor of three axes.
