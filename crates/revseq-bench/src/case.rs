@@ -10,7 +10,7 @@ use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengt
 use crate::buffer::Buffer;
 use crate::machine::available_memory;
 use crate::peers::{PeerRuns, Peers};
-use crate::plain::{Nest, is_reversed_bytes, reverse_bytes};
+use crate::plain::{Nest, reverse_bytes};
 use crate::regime::Kind;
 use crate::{Contestant, Error, Regime, floor};
 
@@ -243,7 +243,9 @@ impl<'a> Case<'a> {
         let width = self.regime.data_type.size();
         let is_right = match contestant {
             Contestant::Memcpy | Contestant::StreamingCopy => output == input,
-            _ => is_reversed_bytes(&self.nest, width, &self.lengths[0], input, output),
+            _ => self
+                .nest
+                .is_reversed(width, &self.lengths[0], input, output),
         };
         if is_right {
             Ok(time)
@@ -328,13 +330,7 @@ mod tests {
         case.lengths[0][3] ^= 1;
         case.run(Contestant::Serial, 1).unwrap();
         case.lengths[0][3] ^= 1;
-        let output = case.output.bytes();
-        assert!(!is_reversed_bytes(
-            &case.nest,
-            4,
-            &case.lengths[0],
-            case.input.bytes(),
-            output
-        ));
+        let (input, output) = (case.input.bytes(), case.output.bytes());
+        assert!(!case.nest.is_reversed(4, &case.lengths[0], input, output));
     }
 }

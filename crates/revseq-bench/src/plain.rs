@@ -65,17 +65,18 @@ impl Nest {
         }
     }
 
-    /// Whether `output` is `input` with its sequences reversed.
-    pub(crate) fn is_reversed<T: PartialEq>(
+    /// Whether `output` is `input` with its sequences of elements of `width` bytes reversed.
+    pub(crate) fn is_reversed(
         &self,
+        width: usize,
         lengths: &[i64],
-        input: &[T],
-        output: &[T],
+        input: &[u8],
+        output: &[u8],
     ) -> bool {
-        let row = self.sizes[4];
+        let row = self.sizes[4] * width;
         let mut is_reversed = true;
         self.for_each_row(lengths, |to, from| {
-            is_reversed &= output[to..to + row] == input[from..from + row];
+            is_reversed &= output[to * width..][..row] == input[from * width..][..row];
         });
         is_reversed
     }
@@ -99,27 +100,6 @@ pub(crate) fn reverse_bytes(
         4 => nest.reverse::<u32>(lengths, cast_slice(input), cast_slice_mut(output)),
         8 => nest.reverse::<u64>(lengths, cast_slice(input), cast_slice_mut(output)),
         _ => nest.reverse::<u128>(lengths, cast_slice(input), cast_slice_mut(output)),
-    }
-}
-
-/// [`Nest::is_reversed`] of bytes that hold elements of `width` bytes.
-///
-/// # Panics
-/// As [`reverse_bytes`].
-pub(crate) fn is_reversed_bytes(
-    nest: &Nest,
-    width: usize,
-    lengths: &[i64],
-    input: &[u8],
-    output: &[u8],
-) -> bool {
-    use bytemuck::cast_slice;
-    match width {
-        1 => nest.is_reversed(lengths, input, output),
-        2 => nest.is_reversed::<u16>(lengths, cast_slice(input), cast_slice(output)),
-        4 => nest.is_reversed::<u32>(lengths, cast_slice(input), cast_slice(output)),
-        8 => nest.is_reversed::<u64>(lengths, cast_slice(input), cast_slice(output)),
-        _ => nest.is_reversed::<u128>(lengths, cast_slice(input), cast_slice(output)),
     }
 }
 
@@ -157,9 +137,8 @@ mod tests {
             let mut output = Buffer::new(regime.bytes()).unwrap();
             reverse_bytes(&nest, width, &lengths, input.bytes(), output.bytes_mut());
             assert_eq!(output.bytes(), expected.bytes(), "{regime}");
-            let is_right = |output: &Buffer| {
-                is_reversed_bytes(&nest, width, &lengths, input.bytes(), output.bytes())
-            };
+            let is_right =
+                |output: &Buffer| nest.is_reversed(width, &lengths, input.bytes(), output.bytes());
             assert!(is_right(&output), "{regime}");
             for byte in 0..regime.bytes() {
                 output.bytes_mut()[byte] ^= 1;

@@ -240,7 +240,10 @@ mod tests {
         let in_place = row.of(Contestant::InPlace).unwrap();
         assert_eq!((in_place.ratio, in_place.ratio_per_share), (1.5, Some(3.0)));
         assert_eq!(row.of(Contestant::Memcpy).unwrap().ratio, 2.0);
-        assert_eq!(row.floor().unwrap().time.contestant, Contestant::StreamingCopy);
+        assert_eq!(
+            row.floor().unwrap().time.contestant,
+            Contestant::StreamingCopy
+        );
         assert_eq!(row.floor_gb_per_s(), Some(row.bytes as f64 / 10.0));
     }
 }
