@@ -13,15 +13,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use revseq_graph::ElementType;
-use revseq_kernels::DataType;
-
 use crate::backend::Engine;
 use crate::cli::{Backend, EngineArguments, NamedFile};
 use crate::commands::inputs::{self, Sources};
-use crate::commands::tolerance::{is_exact, is_float};
+use crate::commands::tolerance::is_exact;
 use crate::escape::printable;
 use crate::model::{Model, read};
+use crate::tensor::element::{is_complex, is_float};
 use crate::tensor::fill::{Fill, SplitMix64};
 use crate::tensor::{Data, Tensor};
 
@@ -208,23 +206,12 @@ impl Output {
     }
 }
 
-fn is_complex(element_type: ElementType) -> bool {
-    matches!(
-        element_type,
-        ElementType::Fixed(DataType::Complex64 | DataType::Complex128)
-    )
-}
-
 /// Returns the minimum, maximum, mean and Euclidean norm of all finite elements, and their
 /// projection on a fixed direction, which also changes when elements are permuted. All are rounded
 /// as far as the size of the elements makes them reproducible. A complex number counts as two
 /// elements.
 fn statistics(tensor: &Tensor, digits: usize) -> String {
-    let components = if is_complex(tensor.element_type()) {
-        2
-    } else {
-        1
-    };
+    let components = 1 + usize::from(is_complex(tensor.element_type()));
     let (mut minimum, mut maximum) = (f64::INFINITY, f64::NEG_INFINITY);
     let (mut count, mut sum, mut squares, mut projection) = (0.0, 0.0, 0.0, 0.0);
     let mut not_finite = 0;
@@ -328,6 +315,9 @@ impl fmt::Display for Snapshot {
 
 #[cfg(test)]
 mod tests {
+    use revseq_graph::ElementType;
+    use revseq_kernels::DataType;
+
     use super::*;
 
     #[test]

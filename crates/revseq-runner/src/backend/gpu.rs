@@ -5,12 +5,12 @@
 use std::fmt;
 
 use anyhow::Result;
-use revseq_graph::{ElementType, Operator};
+use revseq_graph::ElementType;
 use revseq_kernels::{AdapterChoice, Device};
 use revseq_tract::LoadOptions;
 use serde::Serialize;
 
-use crate::model::{Bindings, Model, walk};
+use crate::model::{Model, walk};
 
 /// A GPU, opened.
 #[derive(Clone, Debug)]
@@ -120,14 +120,12 @@ pub(crate) fn adapters() -> Result<Vec<Adapter>> {
 
 /// The feature that a GPU lacks for a model; `None` if none is known.
 pub(crate) fn lacks(model: &Model) -> Result<Option<String>> {
-    let mut lacking = None;
-    walk::walk(model, &Bindings::new(), |site| {
-        let is_ours = Operator::is_known(site.node.domain(), site.node.op());
-        let data = site.inputs.first();
-        let data = data.and_then(|data| data.known_element_type());
-        if is_ours && !site.is_dead && !site.is_call && data == Some(ElementType::String) {
-            lacking = Some("the GPU kernels move no strings".to_owned());
-        }
-    })?;
-    Ok(lacking)
+    let has_strings = walk::ours(model)?.iter().any(|site| {
+        let data = site
+            .inputs
+            .first()
+            .and_then(|data| data.known_element_type());
+        data == Some(ElementType::String)
+    });
+    Ok(has_strings.then(|| "the GPU kernels move no strings".to_owned()))
 }

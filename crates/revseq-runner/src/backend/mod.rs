@@ -112,7 +112,7 @@ impl Engine {
         let mut on_ort = |with_provider| -> Result<Self> {
             let runtime = match &runtime {
                 Some(runtime) => runtime,
-                None => runtime.insert(Rc::new(Runtime::open(&arguments.ort, with_ep)?)),
+                None => runtime.insert(Rc::new(Runtime::open(&arguments.ort.libraries, with_ep)?)),
             };
             Ok(Self::Ort(Ort::new(
                 Rc::clone(runtime),

@@ -139,10 +139,9 @@ pub(crate) struct EngineArguments {
     pub(crate) ort: OrtArguments,
 }
 
-/// The path of ONNX Runtime, and its options.
+/// The libraries of ONNX Runtime and of the provider.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "ONNX Runtime")]
-pub(crate) struct OrtArguments {
+pub(crate) struct LibraryArguments {
     /// The shared library of ONNX Runtime
     ///
     /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
@@ -154,6 +153,14 @@ pub(crate) struct OrtArguments {
     /// onnxruntime-ep-revseq.
     #[arg(long, value_name = "PATH")]
     pub(crate) ep_lib: Option<PathBuf>,
+}
+
+/// The libraries of ONNX Runtime, and its options.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "ONNX Runtime")]
+pub(crate) struct OrtArguments {
+    #[command(flatten)]
+    pub(crate) libraries: LibraryArguments,
     /// How far ONNX Runtime optimises the model
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) optimization: Option<Optimization>,
@@ -210,8 +217,8 @@ impl EngineArguments {
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, Scope)> {
         let ort = &self.ort;
         let all = [
-            ("--ort-lib", Scope::Ort, ort.ort_lib.is_some()),
-            ("--ep-lib", Scope::Provider, ort.ep_lib.is_some()),
+            ("--ort-lib", Scope::Ort, ort.libraries.ort_lib.is_some()),
+            ("--ep-lib", Scope::Provider, ort.libraries.ep_lib.is_some()),
             ("--optimization", Scope::Ort, ort.optimization.is_some()),
             (
                 "--session-option",
@@ -238,31 +245,27 @@ const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."]
 
 /// Checks an option of the provider before ONNX Runtime does, whose errors name its source files.
 fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
-    let why = match key {
-        "lengths" => match Lengths::from_str(value, false) {
-            Ok(_) => return Ok(()),
-            Err(_) => format!("it is {value:?}, expected reject or clamp"),
-        },
-        "device" => match value.parse::<Device>() {
-            Ok(_) => return Ok(()),
-            Err(why) => why.to_string(),
-        },
-        "layers" => match value {
-            "on" | "off" => return Ok(()),
-            _ => format!("it is {value:?}, expected on or off"),
-        },
-        "loops" => match value {
-            "keep" | "layers" => return Ok(()),
-            _ => format!("it is {value:?}, expected keep or layers"),
-        },
-        "assume" => match value {
-            "right-padded" => return Ok(()),
-            _ => format!("it is {value:?}, expected right-padded"),
-        },
-        _ => "the provider has no such option; it has lengths, device, layers, loops and assume"
-            .to_owned(),
+    let expected: &[&str] = match key {
+        "device" => {
+            let device = value.parse::<Device>();
+            let wrong = |why| anyhow::anyhow!("--provider-option {key}: {why}");
+            return device.map(drop).map_err(wrong);
+        }
+        "lengths" => &["reject", "clamp"],
+        "layers" => &["on", "off"],
+        "loops" => &["keep", "layers"],
+        "assume" => &["right-padded"],
+        _ => anyhow::bail!(
+            "--provider-option {key}: the provider has no such option; it has lengths, device, layers, \
+             loops and assume"
+        ),
     };
-    anyhow::bail!("--provider-option {key}: {why}")
+    anyhow::ensure!(
+        expected.contains(&value),
+        "--provider-option {key}: it is {value:?}, expected {}",
+        expected.join(" or ")
+    );
+    Ok(())
 }
 
 /// The backends that an option applies to.

@@ -20,8 +20,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use backend::{
-    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, Optimization,
-    OrtArguments,
+    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, LibraryArguments,
+    Optimization,
 };
 pub(crate) use bench::{BenchArguments, BenchFormat};
 pub(crate) use compare::CompareArguments;

@@ -23,9 +23,10 @@ struct Onnxruntime {
 
 fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
     let message = |error: anyhow::Error| chain(&error);
-    let mut runtime = Runtime::load(arguments.ort_lib.as_deref()).map_err(message);
+    let libraries = &arguments.libraries;
+    let mut runtime = Runtime::load(libraries.ort_lib.as_deref()).map_err(message);
     let devices = match &mut runtime {
-        Ok(runtime) => library::ep(arguments.ep_lib.as_deref())
+        Ok(runtime) => library::ep(libraries.ep_lib.as_deref())
             .and_then(|found| runtime.register(found))
             .and_then(|()| runtime.devices())
             .map(|devices| {

@@ -263,13 +263,10 @@ pub(super) fn with_made_up(
         return Ok(tensors);
     }
     let how = |input: &Input| sources.fill_of(&input.name).or(sources.fill);
-    if missing.iter().any(|input| how(input).is_none()) {
-        let names: Vec<String> = missing
-            .iter()
-            .filter(|input| how(input).is_none())
-            .map(|input| format!("{:?}", input.name))
-            .collect();
-        let missing = match names.as_slice() {
+    let unfilled = missing.iter().filter(|input| how(input).is_none());
+    let unfilled: Vec<String> = unfilled.map(|input| format!("{:?}", input.name)).collect();
+    if !unfilled.is_empty() {
+        let missing = match unfilled.as_slice() {
             [name] => format!("input {name} is missing"),
             names => format!("inputs {} are missing", names.join(", ")),
         };
@@ -280,14 +277,10 @@ pub(super) fn with_made_up(
         );
     }
     let highest = ranges::highest(model, bindings);
-    for (input, how) in missing
-        .into_iter()
-        .filter_map(|input| Some((input, how(input)?)))
-    {
-        let number = declared
-            .iter()
-            .position(|other| other.name == input.name)
-            .unwrap_or(0);
+    let missing = missing.into_iter();
+    for (input, how) in missing.filter_map(|input| Some((input, how(input)?))) {
+        let number = declared.iter().position(|it| it.name == input.name);
+        let number = number.unwrap_or(0);
         let highest = highest.get(&input.name).copied();
         let tensor = made_up(how, input, number as u64, highest, bindings)
             .with_context(|| format!("input {:?}", input.name))?;

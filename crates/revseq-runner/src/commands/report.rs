@@ -21,6 +21,8 @@ pub(super) struct Report {
     values: Vec<(&'static str, String, ValueType)>,
     /// The axes as the model has them; `None` for a default.
     written: Vec<(&'static str, Option<String>)>,
+    /// The axes that they are; none if no runtime may take it.
+    axes: Vec<(&'static str, i64)>,
     pub(super) outcome: Outcome,
 }
 
@@ -32,14 +34,8 @@ pub(super) enum Outcome {
     /// No runtime may take it.
     Invalid(String),
     /// Sizes or types that it depends on are not declared by the model.
-    Missing {
-        axes: Vec<(&'static str, i64)>,
-        what: Vec<String>,
-    },
-    Lowered {
-        axes: Vec<(&'static str, i64)>,
-        lowered: Box<Lowered>,
-    },
+    Missing(Vec<String>),
+    Lowered(Box<Lowered>),
 }
 
 /// A node with a descriptor.
@@ -125,15 +121,19 @@ pub(super) fn report(site: &Site<'_>) -> Option<Report> {
             (axis, found.map(|(_, attribute)| written(attribute)))
         })
         .collect();
-    let outcome = match operator {
-        Ok(operator) => outcome(site, operator),
-        Err(error) => Outcome::Invalid(error.to_string()),
+    let (mut axes, outcome) = match operator {
+        Ok(operator) => (self::axes(operator), outcome(site, operator)),
+        Err(error) => (Vec::new(), Outcome::Invalid(error.to_string())),
     };
+    if let Outcome::Invalid(_) = outcome {
+        axes.clear();
+    }
     Some(Report {
         path: site.path.clone(),
         operator: site.operator(),
         values,
         written,
+        axes,
         outcome,
     })
 }
@@ -150,9 +150,7 @@ fn axes(operator: Operator) -> Vec<(&'static str, i64)> {
         Operator::ReverseSequence {
             batch_axis,
             time_axis,
-        } => {
-            vec![("batch_axis", batch_axis), ("time_axis", time_axis)]
-        }
+        } => vec![("batch_axis", batch_axis), ("time_axis", time_axis)],
         Operator::ReverseSubsequences { axis } => vec![("axis", axis)],
     }
 }
@@ -193,31 +191,24 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         .and_then(|shape| shape.iter().map(Dim::size).collect());
     let (Some(sizes), Some(data_type), Some(lengths_type)) = (sizes, data_type, lengths_type)
     else {
-        return Outcome::Missing {
-            axes: axes(operator),
-            what: missing,
-        };
+        return Outcome::Missing(missing);
     };
     // The known sizes of the lengths have been checked; the others follow from the data.
     let lengths_sizes = operator.lengths_shape(&sizes, 1);
-    let desc = operator.lower(
-        site.node.name(),
-        TensorType {
-            element_type: data_type,
-            sizes: &sizes,
-        },
-        TensorType {
-            element_type: lengths_type,
-            sizes: &lengths_sizes,
-        },
-    );
-    let desc = match desc {
-        Ok(desc) => desc,
-        Err(error) => return Outcome::Invalid(error.to_string()),
+    let tensor = |element_type, sizes| TensorType {
+        element_type,
+        sizes,
     };
-    Outcome::Lowered {
-        axes: axes(operator),
-        lowered: Box::new(Lowered::new(desc, data_type == ElementType::String)),
+    let (data, lengths) = (
+        tensor(data_type, &sizes),
+        tensor(lengths_type, &lengths_sizes),
+    );
+    match operator.lower(site.node.name(), data, lengths) {
+        Ok(desc) => {
+            let lowered = Lowered::new(desc, data_type == ElementType::String);
+            Outcome::Lowered(Box::new(lowered))
+        }
+        Err(error) => Outcome::Invalid(error.to_string()),
     }
 }
 
@@ -272,37 +263,24 @@ impl Report {
             .iter()
             .map(|(role, name, value_type)| (*role, format!("{name}: {value_type}")))
             .collect();
-        let written: Vec<String> = self
-            .written
-            .iter()
-            .map(|(axis, value)| match value {
-                Some(value) => format!("{axis} {value}"),
-                None => format!("{axis} left out"),
-            })
+        let written = self.written.iter();
+        let written: Vec<String> = written
+            .map(|(axis, value)| format!("{axis} {}", value.as_deref().unwrap_or("left out")))
             .collect();
-        let written = written.join(", ");
-        let normal = |axes: &[(&'static str, i64)]| {
-            let texts: Vec<String> = axes
-                .iter()
-                .map(|(axis, value)| format!("{axis} {value}"))
-                .collect();
-            texts.join(", ")
+        let axes = self.axes.iter();
+        let axes: Vec<String> = axes.map(|(axis, at)| format!("{axis} {at}")).collect();
+        let (written, axes) = (written.join(", "), axes.join(", "));
+        let axes = match axes.is_empty() || axes == written {
+            true => written,
+            false => format!("{axes} (written: {written})"),
         };
-        let ordered = |axes: &[(&'static str, i64)]| match normal(axes) {
-            axes if axes == written => axes,
-            axes => format!("{axes} (written: {written})"),
-        };
+        lines.push(("axes", axes));
         match &self.outcome {
-            Outcome::Invalid(error) => {
-                lines.push(("axes", written));
-                lines.push(("error", error.clone()));
-            }
-            Outcome::Missing { axes, what } => {
-                lines.push(("axes", ordered(axes)));
+            Outcome::Invalid(error) => lines.push(("error", error.clone())),
+            Outcome::Missing(what) => {
                 lines.push(("descriptor", format!("depends on {}", what.join(", "))));
             }
-            Outcome::Lowered { axes, lowered } => {
-                lines.push(("axes", ordered(axes)));
+            Outcome::Lowered(lowered) => {
                 lines.push(("descriptor", lowered.to_string()));
                 let plan = match &lowered.plan {
                     Ok(_) if lowered.is_of_strings => SWAPS.to_owned(),
@@ -344,21 +322,14 @@ impl Report {
             "values": values,
             "written_axes": written,
         });
-        let normal = |axes: &[(&'static str, i64)]| -> Json {
-            axes.iter()
-                .map(|(axis, value)| ((*axis).to_owned(), Json::from(*value)))
-                .collect()
-        };
+        if !self.axes.is_empty() {
+            let axes = self.axes.iter();
+            json["axes"] = axes.map(|(axis, at)| ((*axis).to_owned(), *at)).collect();
+        }
         match &self.outcome {
             Outcome::Invalid(error) => json["error"] = error.as_str().into(),
-            Outcome::Missing { axes, what } => {
-                json["axes"] = normal(axes);
-                json["missing"] = what.clone().into();
-            }
-            Outcome::Lowered { axes, lowered } => {
-                json["axes"] = normal(axes);
-                lowered.add_json(&mut json);
-            }
+            Outcome::Missing(what) => json["missing"] = what.clone().into(),
+            Outcome::Lowered(lowered) => lowered.add_json(&mut json),
         }
         json
     }

@@ -6,8 +6,10 @@ use anyhow::{Result, ensure};
 
 use super::inputs::list;
 use crate::cli::ToleranceArguments;
+use crate::model::values::ValueType;
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::compare::Tolerance;
+use crate::tensor::element::is_float;
 
 /// The operators whose results are exact: they move or select elements, flip a
 /// sign, or round as IEEE 754 specifies. All others compute.
@@ -113,32 +115,12 @@ pub(crate) fn is_exact(model: &Model) -> Result<bool> {
     let mut exact = true;
     walk::walk(model, &Bindings::new(), |site| {
         let integral = || {
-            site.outputs.iter().all(|output| {
-                output
-                    .known_element_type()
-                    .is_some_and(|element_type| !is_float(element_type))
-            })
+            let mut types = site.outputs.iter().map(ValueType::known_element_type);
+            types.all(|it| it.is_some_and(|it| !is_float(it)))
         };
         if !site.is_call && !EXACT.contains(&site.node.op()) && !integral() {
             exact = false;
         }
     })?;
     Ok(exact)
-}
-
-/// Whether elements are floats, or complex numbers of floats.
-pub(crate) fn is_float(element_type: revseq_graph::ElementType) -> bool {
-    use revseq_kernels::DataType;
-    match element_type {
-        revseq_graph::ElementType::String => false,
-        revseq_graph::ElementType::Fixed(data_type) => matches!(
-            data_type,
-            DataType::Float16
-                | DataType::Bfloat16
-                | DataType::Float32
-                | DataType::Float64
-                | DataType::Complex64
-                | DataType::Complex128
-        ),
-    }
 }

@@ -329,9 +329,7 @@ impl RunSet<'_> {
     /// # Errors
     /// The data set is not for such a model, or it cannot be run.
     fn compare(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
-        let inputs = data_set::inputs(self.model, self.set)?;
-        let expected = data_set::outputs(self.model, self.set)?;
-        let record = data_set::Record::read(self.set)?;
+        let (inputs, expected, record) = self.read()?;
         let got = session.run(&inputs)?;
         self.say_nan(&inputs, &expected, &got);
         self.differences(&record, &expected, &got)
@@ -340,16 +338,7 @@ impl RunSet<'_> {
     /// The same, and accepts the outputs. A data set that is not for such a model is recorded anew.
     fn update(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
         let Self { model, set, .. } = self;
-        let read = || {
-            let (inputs, expected) = (
-                data_set::inputs(model, set)?,
-                data_set::outputs(model, set)?,
-            );
-            let record = data_set::Record::read(set)?;
-            Ok((inputs, expected, record))
-        };
-        let read: Result<_> = read();
-        match read {
+        match self.read() {
             Ok((inputs, expected, record)) => {
                 let got = session.run(&inputs)?;
                 self.say_nan(&inputs, &expected, &got);
@@ -375,6 +364,13 @@ impl RunSet<'_> {
                 Ok(vec![format!("recorded anew: {}", chain(&why))])
             }
         }
+    }
+
+    /// The inputs, the expected outputs and the record.
+    fn read(&self) -> Result<(Tensors, Tensors, data_set::Record)> {
+        let inputs = data_set::inputs(self.model, self.set)?;
+        let expected = data_set::outputs(self.model, self.set)?;
+        Ok((inputs, expected, data_set::Record::read(self.set)?))
     }
 
     fn say_nan(&self, inputs: &Tensors, expected: &Tensors, got: &[Tensor]) {

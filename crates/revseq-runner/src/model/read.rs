@@ -142,16 +142,13 @@ pub(crate) fn data_folder(model: &Path) -> PathBuf {
 
 /// The model that MODEL stands for.
 pub(crate) fn locate(path: &Path) -> Result<Located> {
-    if is_standard_input(path) {
-        return Ok(Located {
-            model: path.to_owned(),
-            data_sets: Vec::new(),
-        });
-    }
-    refuse_address(path)?;
-    let kind =
-        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !kind.is_dir() {
+    let is_folder = || -> Result<bool> {
+        refuse_address(path)?;
+        let kind = std::fs::metadata(path);
+        let kind = kind.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(kind.is_dir())
+    };
+    if is_standard_input(path) || !is_folder()? {
         return Ok(Located {
             model: path.to_owned(),
             data_sets: Vec::new(),
@@ -195,16 +192,9 @@ fn numbered(folder: &Path, prefix: &str, suffix: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
-            let number = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .and_then(|name| {
-                    name.strip_prefix(prefix)?
-                        .strip_suffix(suffix)?
-                        .parse::<u64>()
-                        .ok()
-                });
-            if let Some(number) = number {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let number = name.and_then(|name| name.strip_prefix(prefix)?.strip_suffix(suffix));
+            if let Some(Ok(number)) = number.map(str::parse::<u64>) {
                 found.push((number, path));
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Result, ensure};
+use revseq_graph::Operator;
 use revseq_onnx::model::{
     AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto,
 };
@@ -81,6 +82,21 @@ pub(crate) fn walk<'a>(
         }
     }
     Ok(())
+}
+
+/// Returns the nodes of our operators that can run.
+///
+/// # Errors
+/// As [`walk`].
+pub(crate) fn ours(model: &Model) -> Result<Vec<Site<'_>>> {
+    let mut ours = Vec::new();
+    walk(model, &Bindings::new(), |site| {
+        let is_ours = Operator::is_known(site.node.domain(), site.node.op());
+        if is_ours && !site.is_dead && !site.is_call {
+            ours.push(site);
+        }
+    })?;
+    Ok(ours)
 }
 
 struct Walker<'a, 'w> {

@@ -7,6 +7,20 @@ use serde_json::Value as Json;
 
 use super::{Data, Tensor};
 
+/// Whether elements are floats, or complex numbers of floats.
+pub(crate) fn is_float(element_type: ElementType) -> bool {
+    use DataType::{Bfloat16, Float16, Float32, Float64};
+    let floats = [Float16, Bfloat16, Float32, Float64].map(ElementType::Fixed);
+    floats.contains(&element_type) || is_complex(element_type)
+}
+
+pub(crate) fn is_complex(element_type: ElementType) -> bool {
+    matches!(
+        element_type,
+        ElementType::Fixed(DataType::Complex64 | DataType::Complex128)
+    )
+}
+
 /// The value of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Element<'a> {

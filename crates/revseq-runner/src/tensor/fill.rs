@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
 
+use super::element::{is_complex, is_float};
 use super::{Data, MAXIMUM_BYTES, Tensor, count, type_and_shape};
 
 /// The values of made-up inputs.
@@ -183,24 +184,18 @@ fn push_random(
     float: impl Fn(&mut SplitMix64) -> f64,
     period: u64,
 ) {
+    let element_type = ElementType::Fixed(data_type);
     for _ in 0..count {
-        match data_type {
-            DataType::Bool => data.push((random.next() >> 63) as u8),
-            DataType::Float16
-            | DataType::Bfloat16
-            | DataType::Float32
-            | DataType::Float64
-            | DataType::Complex64
-            | DataType::Complex128 => {
-                let real = float(random);
-                let imaginary = match is_complex(data_type) {
-                    true => float(random),
-                    false => 0.0,
-                };
-                push(data, data_type, real, imaginary);
-            }
-            _ => push(data, data_type, (random.next() % period) as f64, 0.0),
-        }
+        let real = match data_type {
+            DataType::Bool => (random.next() >> 63) as f64,
+            _ if is_float(element_type) => float(random),
+            _ => (random.next() % period) as f64,
+        };
+        let imaginary = match is_complex(element_type) {
+            true => float(random),
+            false => 0.0,
+        };
+        push(data, data_type, real, imaginary);
     }
 }
 
@@ -235,10 +230,6 @@ fn integers(element_type: ElementType) -> (i128, i128) {
         _ => 53,
     };
     (-(1 << bits), (1 << bits) - 1)
-}
-
-fn is_complex(data_type: DataType) -> bool {
-    matches!(data_type, DataType::Complex64 | DataType::Complex128)
 }
 
 /// Appends a number that the type holds.

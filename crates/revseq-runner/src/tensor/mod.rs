@@ -1,7 +1,7 @@
 //! Tensors in memory, from files, as inputs and as outputs.
 
 pub(crate) mod compare;
-mod element;
+pub(crate) mod element;
 pub(crate) mod fill;
 pub(crate) mod npy;
 pub(crate) mod npz;

@@ -127,27 +127,33 @@ fn check_header(file: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The types that NumPy has, as it writes them for elements with the lowest byte first.
+const TYPES: [(DataType, &str); 14] = [
+    (DataType::Bool, "|b1"),
+    (DataType::Int8, "|i1"),
+    (DataType::Int16, "<i2"),
+    (DataType::Int32, "<i4"),
+    (DataType::Int64, "<i8"),
+    (DataType::Uint8, "|u1"),
+    (DataType::Uint16, "<u2"),
+    (DataType::Uint32, "<u4"),
+    (DataType::Uint64, "<u8"),
+    (DataType::Float16, "<f2"),
+    (DataType::Float32, "<f4"),
+    (DataType::Float64, "<f8"),
+    (DataType::Complex64, "<c8"),
+    (DataType::Complex128, "<c16"),
+];
+
 fn element_type(type_str: &TypeStr) -> Option<ElementType> {
-    Some(ElementType::Fixed(
-        match (type_str.type_char(), type_str.size_field()) {
-            (TypeChar::Bool, 1) => DataType::Bool,
-            (TypeChar::Int, 1) => DataType::Int8,
-            (TypeChar::Int, 2) => DataType::Int16,
-            (TypeChar::Int, 4) => DataType::Int32,
-            (TypeChar::Int, 8) => DataType::Int64,
-            (TypeChar::Uint, 1) => DataType::Uint8,
-            (TypeChar::Uint, 2) => DataType::Uint16,
-            (TypeChar::Uint, 4) => DataType::Uint32,
-            (TypeChar::Uint, 8) => DataType::Uint64,
-            (TypeChar::Float, 2) => DataType::Float16,
-            (TypeChar::Float, 4) => DataType::Float32,
-            (TypeChar::Float, 8) => DataType::Float64,
-            (TypeChar::Complex, 8) => DataType::Complex64,
-            (TypeChar::Complex, 16) => DataType::Complex128,
-            (TypeChar::UnicodeStr, _) => return Some(ElementType::String),
-            _ => return None,
-        },
-    ))
+    if type_str.type_char() == TypeChar::UnicodeStr {
+        return Some(ElementType::String);
+    }
+    // Whatever its order of bytes.
+    let written = type_str.to_string();
+    let mut types = TYPES.iter();
+    let (data_type, _) = types.find(|(_, own)| written.get(1..) == Some(&own[1..]))?;
+    Some(ElementType::Fixed(*data_type))
 }
 
 /// A string of UTF-32, padded with zeros.
@@ -212,30 +218,14 @@ fn check_addressable(shape: &[usize], item_size: usize) -> Result<()> {
 /// Encodes a tensor, little-endian and row-major.
 pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
     let (type_str, bytes) = match (tensor.element_type(), tensor.data()) {
-        (ElementType::Fixed(data_type), Data::Bytes(bytes)) => (
-            match data_type {
-                DataType::Bool => "|b1",
-                DataType::Int8 => "|i1",
-                DataType::Uint8 => "|u1",
-                DataType::Int16 => "<i2",
-                DataType::Int32 => "<i4",
-                DataType::Int64 => "<i8",
-                DataType::Uint16 => "<u2",
-                DataType::Uint32 => "<u4",
-                DataType::Uint64 => "<u8",
-                DataType::Float16 => "<f2",
-                DataType::Float32 => "<f4",
-                DataType::Float64 => "<f8",
-                DataType::Complex64 => "<c8",
-                DataType::Complex128 => "<c16",
-                _ => bail!(
-                    "NumPy has no type {}: write a .pb file",
-                    tensor.element_type()
-                ),
-            }
-            .to_owned(),
-            bytes.clone(),
-        ),
+        (ElementType::Fixed(data_type), Data::Bytes(bytes)) => {
+            let found = TYPES.iter().find(|(own, _)| *own == data_type);
+            let found = found.with_context(|| {
+                let element_type = tensor.element_type();
+                format!("NumPy has no type {element_type}: write a .pb file")
+            });
+            (found?.1.to_owned(), bytes.clone())
+        }
         (_, Data::Strings(strings)) => encode_strings(strings)?,
         (element_type, Data::Bytes(_)) => bail!("{element_type} elements are not bytes"),
     };

@@ -1,7 +1,7 @@
 //! Checks a shared library's file before the system loads it.
 //!
-//! A loader maps the parts that the headers declare. Of a truncated file some are missing, and the
-//! process ends with SIGBUS when it reads them.
+//! The loader of ELF maps the parts that the headers declare. Of a truncated file some are missing, and the
+//! process ends with SIGBUS when it reads them. Those of macOS and Windows look themselves.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -65,7 +65,10 @@ pub(super) fn check(path: &Path) -> Result<()> {
         ),
         None => bail!("it is not a shared library, expected {}", OWN.description()),
     };
-    let end = image.end(format)?;
+    let end = match format {
+        Format::Elf => image.end_of_elf()?,
+        Format::MachO | Format::Pe => return Ok(()),
+    };
     ensure!(
         end <= length,
         "it is truncated: it has {length} of {end} bytes"
@@ -95,21 +98,8 @@ impl<F: Read + Seek> Image<F> {
         Ok(u16::from_le_bytes(self.read(at)?).into())
     }
 
-    fn u32(&mut self, at: u64) -> Result<u64> {
-        Ok(u32::from_le_bytes(self.read(at)?).into())
-    }
-
     fn u64(&mut self, at: u64) -> Result<u64> {
         Ok(u64::from_le_bytes(self.read(at)?))
-    }
-
-    /// The length that the file's headers declare.
-    fn end(&mut self, format: Format) -> Result<u64> {
-        match format {
-            Format::Elf => self.end_of_elf(),
-            Format::MachO => self.end_of_macho(),
-            Format::Pe => self.end_of_pe(),
-        }
     }
 
     /// Segments, and the tables of segments and sections.
@@ -129,43 +119,6 @@ impl<F: Read + Seek> Image<F> {
             let field = |at| segments.saturating_add(index * size + at);
             let (offset, bytes) = (self.u64(field(8))?, self.u64(field(32))?);
             end = end.max(offset.saturating_add(bytes));
-        }
-        Ok(end)
-    }
-
-    /// The load commands' segments, or the libraries of several processors.
-    fn end_of_macho(&mut self) -> Result<u64> {
-        let big_endian = |bytes| u64::from(u32::from_be_bytes(bytes));
-        let mut end = 0;
-        if self.read(0)? == *b"\xca\xfe\xba\xbe" {
-            for index in 0..big_endian(self.read(4)?) {
-                let library = 8 + 20 * index;
-                let offset = big_endian(self.read(library + 8)?);
-                end = end.max(offset + big_endian(self.read(library + 12)?));
-            }
-            return Ok(end);
-        }
-        const LC_SEGMENT_64: u64 = 0x19;
-        let mut command = 32;
-        for _ in 0..self.u32(16)? {
-            if self.u32(command)? == LC_SEGMENT_64 {
-                let (offset, bytes) = (self.u64(command + 40)?, self.u64(command + 48)?);
-                end = end.max(offset.saturating_add(bytes));
-            }
-            command += self.u32(command + 4)?.max(8);
-        }
-        Ok(end.max(command))
-    }
-
-    /// The sections.
-    fn end_of_pe(&mut self) -> Result<u64> {
-        let header = self.u32(60)?;
-        let (count, optional) = (self.u16(header + 6)?, self.u16(header + 20)?);
-        let sections = header + 24 + optional;
-        let mut end = sections + 40 * count;
-        for index in 0..count {
-            let section = sections + 40 * index;
-            end = end.max(self.u32(section + 16)? + self.u32(section + 20)?);
         }
         Ok(end)
     }
@@ -195,47 +148,26 @@ mod tests {
         let stripped = image(b"\x7fELF\x02\x01", &elf);
         elf.extend([(40, 8, 20_000), (58, 2, 64), (60, 2, 3)]);
         let elf = image(b"\x7fELF\x02\x01", &elf);
-        // A command that is no segment, and a segment of 512 bytes at 1024.
-        let macho = [
-            (16, 4, 2),
-            (32, 4, 2),
-            (36, 4, 24),
-            (56, 4, 0x19),
-            (60, 4, 72),
-            (96, 8, 1024),
-            (104, 8, 512),
-        ];
-        let macho = image(b"\xcf\xfa\xed\xfe", &macho);
-        // One library of 16 bytes at 4096, in the other order of bytes.
-        let mut fat = image(b"\xca\xfe\xba\xbe\0\0\0\x01", &[]);
-        fat[16..24].copy_from_slice(&[0, 0, 0x10, 0, 0, 0, 0, 0x10]);
-        // A section of 512 bytes at 1024.
-        let pe = [
-            (60, 4, 64),
-            (70, 2, 1),
-            (84, 2, 16),
-            (120, 4, 512),
-            (124, 4, 1024),
-        ];
-        let pe = image(b"MZ", &pe);
-        for (bytes, format, end) in [
-            (stripped, Format::Elf, 12_288),
-            (elf, Format::Elf, 20_192),
-            (macho, Format::MachO, 1536),
-            (fat, Format::MachO, 4112),
-            (pe, Format::Pe, 1536),
-        ] {
-            assert_eq!(Format::of(&bytes[..4]), Some(format));
+        for (bytes, end) in [(stripped, 12_288), (elf, 20_192)] {
+            assert_eq!(Format::of(&bytes[..4]), Some(Format::Elf));
             let end_of = |length: u64| {
                 let file = Cursor::new(&bytes);
-                Image { file, length }.end(format)
+                Image { file, length }.end_of_elf()
             };
-            assert_eq!(end_of(256).unwrap(), end, "{format:?}");
-            assert!(end_of(15).is_err(), "{format:?}");
+            assert_eq!(end_of(256).unwrap(), end);
+            assert!(end_of(15).is_err());
+        }
+        for (magic, format) in [
+            (b"\xcf\xfa\xed\xfe", Format::MachO),
+            (b"\xca\xfe\xba\xbe", Format::MachO),
+            (b"MZ\x90\0", Format::Pe),
+        ] {
+            assert_eq!(Format::of(magic), Some(format));
         }
         assert_eq!(Format::of(b"\0\0\0\0"), None);
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn this_executable_is_whole_and_its_parts_are_not() {
         let executable = std::env::current_exe().unwrap();

@@ -19,13 +19,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
-use revseq_graph::Operator;
 use revseq_kernels::Device as KernelDevice;
 use revseq_onnx::model::type_name;
 use serde::Serialize;
@@ -34,10 +33,10 @@ use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::Profile;
 use crate::backend::{Loaded, Runs};
 use crate::chain;
-use crate::cli::{EngineArguments, Optimization, OrtArguments};
+use crate::cli::{EngineArguments, LibraryArguments, Optimization};
 use crate::fence;
 use crate::model::element_types::element_types;
-use crate::model::{Bindings, Model, walk};
+use crate::model::{Input, Model, walk};
 use crate::note::{detail, note};
 use crate::tensor::{Tensor, Tensors};
 use convert::{from_ort, has_type, to_ort};
@@ -71,7 +70,7 @@ impl Runtime {
     ///
     /// # Errors
     /// One of them is not there, or does not load; ONNX Runtime is too old.
-    pub(crate) fn open(arguments: &OrtArguments, with_ep: bool) -> Result<Self> {
+    pub(crate) fn open(arguments: &LibraryArguments, with_ep: bool) -> Result<Self> {
         let mut runtime = Self::load(arguments.ort_lib.as_deref())?;
         if with_ep {
             runtime.register(library::ep(arguments.ep_lib.as_deref())?)?;
@@ -255,25 +254,22 @@ impl Ort {
     fn lacks(&self, model: &Model) -> Result<Option<String>> {
         let mut lacking: Vec<String> = Vec::new();
         if !self.with_ep {
-            walk::walk(model, &Bindings::new(), |site| {
-                let operator = site.operator();
-                let is_ours = Operator::is_known(site.node.domain(), site.node.op())
-                    && !site.node.domain().is_empty();
-                if is_ours && !site.is_dead && !site.is_call && !lacking.contains(&operator) {
-                    lacking.push(operator);
+            let ours = walk::ours(model)?.into_iter();
+            for site in ours.filter(|site| !site.node.domain().is_empty()) {
+                if !lacking.contains(&site.operator()) {
+                    lacking.push(site.operator());
                 }
-            })?;
+            }
         }
         let types = element_types(model)?.into_iter();
         lacking.extend(types.filter(|&code| !has_type(code)).map(type_name));
-        if let Some(input) = model
-            .inputs()
-            .into_iter()
-            .find(|input| input.value_type.element_type.is_none())
+        for Input {
+            name, value_type, ..
+        } in model.inputs()
         {
-            bail!(
-                "input {:?} is not a tensor, and revseq gives only tensors",
-                input.name
+            ensure!(
+                value_type.element_type.is_some(),
+                "input {name:?} is not a tensor, and revseq gives only tensors"
             );
         }
         let runtime = &self.runtime;
@@ -338,7 +334,7 @@ impl Ort {
     /// The error of ONNX Runtime or the provider.
     fn place<'a>(&'a self, model: &'a Model) -> Result<Loaded<Box<Executable<'a>>>> {
         let runtime = &self.runtime;
-        let nodes = count_nodes(model)?;
+        let nodes = walk::ours(model)?.len();
         let mut prepared = None;
         // ONNX Runtime folds constants with its own kernels before it asks any
         // provider. Our nodes must not be folded that way.
@@ -443,17 +439,6 @@ enum Observer<'a> {
     Log(&'a Log),
     /// Writes a profile into a file whose name begins so.
     Profile(&'a Path),
-}
-
-/// Counts the nodes of the operators that can run.
-fn count_nodes(model: &Model) -> Result<usize> {
-    let mut count = 0;
-    walk::walk(model, &Bindings::new(), |site| {
-        let node = site.node;
-        let is_known = Operator::is_known(node.domain(), node.op());
-        count += usize::from(is_known && !site.is_dead && !site.is_call);
-    })?;
-    Ok(count)
 }
 
 impl Executable<'_> {

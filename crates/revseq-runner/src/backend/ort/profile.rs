@@ -13,13 +13,10 @@ const KERNEL: &str = "_kernel_time";
 /// A node's event.
 struct Event<'a> {
     thread: i64,
-    /// Start in microseconds since the session began.
+    /// Start and end in microseconds since the session began.
     start: u64,
-    /// Duration in microseconds.
-    time: u64,
-    operator: &'a str,
-    node: &'a str,
-    provider: Option<&'a str>,
+    end: u64,
+    call: Call<'a>,
 }
 
 /// The time of each run, and in it of each node without that of the nodes in its own graphs.
@@ -42,34 +39,23 @@ pub(super) fn read(text: &[u8]) -> Result<Profile> {
     let nodes = events.iter().filter(|event| event["cat"] == "Node");
     let mut events: Vec<Event<'_>> = nodes.filter_map(event).collect();
     // Of events that begin in the same microsecond, the longer one is the outer one.
-    events.sort_by_key(|event| (event.thread, event.start, u64::MAX - event.time));
-    let mut times = vec![0_u64; events.len()];
+    events.sort_by_key(|event| (event.thread, event.start, u64::MAX - event.end));
     let mut around: Vec<usize> = Vec::new();
-    for (index, event) in events.iter().enumerate() {
-        let end = event.start + event.time;
-        while around.last().is_some_and(|&outer| {
-            let outer = &events[outer];
-            outer.thread != event.thread || outer.start + outer.time < end
-        }) {
-            around.pop();
-        }
-        times[index] = event.time;
+    for index in 0..events.len() {
+        let Event {
+            thread, end, call, ..
+        } = events[index];
+        around.retain(|&outer| events[outer].thread == thread && events[outer].end >= end);
         if let Some(&outer) = around.last() {
-            times[outer] = times[outer].saturating_sub(event.time);
+            let time = &mut events[outer].call.time;
+            *time = time.saturating_sub(call.time_with_inner);
         }
         around.push(index);
     }
     let mut sum = NodeTimes::default();
-    for (event, time) in std::iter::zip(&events, times) {
+    for event in &events {
         if let Some(run) = run_of(event.start) {
-            let call = Call {
-                operator: event.operator,
-                node: event.node,
-                provider: event.provider,
-                time: Duration::from_micros(time),
-                time_with_inner: Duration::from_micros(event.time),
-            };
-            sum.add(run, call);
+            sum.add(run, event.call);
         }
     }
     let runs = runs.into_iter();
@@ -78,13 +64,18 @@ pub(super) fn read(text: &[u8]) -> Result<Profile> {
 }
 
 fn event(json: &Json) -> Option<Event<'_>> {
+    let (start, time) = (json["ts"].as_u64()?, json["dur"].as_u64()?);
     Some(Event {
-        node: json["name"].as_str()?.strip_suffix(KERNEL)?,
-        operator: json["args"]["op_name"].as_str()?,
-        provider: json["args"]["provider"].as_str(),
         thread: json["tid"].as_i64().unwrap_or_default(),
-        start: json["ts"].as_u64()?,
-        time: json["dur"].as_u64()?,
+        start,
+        end: start + time,
+        call: Call {
+            operator: json["args"]["op_name"].as_str()?,
+            node: json["name"].as_str()?.strip_suffix(KERNEL)?,
+            provider: json["args"]["provider"].as_str(),
+            time: Duration::from_micros(time),
+            time_with_inner: Duration::from_micros(time),
+        },
     })
 }
 
