@@ -149,138 +149,89 @@ fn workspace_small(command: &str) -> Command {
 /// Everything that has to hold, quickest failures first.
 fn test_steps() -> Vec<Step> {
     vec![
-        Step::new("fmt", "the formatting", || cargo("fmt --all --check").run()),
-        Step::new("clippy", "the lints, warnings denied", || {
-            [workspace("clippy"), workspace_small("clippy")]
-                .into_iter()
-                .try_for_each(|clippy| clippy.words("--all-targets -- -D warnings").run())
-        }),
-        Step::new("python", "the Python environments", ep::make_environments).beside(),
-        Step::new(
-            "doc",
-            "the documentation, warnings denied, and the public API on record",
-            packages::check_api,
-        ),
-        Step::new(
-            "package",
-            "the crates that are published, as they would be",
-            packages::package,
-        ),
-        Step::new(
-            "test",
-            "unit, integration, conformance and snapshot tests",
-            || tests()?.run(),
-        ),
-        Step::new("doctest", "the examples in the documentation", || {
-            workspace("test")
-                .arg("--doc")
-                .run_together("the examples in the documentation")
-        })
-        .beside(),
-        Step::new("small", "plain `cargo test`, as in a fresh clone", || {
-            // What the machine lacks is skipped, as it is for whoever tries it first; the step
-            // `test` has run it. To random models, features are all the same.
-            cargo("test --timings -- --skip random_")
-                .env("INSTA_UPDATE", "no")
-                .env_remove("REVSEQ_SKIPS")
-                .run()
-        }),
-        Step::new(
-            "models",
-            "the models equal their script's output, ONNX's messages their generator's",
-            || models(&["--check"]).and_then(|()| messages::check()),
-        ),
-        Step::new(
-            "ep",
-            "the execution provider in ONNX Runtime, and its wheel",
-            ep::test,
-        ),
-        Step::new(
-            "asan",
-            "the kernels' unit tests under AddressSanitizer",
-            sanitize::short,
-        )
-        .beside(),
-        Step::new(
-            "onnx",
-            "ONNX's own tests of nodes on tract, with and without this project's operators",
-            onnx,
-        )
-        .beside(),
-        Step::extra(
-            "random",
-            "the step `test` with another seed, which it prints",
-            random,
-        ),
-        Step::extra(
-            "wheels",
-            "both wheels, installed where there is no Rust (minutes to build)",
-            ep::test_wheels,
-        ),
-        Step::extra(
-            "ray",
-            "the example of Ray on a cluster of two nodes",
-            || ep::cluster("ray"),
-        ),
-        Step::extra("spark", "the example of Spark (Java)", || {
-            ep::cluster("spark")
-        }),
-        Step::extra(
-            "rten",
-            "rten among the contestants of the benchmarks",
-            || cargo("test --package revseq-bench --features rten").run(),
-        ),
-        Step::extra(
-            "runtimes",
+        Step::new("fmt", || cargo("fmt --all --check").run()).says("the formatting"),
+        Step::new("clippy", clippy).says("the lints, warnings denied"),
+        Step::new("python", ep::make_environments)
+            .says("the Python environments")
+            .beside(),
+        Step::new("doc", packages::check_api)
+            .says("the documentation, warnings denied, and the public API on record"),
+        Step::new("package", packages::package)
+            .says("the crates that are published, as they would be"),
+        Step::new("test", || tests()?.run())
+            .says("unit, integration, conformance and snapshot tests"),
+        Step::new("doctest", doctests)
+            .says("the examples in the documentation")
+            .beside(),
+        Step::new("small", small).says("plain `cargo test`, as in a fresh clone"),
+        Step::new("models", check_models)
+            .says("the models equal their script's output, ONNX's messages their generator's"),
+        Step::new("ep", ep::test).says("the execution provider in ONNX Runtime, and its wheel"),
+        Step::new("asan", sanitize::short)
+            .says("the kernels' unit tests under AddressSanitizer")
+            .beside(),
+        Step::new("onnx", onnx)
+            .says("ONNX's own tests of nodes on tract, with and without this project's operators")
+            .beside(),
+        Step::extra("random", random).says("the step `test` with another seed, which it prints"),
+        Step::extra("wheels", ep::test_wheels)
+            .says("both wheels, installed where there is no Rust (minutes to build)"),
+        Step::extra("ray", || ep::cluster("ray"))
+            .says("the example of Ray on a cluster of two nodes"),
+        Step::extra("spark", || ep::cluster("spark")).says("the example of Spark (Java)"),
+        Step::extra("rten", rten).says("rten among the contestants of the benchmarks"),
+        Step::extra("runtimes", runtimes::test).says(
             "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm, Chromium)",
-            runtimes::test,
         ),
-        Step::extra(
-            "deny",
-            "the licences and sources of all dependencies (cargo-deny)",
-            packages::deny,
-        ),
-        Step::extra(
-            "windows",
-            "unit tests, all models and the provider on Windows x64 (Wine)",
-            platforms::windows,
-        ),
-        Step::extra(
-            "aarch64",
-            "all models and the provider on Linux AArch64 (QEMU)",
-            platforms::aarch64,
-        ),
-        Step::extra(
-            "neon",
-            "the kernels on Linux AArch64 (QEMU)",
-            platforms::neon,
-        ),
-        Step::extra(
-            "macos",
-            "the provider linked and the command checked for macOS",
-            platforms::macos,
-        ),
-        Step::extra(
-            "wasm",
-            "the kernels, tract's operators and models on WebAssembly (Node)",
-            platforms::wasm,
-        ),
-        Step::extra(
-            "i686",
-            "the kernels with addresses of 32 bits (gcc-multilib)",
-            platforms::i686,
-        ),
-        Step::extra(
-            "candle",
-            "the example of candle, which is built for it",
-            || {
-                cargo("run --manifest-path crates/revseq-graph/examples/candle/Cargo.toml")
-                    .arg("--target-dir")
-                    .arg(target().join("candle"))
-                    .run()
-            },
-        ),
+        Step::extra("deny", packages::deny)
+            .says("the licences and sources of all dependencies (cargo-deny)"),
+        Step::extra("windows", platforms::windows)
+            .says("unit tests, all models and the provider on Windows x64 (Wine)"),
+        Step::extra("aarch64", platforms::aarch64)
+            .says("all models and the provider on Linux AArch64 (QEMU)"),
+        Step::extra("neon", platforms::neon).says("the kernels on Linux AArch64 (QEMU)"),
+        Step::extra("macos", platforms::macos)
+            .says("the provider linked and the command checked for macOS"),
+        Step::extra("wasm", platforms::wasm)
+            .says("the kernels, tract's operators and models on WebAssembly (Node)"),
+        Step::extra("i686", platforms::i686)
+            .says("the kernels with addresses of 32 bits (gcc-multilib)"),
+        Step::extra("candle", candle).says("the example of candle, which is built for it"),
     ]
+}
+
+fn clippy() -> Result<(), String> {
+    [workspace("clippy"), workspace_small("clippy")]
+        .into_iter()
+        .try_for_each(|clippy| clippy.words("--all-targets -- -D warnings").run())
+}
+
+fn doctests() -> Result<(), String> {
+    let tests = workspace("test").arg("--doc");
+    tests.run_together("the examples in the documentation")
+}
+
+/// What the machine lacks is skipped, as it is for whoever tries it first; the step `test` has run it. To random
+/// models, features are all the same.
+fn small() -> Result<(), String> {
+    cargo("test --timings -- --skip random_")
+        .env("INSTA_UPDATE", "no")
+        .env_remove("REVSEQ_SKIPS")
+        .run()
+}
+
+fn check_models() -> Result<(), String> {
+    models(&["--check"]).and_then(|()| messages::check())
+}
+
+fn rten() -> Result<(), String> {
+    cargo("test --package revseq-bench --features rten").run()
+}
+
+fn candle() -> Result<(), String> {
+    cargo("run --manifest-path crates/revseq-graph/examples/candle/Cargo.toml --target-dir")
+        .arg(target().join("candle"))
+        .run()
 }
 
 /// All tests except doctests.

@@ -36,26 +36,20 @@ const MODELS: [&str; 7] = [
 /// Runs the named sanitizers, or all.
 pub(crate) fn run(names: &[&str]) -> Result<(), String> {
     let steps = vec![
-        Step::new(
-            "asan",
-            "AddressSanitizer: kernels, graph, layers, provider",
-            || {
-                address_in_onnx_runtime()?;
-                layers()?;
-                // Unoptimised, the reference takes minutes for large tensors, and the unit
-                // tests reach the same loops.
-                address("--package=revseq-graph --tests -- --skip=large --skip=streamed").run()
-            },
-        ),
-        Step::new("valgrind", "Valgrind: portable kernels", valgrind),
-        Step::extra(
-            "tsan",
-            "ThreadSanitizer: threaded kernels (nightly)",
-            thread,
-        ),
-        Step::extra("miri", "Miri: kernels and provider (nightly)", miri),
+        Step::new("asan", all).says("AddressSanitizer: kernels, graph, layers, provider"),
+        Step::new("valgrind", valgrind).says("Valgrind: portable kernels"),
+        Step::extra("tsan", thread).says("ThreadSanitizer: threaded kernels (nightly)"),
+        Step::extra("miri", miri).says("Miri: kernels and provider (nightly)"),
     ];
     step::select(steps, names).and_then(step::run_all)
+}
+
+/// Everything under AddressSanitizer. Unoptimised, the reference takes minutes for large tensors, and the unit
+/// tests reach the same loops.
+fn all() -> Result<(), String> {
+    address_in_onnx_runtime()?;
+    layers()?;
+    address("--package=revseq-graph --tests -- --skip=large --skip=streamed").run()
 }
 
 /// A short daily run: the kernels' unit tests under AddressSanitizer.

@@ -16,18 +16,19 @@ pub(crate) struct Step {
 
 impl Step {
     /// A step that always runs.
-    pub(crate) fn new(
-        name: &'static str,
-        summary: &'static str,
-        run: fn() -> Result<(), String>,
-    ) -> Self {
+    pub(crate) fn new(name: &'static str, run: fn() -> Result<(), String>) -> Self {
         Self {
             name,
-            summary,
+            summary: "",
             is_extra: false,
             is_beside: false,
             run,
         }
+    }
+
+    /// Sets the summary.
+    pub(crate) fn says(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
     }
 
     /// Runs the step at the same time as the one before it: they do not depend on each other, and
@@ -38,15 +39,10 @@ impl Step {
     }
 
     /// A step with requirements that not every machine meets.
-    pub(crate) fn extra(
-        name: &'static str,
-        summary: &'static str,
-        run: fn() -> Result<(), String>,
-    ) -> Self {
-        let is_extra = true;
+    pub(crate) fn extra(name: &'static str, run: fn() -> Result<(), String>) -> Self {
         Self {
-            is_extra,
-            ..Self::new(name, summary, run)
+            is_extra: true,
+            ..Self::new(name, run)
         }
     }
 }
