@@ -472,9 +472,9 @@ fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
 
 /// Names that no value or node of a model has.
 pub struct Names {
-    taken: HashSet<String>,
+    taken: RefCell<HashSet<String>>,
     /// The last numeric suffix tried for each name.
-    numbers: HashMap<String, usize>,
+    numbers: RefCell<HashMap<String, usize>>,
 }
 
 impl Names {
@@ -492,22 +492,25 @@ impl Names {
             taken.extend(declared.filter_map(|value| value.name.as_deref()));
             model::mentioned(&function.node, &mut taken);
         }
+        let taken = taken.into_iter().map(str::to_owned).collect();
         Self {
-            taken: taken.into_iter().map(str::to_owned).collect(),
-            numbers: HashMap::new(),
+            taken: RefCell::new(taken),
+            numbers: RefCell::default(),
         }
     }
 
     /// Reserves a free name, as close to `wish` as possible.
-    pub fn fresh(&mut self, wish: &str) -> String {
-        if self.taken.insert(wish.to_owned()) {
+    pub fn fresh(&self, wish: &str) -> String {
+        let mut taken = self.taken.borrow_mut();
+        if taken.insert(wish.to_owned()) {
             return wish.to_owned();
         }
-        let number = self.numbers.entry(wish.to_owned()).or_insert(1);
+        let mut numbers = self.numbers.borrow_mut();
+        let number = numbers.entry(wish.to_owned()).or_insert(1);
         loop {
             *number += 1;
             let name = format!("{wish}_{number}");
-            if self.taken.insert(name.clone()) {
+            if taken.insert(name.clone()) {
                 return name;
             }
         }

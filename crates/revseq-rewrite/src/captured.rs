@@ -48,7 +48,7 @@ pub(crate) fn values(model: &ModelProto) -> HashSet<String> {
 }
 
 /// Keeps the optimizer from those values of a model that it did not have before it was rewritten.
-pub(crate) fn protect(model: &mut ModelProto, before: &HashSet<String>, names: &mut Names) {
+pub(crate) fn protect(model: &mut ModelProto, before: &HashSet<String>, names: &Names) {
     let next = |model: &ModelProto| {
         let mut places = places(model).into_iter();
         places.find(|place| !before.contains(&place.value))

@@ -17,7 +17,7 @@ use crate::masked;
 use crate::model::{
     self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
 };
-use crate::pass::{Context, Edit, Options, Pass, Verdict};
+use crate::pass::{At, Context, Edit, Left, Options, Pass};
 use crate::path::{Path, nodes_at};
 use crate::report::{Outcome, Report, Step};
 use crate::runtimes::{self, Runtime};
@@ -72,7 +72,7 @@ pub(crate) fn rewrite(
     };
     if report.rewritten().next().is_some() {
         import(model);
-        captured::protect(model, &captured, &mut driver.names);
+        captured::protect(model, &captured, &driver.names);
     }
     let kept: HashSet<String> = input_names(model).into_iter().collect();
     let is_removed = |name: &String| !kept.contains(name);
@@ -112,8 +112,7 @@ impl Driver<'_> {
     /// Runs a pass until it changes nothing; whether it changed anything.
     fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
-            let Round { edits, left } =
-                look(model, pass, self.options, self.runtime, &mut self.names);
+            let Round { edits, left } = look(model, pass, self.options, self.runtime, &self.names);
             let is_done = edits.is_empty();
             let steps = edits.iter().map(|place| place.step.clone());
             found.rewritten.extend(steps);
@@ -161,7 +160,7 @@ fn look(
     pass: &'static Pass,
     options: &Options,
     runtime: Option<&'static Runtime>,
-    names: &mut Names,
+    names: &Names,
 ) -> Round {
     let mut look = Look {
         pass,
@@ -190,7 +189,7 @@ fn look(
 
 struct Look<'a> {
     pass: &'static Pass,
-    names: &'a mut Names,
+    names: &'a Names,
     round: Round,
     context: Context<'a>,
     /// Runtime that the model is for, with its passes.
@@ -208,17 +207,23 @@ impl Look<'_> {
                 inner_path.steps.push((index, number));
                 self.scope(&inner, &inner_path, &inner_labels);
             }
-            let mut verdict = (self.pass.find)(scope, index, &self.context, self.names);
-            if let (Verdict::Edit(edit), Some(runtime)) = (&verdict, self.runtime)
-                && let Some(why) = runtime.refusal(edit)
-            {
-                verdict = Verdict::Left(why);
+            if !self.pass.is_for(node) {
+                continue;
             }
-            if let Verdict::Edit(_) = &verdict
-                && let Some(why) = self.context.refusal(scope, node)
-            {
-                verdict = Verdict::Left(why);
-            }
+            let verdict = (self.pass.find)(&At {
+                scope,
+                node,
+                index,
+                context: &self.context,
+                names: self.names,
+            });
+            let verdict = verdict.and_then(|edit| {
+                let lacking = self.runtime.and_then(|runtime| runtime.refusal(&edit));
+                match lacking.or_else(|| self.context.refusal(scope, node)) {
+                    Some(why) => Err(why.into()),
+                    None => Ok(edit),
+                }
+            });
             let step = |outcome| Step {
                 pass: self.pass.info.name,
                 exactness: self.pass.info.exactness,
@@ -228,9 +233,9 @@ impl Look<'_> {
                 outcome,
             };
             match verdict {
-                Verdict::Other => {}
-                Verdict::Left(why) => self.round.left.push(step(Outcome::LeftAlone(why))),
-                Verdict::Edit(edit) => {
+                Err(Left::Other) => {}
+                Err(Left::Because(why)) => self.round.left.push(step(Outcome::LeftAlone(why))),
+                Ok(edit) => {
                     let step = step(Outcome::Rewritten(edit.what.clone()));
                     self.round.edits.push(Placed {
                         path: path.clone(),

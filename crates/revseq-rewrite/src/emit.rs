@@ -1,18 +1,23 @@
 //! Writes the nodes of a replacement.
 //!
-//! A pass writes nodes in the order of computation and gets a name for each value; integers that
-//! it asks for twice are one constant. The passes have checked the node by then: what is left to
-//! check is whether the model's opset has the operators, and in which form.
+//! A pass writes nodes in the order of computation and gets a name for each value. Operands are such
+//! names or integers, which become constants; one that is there already is not written again. The
+//! passes have checked the node by then: what is left to check is whether the model's opset has the
+//! operators, and in which form.
 //!
 //! ```text
+//! op("Sub", (length, [1]))       Sub(length, Constant([1]))
 //! range(x, axis 0, from 1 to 3)  opset 10 and later: Slice(x, [1], [3], [0])
 //!                                before:             Slice(x) with starts, ends and axes
+//! give("y", op("Add", (a, b)))   y = Add(a, b)
 //! ```
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::constant::Floats;
 use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto};
+use crate::operands::{Attributes, Operands};
 use crate::pass::{Edit, Verdict};
 use crate::scope::{Names, Scope};
 use crate::types;
@@ -33,8 +38,14 @@ const CONSTANT_TYPES: i64 = 9;
 /// The integers up to which float32 has all.
 const EXACT: i64 = 1 << 24;
 
+/// The first opset in which Reshape takes a size of 0 literally.
+pub(crate) const ALLOW_ZERO: i64 = 14;
+
+/// The shape of a scalar.
+pub(crate) const NO_SIZES: [i64; 0] = [];
+
 /// The first opset with CastLike.
-const CAST_LIKE: i64 = 15;
+pub(crate) const CAST_LIKE: i64 = 15;
 
 /// The operators that passes write, with the first opset that has each in the form and for the
 /// element types used.
@@ -130,26 +141,30 @@ const BEFORE_THE_FIRST: i64 = -i64::MAX;
 /// This is the only way to make an [`Edit`]: an operator that the model's opset lacks turns it into
 /// a reason to leave the node alone.
 pub(crate) struct Emit<'n> {
-    edit: Edit,
-    /// Reason why the replacement cannot be written.
-    refusal: Option<String>,
-    names: &'n mut Names,
+    written: RefCell<Written>,
+    names: &'n Names,
     /// The prefix of new names: the replaced value.
     prefix: String,
     opset: i64,
+}
+
+/// What is written so far.
+#[derive(Default)]
+struct Written {
+    edit: Edit,
+    /// Reason why the replacement cannot be written.
+    refusal: Option<String>,
     constants: HashMap<(Vec<i64>, Vec<i64>), String>,
 }
 
 impl<'n> Emit<'n> {
     /// Starts the replacement of a value, for an opset.
-    pub(crate) fn new(prefix: &str, opset: i64, names: &'n mut Names) -> Self {
+    pub(crate) fn new(prefix: &str, opset: i64, names: &'n Names) -> Self {
         Self {
-            edit: Edit::default(),
-            refusal: None,
+            written: RefCell::default(),
             names,
             prefix: prefix.to_owned(),
             opset,
-            constants: HashMap::new(),
         }
     }
 
@@ -159,40 +174,60 @@ impl<'n> Emit<'n> {
 
     /// The number of nodes written.
     pub(crate) fn len(&self) -> usize {
-        self.edit.nodes.len()
+        self.written.borrow().edit.nodes.len()
+    }
+
+    /// Writes a node with one output and no attributes.
+    pub(crate) fn op(&self, op: &str, inputs: impl Operands) -> String {
+        self.with(op, inputs, ())
+    }
+
+    /// Writes a node with one output.
+    pub(crate) fn with(
+        &self,
+        op: &str,
+        inputs: impl Operands,
+        attributes: impl Attributes,
+    ) -> String {
+        let inputs = inputs.names(self);
+        let output = self.name(&format!("{op}:0"));
+        self.write(&[&output], op, inputs, attributes);
+        output
     }
 
     /// Writes a node with the given outputs.
     pub(crate) fn write(
-        &mut self,
+        &self,
         outputs: &[&str],
         op: &str,
-        inputs: &[&str],
-        attributes: Vec<AttributeProto>,
+        inputs: impl Operands,
+        attributes: impl Attributes,
     ) {
-        let mut node = model::node(op, inputs, outputs, attributes);
-        node.name = Some(self.names.fresh(&format!("{}/{op}", self.prefix)));
-        self.check(&node);
-        self.edit.nodes.push(node);
+        self.write_of(("", op), outputs, op, inputs, attributes);
     }
 
-    /// Writes a node of another domain, named after the replaced value and by a label.
+    /// Writes a node of a domain, named after the replaced value and by a label.
     pub(crate) fn write_of(
-        &mut self,
+        &self,
         (domain, label): (&str, &str),
         outputs: &[&str],
         op: &str,
-        inputs: &[&str],
-        attributes: Vec<AttributeProto>,
+        inputs: impl Operands,
+        attributes: impl Attributes,
     ) {
-        let mut node = model::node(op, inputs, outputs, attributes);
-        node.name = Some(self.names.fresh(&format!("{}/{label}", self.prefix)));
-        node.domain = Some(domain.to_owned());
-        self.edit.nodes.push(node);
+        let inputs = inputs.names(self);
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let mut node = model::node(op, &inputs, outputs, attributes.list());
+        node.name = Some(self.name(label));
+        match domain {
+            "" => self.check(&node),
+            _ => node.domain = Some(domain.to_owned()),
+        }
+        self.copy(node);
     }
 
     /// Checks that the model's opset has the operator.
-    fn check(&mut self, node: &NodeProto) {
+    fn check(&self, node: &NodeProto) {
         let op = node.op();
         let since = SINCE.iter().find(|(known, _)| *known == op);
         let (what, since) = match op {
@@ -200,7 +235,9 @@ impl<'n> Emit<'n> {
             "Constant" if node.attribute("value").is_none() => {
                 ("Constant of an attribute", CONSTANT_ATTRIBUTES)
             }
-            "Reshape" if node.attribute("allowzero").is_some() => ("Reshape with allowzero", 14),
+            "Reshape" if node.attribute("allowzero").is_some() => {
+                ("Reshape with allowzero", ALLOW_ZERO)
+            }
             _ => (op, since.map_or(i64::MAX, |(_, since)| *since)),
         };
         debug_assert!(since < i64::MAX, "{op} is no operator that passes write");
@@ -213,106 +250,103 @@ impl<'n> Emit<'n> {
     }
 
     /// The nodes of a subgraph, which may read values written before it.
-    pub(crate) fn within(&mut self, write: impl FnOnce(&mut Self)) -> Vec<NodeProto> {
-        let outer = std::mem::take(&mut self.edit.nodes);
+    pub(crate) fn within(&self, write: impl FnOnce()) -> Vec<NodeProto> {
         // Outside, the constants written within have no meaning; a later reader needs its own.
-        let constants = self.constants.clone();
-        write(self);
-        self.constants = constants;
-        std::mem::replace(&mut self.edit.nodes, outer)
+        let constants = self.written.borrow().constants.clone();
+        let outer = std::mem::take(&mut self.written.borrow_mut().edit.nodes);
+        write();
+        let mut written = self.written.borrow_mut();
+        written.constants = constants;
+        std::mem::replace(&mut written.edit.nodes, outer)
     }
 
     /// Leaves the node alone. The first reason counts.
-    pub(crate) fn refuse(&mut self, why: String) {
-        self.refusal.get_or_insert(why);
+    pub(crate) fn refuse(&self, why: impl Into<String>) {
+        let refusal = &mut self.written.borrow_mut().refusal;
+        refusal.get_or_insert_with(|| why.into());
     }
 
     /// Adds a node of the model as it is.
-    pub(crate) fn copy(&mut self, node: NodeProto) {
-        self.edit.nodes.push(node);
+    pub(crate) fn copy(&self, node: NodeProto) {
+        self.written.borrow_mut().edit.nodes.push(node);
+    }
+
+    /// Gives an output of the replaced nodes a value that nothing else reads. If the last node makes
+    /// it, it makes it under that name.
+    pub(crate) fn give(&self, output: &str, value: String) {
+        let mut written = self.written.borrow_mut();
+        let is_constant = written.constants.values().any(|it| *it == value);
+        let last = written.edit.nodes.last_mut();
+        match last.filter(|it| it.output == [&*value] && !is_constant) {
+            Some(last) => last.output = vec![output.to_owned()],
+            None => written.edit.same.push((output.to_owned(), value)),
+        }
     }
 
     /// Declares an output of the replaced nodes equal to another value.
-    pub(crate) fn same(&mut self, output: &str, value: &str) {
-        self.edit.same.push((output.to_owned(), value.to_owned()));
+    pub(crate) fn same(&self, output: &str, value: &str) {
+        let pair = (output.to_owned(), value.to_owned());
+        self.written.borrow_mut().edit.same.push(pair);
     }
 
     /// Replaces a later node of the graph as well.
-    pub(crate) fn also(&mut self, index: usize) {
-        self.edit.also.push(index);
+    pub(crate) fn also(&self, index: usize) {
+        self.written.borrow_mut().edit.also.push(index);
     }
 
     /// The replacement, or the reason to leave the node alone.
-    pub(crate) fn finish(self, what: String) -> Verdict {
-        match self.refusal {
-            Some(why) => Verdict::Left(why),
-            None => Verdict::Edit(Edit { what, ..self.edit }),
-        }
+    pub(crate) fn finish(self, what: impl Into<String>) -> Verdict {
+        let Written { edit, refusal, .. } = self.written.into_inner();
+        let what = what.into();
+        refusal.map_or(Ok(Edit { what, ..edit }), |why| Err(why.into()))
     }
 
     /// A fresh name for a value.
-    pub(crate) fn name(&mut self, hint: &str) -> String {
+    pub(crate) fn name(&self, hint: &str) -> String {
         self.names.fresh(&format!("{}/{hint}", self.prefix))
     }
 
-    /// Writes a node with one output.
-    pub(crate) fn op(
-        &mut self,
-        op: &str,
-        inputs: &[&str],
-        attributes: Vec<AttributeProto>,
-    ) -> String {
-        let output = self.name(&format!("{op}:0"));
-        self.write(&[&output], op, inputs, attributes);
-        output
-    }
-
-    /// Writes a node with one output and no attributes.
-    pub(crate) fn plain(&mut self, op: &str, inputs: &[&str]) -> String {
-        self.op(op, inputs, Vec::new())
-    }
-
     /// A constant tensor.
-    pub(crate) fn tensor(&mut self, value: TensorProto) -> String {
-        self.op("Constant", &[], vec![model::tensor("value", value)])
+    pub(crate) fn tensor(&self, value: TensorProto) -> String {
+        self.with("Constant", (), ("value", value))
     }
 
     /// A scalar 0 of a value's element type.
-    pub(crate) fn zero_like(&mut self, scope: &Scope<'_>, value: &str) -> String {
+    pub(crate) fn zero_like(&self, scope: &Scope<'_>, value: &str) -> String {
         let code = types::of(scope, value);
-        if let Some(zero) = code.and_then(model::zero) {
-            return self.tensor(zero);
+        match code.and_then(model::zero) {
+            Some(zero) => self.tensor(zero),
+            None => self.cast_like(scope, 0, value),
         }
-        let zero = self.scalar(0);
-        self.cast_like(scope, &zero, value)
     }
 
     /// A value in the element type of another.
-    pub(crate) fn cast_like(&mut self, scope: &Scope<'_>, value: &str, like: &str) -> String {
+    pub(crate) fn cast_like(&self, scope: &Scope<'_>, value: impl Operands, like: &str) -> String {
         if let Some(code) = types::of(scope, like) {
-            return self.op("Cast", &[value], vec![model::int("to", code.into())]);
+            return self.cast(value, code);
         }
         if self.opset < CAST_LIKE {
             self.refuse(format!("the element type of {like:?} is not known"));
         }
-        self.plain("CastLike", &[value, like])
+        self.op("CastLike", (value, like))
     }
 
-    fn constant(&mut self, sizes: &[i64], values: &[i64]) -> String {
+    pub(crate) fn constant(&self, sizes: &[i64], values: &[i64]) -> String {
         let key = (sizes.to_vec(), values.to_vec());
-        if let Some(name) = self.constants.get(&key) {
+        if let Some(name) = self.written.borrow().constants.get(&key) {
             return name.clone();
         }
         let name = match self.opset >= CONSTANT_TYPES {
             true => self.tensor(model::int64_tensor(sizes, values)),
             false => self.cast_constant(sizes, values),
         };
-        self.constants.insert(key, name.clone());
+        let constants = &mut self.written.borrow_mut().constants;
+        constants.insert(key, name.clone());
         name
     }
 
     /// A constant int64 tensor, before Constant has integers.
-    fn cast_constant(&mut self, sizes: &[i64], values: &[i64]) -> String {
+    fn cast_constant(&self, sizes: &[i64], values: &[i64]) -> String {
         if values.iter().any(|value| value.abs() > EXACT) {
             let version = self.opset;
             self.refuse(format!(
@@ -323,122 +357,109 @@ impl<'n> Emit<'n> {
             sizes: sizes.iter().map(|&size| size as usize).collect(),
             elements: values.iter().map(|&value| value as f32).collect(),
         };
-        let floats = self.tensor(floats.to_tensor());
-        self.op("Cast", &[&floats], vec![model::int("to", INT64.into())])
+        self.cast(self.tensor(floats.to_tensor()), INT64)
     }
 
     /// A constant int64 vector.
-    pub(crate) fn ints(&mut self, values: &[i64]) -> String {
+    pub(crate) fn ints(&self, values: &[i64]) -> String {
         self.constant(&[values.len() as i64], values)
     }
 
-    /// A constant int64 scalar.
-    pub(crate) fn scalar(&mut self, value: i64) -> String {
-        self.constant(&[], &[value])
+    /// A value in another element type.
+    pub(crate) fn cast(&self, value: impl Operands, code: i32) -> String {
+        self.with("Cast", value, ("to", code))
+    }
+
+    /// Values joined along an axis.
+    pub(crate) fn concat(&self, parts: impl Operands, axis: i64) -> String {
+        self.with("Concat", parts, ("axis", axis))
+    }
+
+    /// Elements or parts along an axis, by their indices.
+    pub(crate) fn gather(&self, value: &str, indices: impl Operands, axis: i64) -> String {
+        self.with("Gather", (value, indices), ("axis", axis))
+    }
+
+    /// A value with its axes in another order.
+    pub(crate) fn transpose(&self, value: &str, perm: &[i64]) -> String {
+        self.with("Transpose", value, ("perm", perm))
     }
 
     /// A slice along an axis.
-    pub(crate) fn range(&mut self, value: &str, axis: i64, start: i64, end: i64) -> String {
-        let parts = [("starts", start), ("ends", end), ("axes", axis)];
+    pub(crate) fn range(&self, value: &str, axis: i64, start: i64, end: i64) -> String {
         if self.opset >= SLICE_BY_INPUTS {
-            let [start, end, axis] = parts.map(|(_, part)| self.ints(&[part]));
-            return self.plain("Slice", &[value, &start, &end, &axis]);
+            return self.op("Slice", (value, [start], [end], [axis]));
         }
+        let parts = [("starts", start), ("ends", end), ("axes", axis)];
         let attributes = parts.map(|(name, part)| model::ints(name, &[part]));
-        self.op("Slice", &[value], attributes.to_vec())
+        self.with("Slice", value, attributes.to_vec())
     }
 
-    /// Flips a whole axis into a named value.
-    pub(crate) fn flip_into(&mut self, output: &str, value: &str, axis: i64) {
-        let starts = self.ints(&[-1]);
-        let ends = self.ints(&[BEFORE_THE_FIRST]);
-        let axes = self.ints(&[axis]);
-        let inputs = [value, &starts, &ends, &axes, &starts];
-        self.write(&[output], "Slice", &inputs, Vec::new());
+    /// A whole axis in reverse.
+    pub(crate) fn flip(&self, value: &str, axis: i64) -> String {
+        self.op("Slice", (value, [-1], [BEFORE_THE_FIRST], [axis], [-1]))
     }
 
     /// Inserts axes of size 1.
-    pub(crate) fn unsqueeze(&mut self, value: &str, axes: &[i64]) -> String {
+    pub(crate) fn unsqueeze(&self, value: &str, axes: &[i64]) -> String {
         self.with_axes("Unsqueeze", value, axes, Vec::new())
     }
 
     /// Removes axes of size 1.
-    pub(crate) fn squeeze(&mut self, value: &str, axes: &[i64]) -> String {
+    pub(crate) fn squeeze(&self, value: &str, axes: &[i64]) -> String {
         self.with_axes("Squeeze", value, axes, Vec::new())
     }
 
-    /// Removes axes of size 1, into a named value.
-    pub(crate) fn squeeze_into(&mut self, output: &str, value: &str, axes: &[i64]) {
-        self.axes_into("Squeeze", output, value, axes, Vec::new());
-    }
-
-    /// Inserts axes of size 1, into a named value.
-    pub(crate) fn unsqueeze_into(&mut self, output: &str, value: &str, axes: &[i64]) {
-        self.axes_into("Unsqueeze", output, value, axes, Vec::new());
-    }
-
     /// Sums over axes and removes them.
-    pub(crate) fn sum(&mut self, value: &str, axes: &[i64]) -> String {
+    pub(crate) fn sum(&self, value: &str, axes: &[i64]) -> String {
         self.with_axes("ReduceSum", value, axes, vec![model::int("keepdims", 0)])
     }
 
-    /// Sums over axes and removes them, into a named value.
-    pub(crate) fn sum_into(&mut self, output: &str, value: &str, axes: &[i64]) {
-        self.axes_into(
-            "ReduceSum",
-            output,
-            value,
-            axes,
-            vec![model::int("keepdims", 0)],
-        );
-    }
-
     /// Averages over axes, of which each keeps one element.
-    pub(crate) fn mean(&mut self, value: &str, axes: &[i64]) -> String {
-        if self.opset < MEAN_AXES_BY_INPUT {
-            return self.op("ReduceMean", &[value], vec![model::ints("axes", axes)]);
+    pub(crate) fn mean(&self, value: &str, axes: &[i64]) -> String {
+        match self.opset < MEAN_AXES_BY_INPUT {
+            true => self.with("ReduceMean", value, ("axes", axes)),
+            false => self.op("ReduceMean", (value, axes)),
         }
-        let axes = self.ints(axes);
-        self.plain("ReduceMean", &[value, &axes])
     }
 
     /// Writes an operator whose axes became an input in opset 13.
     fn with_axes(
-        &mut self,
+        &self,
         op: &str,
-        value: &str,
-        axes: &[i64],
-        attributes: Vec<AttributeProto>,
-    ) -> String {
-        let output = self.name(&format!("{op}:0"));
-        self.axes_into(op, &output, value, axes, attributes);
-        output
-    }
-
-    /// Writes what [`with_axes`](Self::with_axes) does into a named value.
-    fn axes_into(
-        &mut self,
-        op: &str,
-        output: &str,
         value: &str,
         axes: &[i64],
         mut attributes: Vec<AttributeProto>,
-    ) {
+    ) -> String {
         if self.opset >= AXES_BY_INPUT {
-            let axes = self.ints(axes);
-            self.write(&[output], op, &[value, &axes], attributes);
-        } else {
-            attributes.push(model::ints("axes", axes));
-            self.write(&[output], op, &[value], attributes);
+            return self.with(op, (value, axes), attributes);
+        }
+        attributes.push(model::ints("axes", axes));
+        self.with(op, value, attributes)
+    }
+
+    /// A value in another shape, whose sizes of 0 are no copies of the value's where the opset can say so.
+    pub(crate) fn reshape(&self, value: &str, shape: impl Operands) -> String {
+        match self.opset >= ALLOW_ZERO {
+            true => self.with("Reshape", (value, shape), ("allowzero", 1)),
+            false => self.op("Reshape", (value, shape)),
         }
     }
 
+    /// Some sizes of a value, as a vector.
+    pub(crate) fn sizes(&self, value: &str, start: i64, end: i64) -> String {
+        let shape = self.op("Shape", value);
+        self.range(&shape, 0, start, end)
+    }
+
+    /// The size of an axis of a value, a scalar.
+    pub(crate) fn size(&self, value: &str, axis: i64) -> String {
+        let shape = self.op("Shape", value);
+        self.op("Gather", (shape, axis))
+    }
+
     /// The product of all elements: a scalar, or one element per axis if kept.
-    pub(crate) fn product(&mut self, value: &str, keep: bool) -> String {
-        self.op(
-            "ReduceProd",
-            &[value],
-            vec![model::int("keepdims", keep.into())],
-        )
+    pub(crate) fn product(&self, value: &str, keep: bool) -> String {
+        self.with("ReduceProd", value, ("keepdims", i64::from(keep)))
     }
 }

@@ -140,10 +140,10 @@ pub fn compute_halves_in_floats(model: &mut ModelProto) -> bool {
         halves.next = 0;
         is_settled = !halves.is_changed;
     }
-    let mut names = Names::new(model);
+    let names = Names::new(model);
     if let Some(graph) = model.graph.as_option_mut() {
-        halves.rename_outputs(graph, &mut names);
-        halves.read(graph, None, &mut names);
+        halves.rename_outputs(graph, &names);
+        halves.read(graph, None, &names);
         halves.next = 0;
         halves.cast(graph);
     }
@@ -368,7 +368,7 @@ impl Halves {
     }
 
     /// Gives other names to what the main graph's outputs are rounded from.
-    fn rename_outputs(&mut self, graph: &GraphProto, names: &mut Names) {
+    fn rename_outputs(&mut self, graph: &GraphProto, names: &Names) {
         for name in graph.outputs() {
             let value = self.graphs[0].get_mut(name).and_then(Option::as_mut);
             if let Some(value) = value.filter(|value| value.held == Held::Floats) {
@@ -380,7 +380,7 @@ impl Halves {
 
     /// Makes the nodes and outputs of a graph read values as they need them: the outputs of an inner
     /// graph as `needed` says, those of the main graph as half floats.
-    fn read(&mut self, graph: &mut GraphProto, needed: Option<&[Option<Held>]>, names: &mut Names) {
+    fn read(&mut self, graph: &mut GraphProto, needed: Option<&[Option<Held>]>, names: &Names) {
         self.enter();
         // The types of values between nodes follow from these.
         graph.value_info.retain(|value| !is_declared(value));
@@ -407,7 +407,7 @@ impl Halves {
         self.leave();
     }
 
-    fn read_node(&mut self, node: &mut NodeProto, names: &mut Names) {
+    fn read_node(&mut self, node: &mut NodeProto, names: &Names) {
         if node.graphs().next().is_none() {
             let needed = match how(node) {
                 How::Moves => Some(self.prevailing(node)),
@@ -444,7 +444,7 @@ impl Halves {
     }
 
     /// Changes a name to that of the value as it is needed, if it is of half floats.
-    fn read_as(&mut self, name: &mut String, needed: Option<Held>, names: &mut Names) {
+    fn read_as(&mut self, name: &mut String, needed: Option<Held>, names: &Names) {
         let Some(graph) = self.graph_of(name) else {
             return;
         };

@@ -20,6 +20,7 @@ mod error;
 mod halves;
 mod live;
 pub mod masked;
+mod operands;
 mod pass;
 mod passes;
 mod path;

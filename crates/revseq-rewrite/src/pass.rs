@@ -9,7 +9,9 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use crate::branches;
-use crate::model::{self, FunctionProto, ModelProto, NodeProto};
+use crate::emit::Emit;
+use crate::model::{AttributeProto, FunctionProto, ModelProto, NodeProto};
+use crate::passes::tract::{Key, called, key};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 
@@ -59,11 +61,41 @@ pub struct PassInfo {
 /// A pass.
 pub(crate) struct Pass {
     pub(crate) info: PassInfo,
+    /// The domain and the operators that it applies to; any if there are none.
+    domain: &'static str,
+    operators: &'static [&'static str],
     pub(crate) find: Find,
 }
 
-/// Inspects the node at an index.
-pub(crate) type Find = fn(&Scope<'_>, usize, &Context<'_>, &mut Names) -> Verdict;
+/// Inspects a node.
+pub(crate) type Find = fn(&At<'_>) -> Verdict;
+
+/// A node that a pass looks at.
+pub(crate) struct At<'a> {
+    pub(crate) scope: &'a Scope<'a>,
+    pub(crate) node: &'a NodeProto,
+    /// Its index in its graph.
+    pub(crate) index: usize,
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) names: &'a Names,
+}
+
+impl<'a> At<'a> {
+    /// An input; a node without it is no pass's.
+    pub(crate) fn input(&self, index: usize) -> Result<&'a str, Left> {
+        self.node.input(index).ok_or(Other)
+    }
+
+    /// The first output; a node without it is no pass's.
+    pub(crate) fn output(&self) -> Result<&'a str, Left> {
+        self.node.output.first().map(String::as_str).ok_or(Other)
+    }
+
+    /// Starts a replacement whose new names begin with one.
+    pub(crate) fn emit(&self, prefix: &str) -> Emit<'a> {
+        Emit::new(prefix, self.scope.opset, self.names)
+    }
+}
 
 impl Pass {
     /// A pass that runs where it is asked for by name, or by a runtime.
@@ -80,7 +112,12 @@ impl Pass {
             portable: false,
             fast: false,
         };
-        Self { info, find }
+        Self {
+            info,
+            domain: "",
+            operators: &[],
+            find,
+        }
     }
 
     /// One whose results are the same to the bit.
@@ -91,6 +128,31 @@ impl Pass {
     /// One whose results differ by rounding.
     pub(crate) const fn rounding(name: &'static str, about: &'static str, find: Find) -> Self {
         Self::new(name, Exactness::Rounding, about, find)
+    }
+
+    /// The same, for these operators of ONNX's own.
+    pub(crate) const fn of(self, operators: &'static [&'static str]) -> Self {
+        self.of_domain("", operators)
+    }
+
+    /// The same, for these operators of a domain.
+    pub(crate) const fn of_domain(
+        mut self,
+        domain: &'static str,
+        operators: &'static [&'static str],
+    ) -> Self {
+        (self.domain, self.operators) = (domain, operators);
+        self
+    }
+
+    /// Whether it may apply to nodes of an operator.
+    pub(crate) fn concerns(&self, operator: &str) -> bool {
+        self.operators.contains(&operator)
+    }
+
+    /// Whether it applies to a node's operator.
+    pub(crate) fn is_for(&self, node: &NodeProto) -> bool {
+        self.operators.is_empty() || node.domain() == self.domain && self.concerns(node.op())
     }
 
     /// The same, removing operators that a runtime may lack.
@@ -106,14 +168,29 @@ impl Pass {
     }
 }
 
-/// A pass's decision about a node.
-pub(crate) enum Verdict {
+/// A pass's decision about a node: what replaces it, or that it stays.
+pub(crate) type Verdict = Result<Edit, Left>;
+
+pub(crate) use Left::Other;
+
+/// That a pass leaves a node alone.
+pub(crate) enum Left {
     /// The pass does not apply to it.
     Other,
     /// The pass applies but leaves it alone, for this reason.
-    Left(String),
-    /// The pass replaces it.
-    Edit(Edit),
+    Because(String),
+}
+
+impl From<String> for Left {
+    fn from(why: String) -> Self {
+        Self::Because(why)
+    }
+}
+
+impl From<&str> for Left {
+    fn from(why: &str) -> Self {
+        Self::Because(why.to_owned())
+    }
 }
 
 /// A node's replacement. It produces all of the node's outputs that are read, under the same names.
@@ -133,9 +210,9 @@ pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) model: &'a ModelProto,
     /// Attributes of functions that some call omits, by function.
-    missing: OnceCell<HashSet<(usize, &'a str)>>,
+    missing: OnceCell<HashSet<(usize, String)>>,
     /// The values from which follows what branches output.
-    of_branches: OnceCell<HashSet<&'a str>>,
+    of_branches: OnceCell<HashSet<String>>,
     /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
     /// the second's.
     pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
@@ -161,10 +238,9 @@ impl<'a> Context<'a> {
         if scope.opset >= branches::OWN_SHAPES || !["Loop", "Scan"].iter().any(|it| node.is(it)) {
             return None;
         }
-        let of_branches = self
-            .of_branches
-            .get_or_init(|| branches::values(self.model));
-        let output = node.outputs().find(|output| of_branches.contains(output))?;
+        let of_branches = || branches::values(self.model).into_iter().map(str::to_owned);
+        let of_branches = self.of_branches.get_or_init(|| of_branches().collect());
+        let output = node.outputs().find(|it| of_branches.contains(*it))?;
         Some(format!(
             "a branch of an If depends on {output}, and version {} of ONNX's operators has no branches of \
              other shapes",
@@ -191,14 +267,13 @@ impl<'a> Context<'a> {
     /// when the graph's first node is looked at.
     pub(crate) fn verdict(
         &self,
-        scope: &Scope<'_>,
-        index: usize,
+        at: &At<'_>,
         find: impl FnOnce() -> HashMap<usize, Verdict>,
     ) -> Verdict {
         let mut all = self.verdicts.borrow_mut();
-        let graph = scope.nodes.as_ptr().addr();
+        let graph = at.scope.nodes.as_ptr().addr();
         let found = all.entry(graph).or_insert_with(find);
-        found.remove(&index).unwrap_or(Verdict::Other)
+        found.remove(&at.index).unwrap_or(Err(Other))
     }
 
     /// Whether every call of the enclosing function gives an attribute a value, or the function has
@@ -219,27 +294,22 @@ impl<'a> Context<'a> {
             && !self
                 .missing
                 .get_or_init(|| missing(self.model))
-                .contains(&(index, attribute))
+                .contains(&(index, attribute.to_owned()))
     }
 }
 
 /// The attributes for which a function has defaults.
 fn defaults(function: &FunctionProto) -> impl Iterator<Item = &str> {
     let defaults = function.attribute_proto.iter();
-    defaults.filter_map(|default| default.name.as_deref())
+    defaults.map(AttributeProto::name)
 }
 
 /// The attributes of functions that some call omits, directly or by passing on an attribute of the
 /// calling function that is itself omitted. Each call is visited once.
-fn missing(model: &ModelProto) -> HashSet<(usize, &str)> {
+fn missing(model: &ModelProto) -> HashSet<(usize, String)> {
     let mut calls = Calls::default();
     for (index, function) in model.functions.iter().enumerate() {
-        let domain = model::domain(function.domain.as_deref());
-        let name = function.name.as_deref().unwrap_or_default();
-        let overload = function.overload.as_deref().unwrap_or_default();
-        calls
-            .functions
-            .insert((domain, name, overload), (index, function));
+        calls.functions.insert(key(function), (index, function));
     }
     if let Some(graph) = model.graph.as_option() {
         calls.look(&graph.node, None);
@@ -254,14 +324,17 @@ fn missing(model: &ModelProto) -> HashSet<(usize, &str)> {
             new.extend(calls.passed_on.get(&attribute).into_iter().flatten());
         }
     }
+    let missing = missing.into_iter();
     missing
+        .map(|(index, name)| (index, name.to_owned()))
+        .collect()
 }
 
 /// The attributes given by calls of functions.
 #[derive(Default)]
 struct Calls<'a> {
     /// The functions by domain, name and overload, each with its index.
-    functions: HashMap<(&'a str, &'a str, &'a str), (usize, &'a FunctionProto)>,
+    functions: HashMap<Key<'a>, (usize, &'a FunctionProto)>,
     /// Attributes that a call omits.
     missing: Vec<(usize, &'a str)>,
     /// The attributes of other functions to which each attribute of a function is passed on.
@@ -275,15 +348,12 @@ impl<'a> Calls<'a> {
             for graph in node.graphs() {
                 self.look(&graph.node, caller);
             }
-            let overload = node.overload.as_deref().unwrap_or_default();
-            let callee = (node.domain(), node.op(), overload);
-            let Some(&(index, function)) = self.functions.get(&callee) else {
+            let Some(&(index, function)) = self.functions.get(&called(node)) else {
                 continue;
             };
             for attribute in &function.attribute {
                 let place = (index, attribute.as_str());
-                let given = node.attribute(attribute);
-                let outer = given.map(|given| given.ref_attr_name.as_deref().unwrap_or_default());
+                let outer = node.attribute(attribute).map(AttributeProto::reference);
                 match (outer, caller) {
                     (Some(""), _) => {}
                     (Some(outer), Some((caller, function)))

@@ -14,39 +14,32 @@ use std::collections::{HashMap, VecDeque};
 
 use buffa::Message;
 
+use super::{LAYERS, remove_attribute, trim_inputs};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::rounding(
     "bidirectional",
     "LSTM, GRU and RNN of both directions over one input, to bidirectional ones",
     find,
 )
+.of(LAYERS)
 .fast();
 
 /// The inputs W, R and B, which are concatenated as stored.
 const WEIGHTS: [usize; 3] = [1, 2, 3];
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if direction(node).is_none() {
-        return Verdict::Other;
-    }
-    let Some(partner) = context.partner(scope, index, pairs) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let partner = at.context.partner(scope, at.index, pairs).ok_or(Other)?;
     let other = &scope.nodes[partner];
-    let Some(output) = node.outputs().next() else {
-        return Verdict::Other;
-    };
-    let mut emit = Emit::new(output, scope.opset, names);
-    if join(scope, &mut emit, node, other).is_none() {
-        return Verdict::Left(
-            "the weights of the two directions are not constant float32".to_owned(),
-        );
+    let output = node.outputs().next().ok_or(Other)?;
+    let emit = at.emit(output);
+    if join(scope, &emit, node, other).is_none() {
+        return Err("the weights of the two directions are not constant float32".into());
     }
     emit.also(partner);
     emit.finish(format!(
@@ -58,10 +51,11 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
 
 /// Whether a layer runs backwards; `None` if it is not a layer, or bidirectional.
 fn direction(node: &NodeProto) -> Option<bool> {
-    if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op)) {
-        return None;
-    }
-    match node.text("direction").or("forward")? {
+    match node
+        .text("direction")
+        .or("forward")
+        .filter(|_| LAYERS.iter().any(|op| node.is(op)))?
+    {
         "forward" => Some(false),
         "reverse" => Some(true),
         _ => None,
@@ -108,7 +102,7 @@ impl<'a> Half<'a> {
         node.input(0).filter(|_| is_plain)?;
         let attributes = node.attribute.iter();
         let mut attributes: Vec<Vec<u8>> = attributes
-            .filter(|attribute| attribute.name.as_deref() != Some("direction"))
+            .filter(|attribute| attribute.name() != "direction")
             .map(Message::encode_to_vec)
             .collect();
         attributes.sort();
@@ -122,7 +116,7 @@ impl<'a> Half<'a> {
 }
 
 /// Writes both layers as one; `None` if their weights cannot be joined.
-fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodeProto) -> Option<()> {
+fn join(scope: &Scope<'_>, emit: &Emit<'_>, node: &NodeProto, other: &NodeProto) -> Option<()> {
     let (forward, backward) = if direction(node)? {
         (other, node)
     } else {
@@ -144,29 +138,20 @@ fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodePr
     }
     for input in [5, 6] {
         if let Some(state) = node.input(input) {
-            joined.input[input] = emit.op("Concat", &[state, state], vec![model::int("axis", 0)]);
+            joined.input[input] = emit.concat((state, state), 0);
         }
     }
-    while joined.input.last().is_some_and(String::is_empty) {
-        joined.input.pop();
-    }
-    joined
-        .attribute
-        .retain(|attribute| attribute.name.as_deref() != Some("direction"));
-    joined
-        .attribute
-        .push(model::text("direction", "bidirectional"));
-    if let Some(activations) = joined
-        .attribute
-        .iter_mut()
-        .find(|attribute| attribute.name.as_deref() == Some("activations"))
-    {
+    trim_inputs(&mut joined);
+    remove_attribute(&mut joined, "direction");
+    let bidirectional = model::text("direction", "bidirectional");
+    joined.attribute.push(bidirectional);
+    let mut attributes = joined.attribute.iter_mut();
+    if let Some(activations) = attributes.find(|it| it.name() == "activations") {
         activations.strings.extend(activations.strings.clone());
     }
     let count = node.output.len().max(other.output.len());
-    joined.output = (0..count)
-        .map(|output| emit.name(&format!("both{output}")))
-        .collect();
+    let outputs = (0..count).map(|output| emit.name(&format!("both{output}")));
+    joined.output = outputs.collect();
     joined.name = Some(emit.name("bidirectional"));
     let outputs = joined.output.clone();
     emit.copy(joined);
@@ -174,11 +159,8 @@ fn join(scope: &Scope<'_>, emit: &mut Emit<'_>, node: &NodeProto, other: &NodePr
         // Y has the directions on axis 1, the states have them on axis 0.
         let axis = i64::from(place == 0);
         for (start, layer) in [(0, forward), (1, backward)] {
-            if let Some(output) = layer
-                .output
-                .get(place)
-                .filter(|output| scope.uses(output) > 0)
-            {
+            let output = layer.output.get(place);
+            if let Some(output) = output.filter(|output| scope.uses(output) > 0) {
                 let part = emit.range(both, axis, start, start + 1);
                 emit.same(output, &part);
             }

@@ -9,65 +9,54 @@
 //! ```
 
 use super::reversal::Reversal;
-use crate::emit::Emit;
+use super::{LAYERS, remove_attribute};
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::rounding(
     "direction",
     "LSTM, GRU and RNN over reversed input, to ones with direction = reverse",
     find,
 )
+.of(LAYERS)
 .fast();
 
-fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op)) {
-        return Verdict::Other;
-    }
-    let reversed = node.input(0).and_then(|input| scope.producer(input));
-    let Some((inner, source, 0)) = reversed else {
-        return Verdict::Other;
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let (input, y) = (at.input(0)?, at.output()?);
+    let (inner, source, 0) = scope.producer(input).ok_or(Other)? else {
+        return Err(Other);
     };
-    let Some(reversal) = Reversal::of(inner, source) else {
-        return Verdict::Other;
-    };
-    let (Some(data), Some(y)) = (source.input(0), node.output.first()) else {
-        return Verdict::Other;
-    };
+    let reversal = Reversal::of(inner, source).ok_or(Other)?;
+    let data = source.input(0).ok_or(Other)?;
     if !source.inputs().all(|input| scope.sees(inner, input)) {
-        return Verdict::Left("an inner value has the name of an input of the reversal".to_owned());
+        return Err("an inner value has the name of an input of the reversal".into());
     }
     if node.text("direction").or("forward") != Some("forward")
         || node.int("layout").or(0) != Some(0)
     {
-        return Verdict::Left("only forward layers with the time first are turned".to_owned());
+        return Err("only forward layers with the time first are turned".into());
     }
-    if let Err(why) = is_whole(scope, node, &reversal) {
-        return Verdict::Left(why);
-    }
-    let mut emit = Emit::new(y, scope.opset, names);
+    is_whole(scope, node, &reversal)?;
+    let emit = at.emit(y);
     let mut turned = node.clone();
     turned.input[0] = data.to_owned();
-    turned
-        .attribute
-        .retain(|attribute| attribute.name.as_deref() != Some("direction"));
+    remove_attribute(&mut turned, "direction");
     turned.attribute.push(model::text("direction", "reverse"));
     if scope.uses(y) > 0 {
         turned.output[0] = emit.name("backwards");
         let backwards = turned.output[0].clone();
         emit.copy(turned);
-        match &reversal {
-            Reversal::Flip { .. } => reversal.write(&mut emit, y, &backwards),
+        let forwards = match &reversal {
+            Reversal::Flip { .. } => reversal.write(&emit, &backwards),
             // ONNX allows ReverseSequence only on axes 0 and 1.
             Reversal::Sequence { .. } => {
                 let steps = emit.squeeze(&backwards, &[1]);
-                let forwards = emit.name("forwards");
-                reversal.write(&mut emit, &forwards, &steps);
-                emit.unsqueeze_into(y, &forwards, &[1]);
+                emit.unsqueeze(&reversal.write(&emit, &steps), &[1])
             }
-        }
+        };
+        emit.give(y, forwards);
     } else {
         emit.copy(turned);
     }
@@ -76,38 +65,31 @@ fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> 
 
 /// Checks that the reversal covers all that the layer reads.
 fn is_whole(scope: &Scope<'_>, node: &NodeProto, reversal: &Reversal<'_>) -> Result<(), String> {
-    match (reversal, node.input(4)) {
-        (Reversal::Flip { axis: 0 }, None) => Ok(()),
-        (Reversal::Flip { axis: 0 }, Some(_)) => Err(
+    let is_same = |lengths, own| {
+        let [lengths, own] = [lengths, own].map(|name| without_casts(scope, name));
+        scope.is_same(lengths, scope, own)
+    };
+    let why = match (reversal, node.input(4)) {
+        (Reversal::Flip { axis: 0 }, None) => return Ok(()),
+        (Reversal::Flip { axis: 0 }, Some(_)) => {
             "its input is flipped as a whole, but it has lengths of its own (sequence_lens)"
-                .to_owned(),
-        ),
+        }
         (
-            Reversal::Sequence {
+            &Reversal::Sequence {
                 time: 0,
                 batch: 1,
                 lengths,
             },
-            Some(own),
-        ) if scope.is_same(
-            without_casts(scope, lengths),
-            scope,
-            without_casts(scope, own),
-        ) =>
-        {
-            Ok(())
-        }
-        (
-            Reversal::Sequence {
-                time: 0, batch: 1, ..
-            },
-            _,
-        ) => Err(
+            own,
+        ) => {
+            if own.is_some_and(|own| is_same(lengths, own)) {
+                return Ok(());
+            }
             "its input is reversed by lengths that are not provably its own (sequence_lens)"
-                .to_owned(),
-        ),
-        _ => Err("its input is reversed along another axis than time".to_owned()),
-    }
+        }
+        _ => "its input is reversed along another axis than time",
+    };
+    Err(why.to_owned())
 }
 
 /// The lengths before casts to int32 or int64.

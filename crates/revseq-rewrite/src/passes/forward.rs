@@ -9,48 +9,42 @@
 //! ```
 
 use super::reversal::Reversal;
-use crate::emit::Emit;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use super::{LAYERS, remove_attribute};
+use crate::pass::{At, Other, Pass, Verdict};
 
 pub(super) const PASS: Pass = Pass::rounding(
     "forward",
     "LSTM, GRU and RNN with direction = reverse, to forward ones over reversed input",
     find,
-);
+)
+.of(LAYERS);
 
-fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op))
-        || node.text("direction").or("forward") != Some("reverse")
-    {
-        return Verdict::Other;
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let input = at.input(0)?;
+    let output = node.outputs().next().ok_or(Other)?;
+    if node.text("direction").or("forward") != Some("reverse") {
+        return Err(Other);
     }
-    let (Some(input), Some(output)) = (node.input(0), node.outputs().next()) else {
-        return Verdict::Other;
-    };
     if node.input(4).is_some() {
-        return Verdict::Left("it has lengths of its own (sequence_lens)".to_owned());
+        return Err("it has lengths of its own (sequence_lens)".into());
     }
     let axis = match node.int("layout").or(0) {
         Some(0) => 0,
         Some(1) => 1,
-        _ => return Verdict::Left("the order of its axes is not known (layout)".to_owned()),
+        _ => return Err("the order of its axes is not known (layout)".into()),
     };
     let reversal = Reversal::Flip { axis };
-    let mut emit = Emit::new(output, scope.opset, names);
+    let emit = at.emit(output);
     let mut turned = node.clone();
-    turned.input[0] = emit.name("reversed");
-    reversal.write(&mut emit, &turned.input[0], input);
-    turned
-        .attribute
-        .retain(|attribute| attribute.name.as_deref() != Some("direction"));
+    turned.input[0] = reversal.write(&emit, input);
+    remove_attribute(&mut turned, "direction");
     match node.output.first().filter(|y| scope.uses(y) > 0) {
         Some(y) => {
             turned.output[0] = emit.name("backwards");
             let backwards = turned.output[0].clone();
             emit.copy(turned);
-            reversal.write(&mut emit, y, &backwards);
+            emit.give(y, reversal.write(&emit, &backwards));
         }
         None => emit.copy(turned),
     }

@@ -8,9 +8,7 @@
 //! ```
 
 use crate::constant;
-use crate::emit::Emit;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -21,42 +19,32 @@ pub(super) const PASS: Pass = Pass::exact(
 .portable()
 .fast();
 
-fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let default_axis = match (node.domain(), node.op()) {
-        ("", "ReverseSequence") => ("time_axis", 0),
-        ("revseq", "ReverseSubsequences") => ("axis", 0),
-        _ => return Verdict::Other,
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let attribute = match (node.domain(), node.op()) {
+        ("", "ReverseSequence") => "time_axis",
+        ("revseq", "ReverseSubsequences") => "axis",
+        _ => return Err(Other),
     };
-    let (Some(data), Some(lengths), Some(output)) =
-        (node.input(0), node.input(1), node.output.first())
-    else {
-        return Verdict::Other;
-    };
-    let Some(axis) = node.int(default_axis.0).or(default_axis.1) else {
-        return Verdict::Left(
-            "its axis is an attribute that the function's caller sets".to_owned(),
-        );
-    };
-    let rank = sizes::rank(scope, data);
-    let axis = match rank {
+    let (data, lengths, output) = (at.input(0)?, at.input(1)?, at.output()?);
+    let axis = node
+        .int(attribute)
+        .or(0)
+        .ok_or("its axis is an attribute that the function's caller sets")?;
+    let axis = match sizes::rank(scope, data) {
         Some(rank) => constant::normal_axis(axis, rank),
         None => usize::try_from(axis).ok(),
     };
-    let Some(axis) = axis else {
-        return Verdict::Left(
-            "the axis counts from the end of a rank that is not known".to_owned(),
-        );
-    };
-    let Some(length) = sizes::every_element(scope, lengths) else {
-        return Verdict::Left("its lengths are not provably all the same".to_owned());
-    };
+    let axis = axis.ok_or("the axis counts from the end of a rank that is not known")?;
+    let length =
+        sizes::every_element(scope, lengths).ok_or("its lengths are not provably all the same")?;
     if Some(length) != sizes::axis(scope, data, axis) {
-        return Verdict::Left(format!(
+        return Err(format!(
             "its lengths are all the same, but not provably the size of axis {axis}"
-        ));
+        )
+        .into());
     }
-    let mut emit = Emit::new(output, scope.opset, names);
-    emit.flip_into(output, data, axis as i64);
+    let emit = at.emit(output);
+    emit.give(output, emit.flip(data, axis as i64));
     emit.finish(format!("Slice of axis {axis} with a step of -1"))
 }

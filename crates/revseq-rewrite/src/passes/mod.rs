@@ -22,7 +22,9 @@ mod unrolled;
 
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
+use crate::emit::Emit;
 use crate::error::Error;
+use crate::model::NodeProto;
 use crate::pass::{Options, Pass, PassInfo};
 use crate::runtimes::Runtime;
 
@@ -61,6 +63,29 @@ pub const PASSES: &[&PassInfo] = &{
     }
     infos
 };
+
+/// The recurrent layers of ONNX.
+const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
+
+/// Removes an attribute of a node.
+fn remove_attribute(node: &mut NodeProto, name: &str) {
+    node.attribute.retain(|attribute| attribute.name() != name);
+}
+
+/// Drops the inputs at the end that are left out.
+fn trim_inputs(node: &mut NodeProto) {
+    while node.input.last().is_some_and(String::is_empty) {
+        node.input.pop();
+    }
+}
+
+/// Gives all states and scan outputs of a loop names: ONNX Runtime takes no empty names of states.
+fn name_outputs(emit: &Emit<'_>, node: &mut NodeProto, count: usize) {
+    node.output.resize(count, String::new());
+    for output in node.output.iter_mut().filter(|it| it.is_empty()) {
+        *output = emit.name("unread");
+    }
+}
 
 /// Passes that require another one to run first.
 const BROUGHT_ALONG: &[(&str, &str)] = &[

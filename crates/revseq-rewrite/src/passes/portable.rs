@@ -15,10 +15,9 @@
 use std::ops::Range;
 
 use crate::constant;
-use crate::emit::Emit;
+use crate::emit::{ALLOW_ZERO, Emit};
 use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 use crate::types;
 
@@ -38,8 +37,6 @@ pub(super) const OTHER_AXES: Pass = Pass::exact(
 
 /// The first opset with Range.
 const RANGE: i64 = 11;
-/// The first opset in which Reshape takes a size of 0 literally.
-const ALLOW_ZERO: i64 = 14;
 /// Index after the last axis of any tensor.
 const END: i64 = i64::MAX;
 
@@ -51,63 +48,55 @@ enum Axis {
     Computed(String),
 }
 
-fn find_other_axes(
-    scope: &Scope<'_>,
-    index: usize,
-    context: &Context<'_>,
-    names: &mut Names,
-) -> Verdict {
-    let node = &scope.nodes[index];
-    let axes =
-        [("time_axis", 0), ("batch_axis", 1)].map(|(name, default)| node.int(name).or(default));
+fn find_other_axes(at: &At<'_>) -> Verdict {
+    let axes = [("time_axis", 0), ("batch_axis", 1)];
+    let axes = axes.map(|(name, default)| at.node.int(name).or(default));
     let is_standard = matches!(axes, [Some(0), Some(1)] | [Some(1), Some(0)]);
-    if node.is("ReverseSequence") && is_standard {
-        return Verdict::Other;
+    if at.node.is("ReverseSequence") && is_standard {
+        return Err(Other);
     }
-    find(scope, index, context, names)
+    find(at)
 }
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     let axes: &[(&str, i64)] = match (node.domain(), node.op()) {
         ("", "ReverseSequence") => &[("time_axis", 0), ("batch_axis", 1)],
         ("revseq", "ReverseSubsequences") => &[("axis", 0)],
-        _ => return Verdict::Other,
+        _ => return Err(Other),
     };
     let (Some(data), Some(lengths), Some(output)) =
         (node.input(0), node.input(1), node.output.first())
     else {
-        return Verdict::Left("an input or the output is missing".to_owned());
+        return Err("an input or the output is missing".into());
     };
     for (name, _) in axes {
         if let Some(attribute) = reference(node, name)
-            && !context.always_given(scope, attribute)
+            && !at.context.always_given(scope, attribute)
         {
-            return Verdict::Left(format!(
+            return Err(format!(
                 "its {name} is the function's attribute {attribute:?}, which not every caller gives"
-            ));
+            )
+            .into());
         }
     }
     let rank = sizes::rank(scope, data);
-    let mut emit = Emit::new(output, scope.opset, names);
-    let shape = emit.plain("Shape", &[data]);
-    let mut axes = axes
-        .iter()
-        .map(|&(name, default)| axis(&mut emit, node, name, default, rank, &shape));
-    match (axes.next(), axes.next()) {
-        (Some(time), Some(batch)) => {
-            drop(axes);
+    let emit = at.emit(output);
+    let shape = emit.op("Shape", data);
+    let axes = axes.iter();
+    let axes: Vec<Axis> = axes
+        .map(|&(name, default)| axis(&emit, node, name, default, rank, &shape))
+        .collect();
+    let reversed = match &axes[..] {
+        [time, batch] => {
             // ONNX Runtime's Gather copies only the first string of a row.
             let by_rows = !types::may_be_strings(scope, data);
-            let values = [data, lengths, output];
-            reverse_sequence(&mut emit, values, &shape, [&time, &batch], by_rows);
+            reverse_sequence(&emit, [data, lengths], &shape, [time, batch], by_rows)
         }
-        (Some(axis), None) => {
-            drop(axes);
-            reverse_subsequences(&mut emit, [data, lengths, output], &shape, &axis);
-        }
-        (None, _) => return Verdict::Other,
-    }
+        [axis] => reverse_subsequences(&emit, [data, lengths], &shape, axis),
+        _ => return Err(Other),
+    };
+    emit.give(output, reversed);
     let what = format!("{} standard operators around Gather", emit.len());
     emit.finish(what)
 }
@@ -121,7 +110,7 @@ fn reference<'a>(node: &'a NodeProto, name: &str) -> Option<&'a str> {
 }
 
 fn axis(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     node: &NodeProto,
     name: &str,
     default: i64,
@@ -145,133 +134,97 @@ fn axis(
                 r#type: Some(AttributeType::INT),
                 ..AttributeProto::default()
             };
-            let scalar = emit.op("Constant", &[], vec![value]);
-            emit.unsqueeze(&scalar, &[0])
+            emit.unsqueeze(&emit.with("Constant", (), vec![value]), &[0])
         }
     };
-    let rank = emit.plain("Shape", &[shape]);
-    let from_front = emit.plain("Add", &[&axis, &rank]);
-    let zero = emit.ints(&[0]);
-    let negative = emit.plain("Less", &[&axis, &zero]);
-    Axis::Computed(emit.plain("Where", &[&negative, &from_front, &axis]))
+    let from_front = emit.op("Add", (&axis, emit.op("Shape", shape)));
+    let negative = emit.op("Less", (&axis, [0]));
+    Axis::Computed(emit.op("Where", (negative, from_front, axis)))
 }
 
 impl Axis {
-    fn name(&self, emit: &mut Emit<'_>) -> String {
-        match self {
-            Self::Known(axis) => emit.ints(&[*axis]),
-            Self::Computed(name) => name.clone(),
-        }
-    }
-
     /// The axis's size, as a vector of one element.
-    fn size(&self, emit: &mut Emit<'_>, shape: &str) -> String {
-        let axis = self.name(emit);
-        emit.plain("Gather", &[shape, &axis])
+    fn size(&self, emit: &Emit<'_>, shape: &str) -> String {
+        match self {
+            Self::Known(axis) => emit.op("Gather", (shape, [*axis])),
+            Self::Computed(axis) => emit.op("Gather", (shape, axis)),
+        }
     }
 
     /// The number of rows between neighbours on the axis, as a vector of one element; `None` if it
     /// is 1.
-    fn stride(&self, emit: &mut Emit<'_>, shape: &str, end: i64) -> Option<String> {
+    fn stride(&self, emit: &Emit<'_>, shape: &str, end: i64) -> Option<String> {
         match self {
             Self::Known(axis) if axis + 1 == end => None,
             Self::Known(axis) => Some(product(emit, shape, axis + 1..end, true)),
             Self::Computed(axis) => {
-                let one = emit.ints(&[1]);
-                let next = emit.plain("Add", &[axis, &one]);
-                let end = emit.ints(&[end]);
-                let behind = emit.plain("Slice", &[shape, &next, &end]);
+                let next = emit.op("Add", (axis, [1]));
+                let behind = emit.op("Slice", (shape, next, [end]));
                 Some(product_of(emit, &behind, true))
             }
         }
     }
 
     /// The coordinate of each row on the axis.
-    fn coordinate(
-        &self,
-        emit: &mut Emit<'_>,
-        rows: &str,
-        stride: Option<&str>,
-        size: &str,
-    ) -> String {
+    fn coordinate(&self, emit: &Emit<'_>, rows: &str, stride: Option<&str>, size: &str) -> String {
         let steps = match stride {
-            Some(stride) => emit.plain("Div", &[rows, stride]),
+            Some(stride) => emit.op("Div", (rows, stride)),
             None => rows.to_owned(),
         };
         match self {
             // No axis comes before it.
             Self::Known(0) => steps,
-            _ => emit.plain("Mod", &[&steps, size]),
+            _ => emit.op("Mod", (&steps, size)),
         }
     }
 }
 
 /// Numbers the rows: 0, 1, 2, …
-fn count(emit: &mut Emit<'_>, shape: &str, end: i64) -> String {
+fn count(emit: &Emit<'_>, shape: &str, end: i64) -> String {
     if emit.opset() >= RANGE {
         let rows = product(emit, shape, 0..end, false);
-        let (first, step) = (emit.scalar(0), emit.scalar(1));
-        return emit.plain("Range", &[&first, &rows, &step]);
+        return emit.op("Range", (0, &rows, 1));
     }
     let rows = product(emit, shape, 0..end, true);
-    let one = model::tensor("value", model::int64_tensor(&[1], &[1]));
-    let ones = emit.op("ConstantOfShape", &[&rows], vec![one]);
-    let places = emit.plain("NonZero", &[&ones]);
-    emit.squeeze(&places, &[0])
+    let one = model::int64_tensor(&[1], &[1]);
+    let ones = emit.with("ConstantOfShape", rows, ("value", one));
+    emit.squeeze(&emit.op("NonZero", ones), &[0])
 }
 
 /// Lengths as int64, clamped to the axis's size.
-fn clamp(emit: &mut Emit<'_>, lengths: &str, size: &str) -> String {
-    let beyond = emit.plain("Less", &[size, lengths]);
-    emit.plain("Where", &[&beyond, size, lengths])
+fn clamp(emit: &Emit<'_>, lengths: &str, size: &str) -> String {
+    emit.op("Where", (emit.op("Less", (size, lengths)), size, lengths))
 }
 
 /// Reads each row from its source.
 fn gather(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     [data, rows, position, length]: [&str; 4],
     stride: Option<&str>,
 ) -> String {
-    let (one, two) = (emit.ints(&[1]), emit.ints(&[2]));
-    let last = emit.plain("Sub", &[length, &one]);
-    let twice = emit.plain("Mul", &[position, &two]);
-    let mut shift = emit.plain("Sub", &[&last, &twice]);
+    let last = emit.op("Sub", (length, [1]));
+    let mut shift = emit.op("Sub", (last, emit.op("Mul", (position, [2]))));
     if let Some(stride) = stride {
-        shift = emit.plain("Mul", &[&shift, stride]);
+        shift = emit.op("Mul", (shift, stride));
     }
-    let mirrored = emit.plain("Add", &[rows, &shift]);
-    let within = emit.plain("Less", &[position, length]);
-    let from = emit.plain("Where", &[&within, &mirrored, rows]);
-    emit.op("Gather", &[data, &from], vec![model::int("axis", 0)])
-}
-
-fn reshape_into(emit: &mut Emit<'_>, output: &str, value: &str, shape: &str) {
-    let attributes = if emit.opset() >= ALLOW_ZERO {
-        vec![model::int("allowzero", 1)]
-    } else {
-        Vec::new()
-    };
-    emit.write(&[output], "Reshape", &[value, shape], attributes);
+    let mirrored = emit.op("Add", (rows, shift));
+    let within = emit.op("Less", (position, length));
+    emit.gather(data, emit.op("Where", (within, mirrored, rows)), 0)
 }
 
 /// The data as a matrix of rows.
-fn rows(emit: &mut Emit<'_>, data: &str, shape: &str, end: i64) -> String {
+fn rows(emit: &Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     if emit.opset() < ALLOW_ZERO {
-        return emit.op("Flatten", &[data], vec![model::int("axis", end)]);
+        return emit.with("Flatten", data, ("axis", end));
     }
     // Some runtimes' Flatten refuses a size of 0.
-    let sizes = [0..end, end..END].map(|axes| product(emit, shape, axes, true));
-    let [rows, row] = &sizes;
-    let matrix = emit.op("Concat", &[rows, row], vec![model::int("axis", 0)]);
-    let output = emit.name("rows");
-    reshape_into(emit, &output, data, &matrix);
-    output
+    let [rows, row] = [0..end, end..END].map(|axes| product(emit, shape, axes, true));
+    emit.reshape(data, emit.concat((rows, row), 0))
 }
 
 /// The product of the sizes of some axes. `END` is after the last one.
-fn product(emit: &mut Emit<'_>, shape: &str, axes: Range<i64>, keep: bool) -> String {
-    let (start, end) = (emit.ints(&[axes.start]), emit.ints(&[axes.end]));
-    let sizes = emit.plain("Slice", &[shape, &start, &end]);
+fn product(emit: &Emit<'_>, shape: &str, axes: Range<i64>, keep: bool) -> String {
+    let sizes = emit.op("Slice", (shape, [axes.start], [axes.end]));
     if axes.end == END {
         product_of(emit, &sizes, keep)
     } else if keep && axes.end == axes.start + 1 {
@@ -283,32 +236,27 @@ fn product(emit: &mut Emit<'_>, shape: &str, axes: Range<i64>, keep: bool) -> St
 
 /// The product of a vector of sizes, which may be empty. Some runtimes refuse the product of
 /// nothing, so add a factor of 1.
-fn product_of(emit: &mut Emit<'_>, sizes: &str, keep: bool) -> String {
-    let one = emit.ints(&[1]);
-    let factors = emit.op("Concat", &[&one, sizes], vec![model::int("axis", 0)]);
-    emit.product(&factors, keep)
+fn product_of(emit: &Emit<'_>, sizes: &str, keep: bool) -> String {
+    emit.product(&emit.concat(([1], sizes), 0), keep)
 }
 
 /// Sizes for division. If one is 0 there are no rows, but runtimes still refuse to divide by it if
 /// they know it before the model runs.
-fn divisors(emit: &mut Emit<'_>, shape: &str) -> String {
-    let (zero, one) = (emit.ints(&[0]), emit.ints(&[1]));
-    let empty = emit.plain("Equal", &[shape, &zero]);
-    emit.plain("Where", &[&empty, &one, shape])
+fn divisors(emit: &Emit<'_>, shape: &str) -> String {
+    emit.op("Where", (emit.op("Equal", (shape, [0])), [1], shape))
 }
 
-fn flatten(emit: &mut Emit<'_>, value: &str) -> String {
-    let all = emit.ints(&[-1]);
-    emit.plain("Reshape", &[value, &all])
+fn flatten(emit: &Emit<'_>, value: &str) -> String {
+    emit.op("Reshape", (value, [-1]))
 }
 
 fn reverse_sequence(
-    emit: &mut Emit<'_>,
-    [data, lengths, output]: [&str; 3],
+    emit: &Emit<'_>,
+    [data, lengths]: [&str; 2],
     shape: &str,
     [time, batch]: [&Axis; 2],
     by_rows: bool,
-) {
+) -> String {
     let (flat, end) = match (time, batch) {
         (Axis::Known(time), Axis::Known(batch)) if by_rows => {
             let end = time.max(batch) + 1;
@@ -318,72 +266,43 @@ fn reverse_sequence(
     };
     let rows = count(emit, shape, end);
     let sizes = divisors(emit, shape);
-    let steps = time.size(emit, &sizes);
-    let sequences = batch.size(emit, &sizes);
-    let time_stride = time.stride(emit, &sizes, end);
-    let batch_stride = batch.stride(emit, &sizes, end);
-    let position = time.coordinate(emit, &rows, time_stride.as_deref(), &steps);
-    let sequence = batch.coordinate(emit, &rows, batch_stride.as_deref(), &sequences);
-    let clamped = clamp(emit, lengths, &steps);
-    let length = emit.op(
-        "Gather",
-        &[&clamped, &sequence],
-        vec![model::int("axis", 0)],
-    );
-    let gathered = gather(
-        emit,
-        [&flat, &rows, &position, &length],
-        time_stride.as_deref(),
-    );
-    reshape_into(emit, output, &gathered, shape);
+    let [steps, sequences] = [time, batch].map(|axis| axis.size(emit, &sizes));
+    let strides = [time, batch].map(|axis| axis.stride(emit, &sizes, end));
+    let [stride, batch_stride] = [&strides[0], &strides[1]].map(Option::as_deref);
+    let position = time.coordinate(emit, &rows, stride, &steps);
+    let sequence = batch.coordinate(emit, &rows, batch_stride, &sequences);
+    let length = emit.gather(&clamp(emit, lengths, &steps), sequence, 0);
+    let gathered = gather(emit, [&flat, &rows, &position, &length], stride);
+    emit.reshape(&gathered, shape)
 }
 
 fn reverse_subsequences(
-    emit: &mut Emit<'_>,
-    [data, lengths, output]: [&str; 3],
+    emit: &Emit<'_>,
+    [data, lengths]: [&str; 2],
     shape: &str,
     axis: &Axis,
-) {
+) -> String {
     let flat = flatten(emit, data);
     let elements = count(emit, shape, END);
     let sizes = divisors(emit, shape);
-    let size = axis.size(emit, &sizes);
+    let size = &axis.size(emit, &sizes);
     let stride = axis.stride(emit, &sizes, END);
-    let position = axis.coordinate(emit, &elements, stride.as_deref(), &size);
+    let position = axis.coordinate(emit, &elements, stride.as_deref(), size);
     // As floats, lengths of every type compare alike, even those beyond int64. The remaining ones
     // may be off by rounding and are clamped exactly below.
-    let float = |emit: &mut Emit<'_>, value: &str| {
-        emit.op("Cast", &[value], vec![model::int("to", FLOAT.into())])
-    };
-    let zero = emit.ints(&[0]);
-    let (as_float, float_zero, float_size) =
-        (float(emit, lengths), float(emit, &zero), float(emit, &size));
-    let as_int = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
-    let negative = emit.plain("Less", &[&as_float, &float_zero]);
-    let from_zero = emit.plain("Where", &[&negative, &zero, &as_int]);
-    let beyond = emit.plain("Greater", &[&as_float, &float_size]);
-    let fitting = emit.plain("Where", &[&beyond, &size, &from_zero]);
-    let clamped = clamp(emit, &fitting, &size);
-    let flat_lengths = flatten(emit, &clamped);
+    let as_float = &emit.cast(lengths, FLOAT);
+    let (zero_as_float, size_as_float) = (emit.cast([0], FLOAT), emit.cast(size, FLOAT));
+    let negative = emit.op("Less", (as_float, zero_as_float));
+    let from_zero = emit.op("Where", (negative, [0], emit.cast(lengths, INT64)));
+    let beyond = emit.op("Greater", (as_float, size_as_float));
+    let fitting = emit.op("Where", (beyond, size, from_zero));
+    let flat_lengths = flatten(emit, &clamp(emit, &fitting, size));
     // The lengths have the data's layout, except for size 1 on the axis.
-    let stride_or_one = match &stride {
-        Some(stride) => stride.clone(),
-        None => emit.ints(&[1]),
-    };
-    let block = emit.plain("Mul", &[&stride_or_one, &size]);
-    let before = emit.plain("Div", &[&elements, &block]);
-    let before = emit.plain("Mul", &[&before, &stride_or_one]);
-    let behind = emit.plain("Mod", &[&elements, &stride_or_one]);
-    let place = emit.plain("Add", &[&before, &behind]);
-    let length = emit.op(
-        "Gather",
-        &[&flat_lengths, &place],
-        vec![model::int("axis", 0)],
-    );
-    let gathered = gather(
-        emit,
-        [&flat, &elements, &position, &length],
-        stride.as_deref(),
-    );
-    reshape_into(emit, output, &gathered, shape);
+    let stride_or_one = &stride.clone().unwrap_or_else(|| emit.ints(&[1]));
+    let block = emit.op("Mul", (stride_or_one, size));
+    let before = emit.op("Mul", (emit.op("Div", (&elements, block)), stride_or_one));
+    let behind = emit.op("Mod", (&elements, stride_or_one));
+    let length = emit.gather(&flat_lengths, emit.op("Add", (before, behind)), 0);
+    let places = [&*flat, &elements, &position, &length];
+    emit.reshape(&gather(emit, places, stride.as_deref()), shape)
 }

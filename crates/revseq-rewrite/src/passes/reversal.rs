@@ -9,7 +9,8 @@
 //! ```
 
 use crate::constant;
-use crate::model::{self, NodeProto};
+use crate::emit::Emit;
+use crate::model::NodeProto;
 use crate::operators::ELEMENTWISE;
 use crate::scope::Scope;
 use crate::sizes;
@@ -42,10 +43,8 @@ impl<'a> Reversal<'a> {
                 lengths: node.input(1)?,
             });
         }
-        let axis = sizes::flipped_axis(scope, node)?;
-        Some(Self::Flip {
-            axis: counted(axis)?,
-        })
+        let axis = counted(sizes::flipped_axis(scope, node)?)?;
+        Some(Self::Flip { axis })
     }
 
     /// The same with mapped axes.
@@ -56,11 +55,14 @@ impl<'a> Reversal<'a> {
                 time,
                 batch,
                 lengths,
-            } => Self::Sequence {
-                time: map(*time)?,
-                batch: map(*batch)?,
-                lengths,
-            },
+            } => {
+                let (time, batch) = (map(*time)?, map(*batch)?);
+                Self::Sequence {
+                    time,
+                    batch,
+                    lengths,
+                }
+            }
         })
     }
 
@@ -89,22 +91,43 @@ impl<'a> Reversal<'a> {
         }
     }
 
-    pub(super) fn write(&self, emit: &mut crate::emit::Emit<'_>, output: &str, data: &str) {
-        match self {
-            Self::Flip { axis } => emit.flip_into(output, data, *axis as i64),
+    /// Whether it is the same as another one in a graph.
+    pub(super) fn is_same(&self, scope: &Scope<'_>, other: &Reversal<'_>) -> bool {
+        match (self, other) {
+            (
+                &Self::Sequence {
+                    time,
+                    batch,
+                    lengths,
+                },
+                &Reversal::Sequence {
+                    lengths: others, ..
+                },
+            ) if scope.is_same(lengths, scope, others) => {
+                let lengths = others;
+                *other
+                    == Reversal::Sequence {
+                        time,
+                        batch,
+                        lengths,
+                    }
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Writes the value in reverse.
+    pub(super) fn write(&self, emit: &Emit<'_>, data: &str) -> String {
+        match *self {
+            Self::Flip { axis } => emit.flip(data, axis as i64),
             Self::Sequence {
                 time,
                 batch,
                 lengths,
-            } => emit.write(
-                &[output],
-                "ReverseSequence",
-                &[data, lengths],
-                vec![
-                    model::int("batch_axis", *batch as i64),
-                    model::int("time_axis", *time as i64),
-                ],
-            ),
+            } => {
+                let axes = [("batch_axis", batch as i64), ("time_axis", time as i64)];
+                emit.with("ReverseSequence", (data, lengths), axes)
+            }
         }
     }
 }

@@ -7,12 +7,12 @@
 //! Loop(y = zeros: [steps, 8]) { y = ScatterND(y, [[step]], [v]) }   →   Loop() { v }
 //! ```
 
-use crate::emit::Emit;
+use super::name_outputs;
 use crate::model::{self, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::body::{Body, Count, State, through_identity};
 use crate::passes::steps::{self, trips};
-use crate::scope::{Names, Scope};
+use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -20,41 +20,34 @@ pub(super) const PASS: Pass = Pass::exact(
     "A Loop's state of which each step writes its own row, to a scan output",
     find,
 )
+.of(&["Loop"])
 .fast();
 
 /// The inputs and outputs of a Loop's body before its states.
 const INPUTS: usize = 2;
 const OUTPUTS: usize = 1;
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !node.is("Loop") {
-        return Verdict::Other;
-    }
-    let Some(Ok(graph)) = steps::graph_of(scope, node) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    // The pass of recurrent layers reports what keeps a loop from being read.
+    let graph = steps::graph_of(scope, node)
+        .ok_or(Other)?
+        .map_err(|_| Other)?;
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let Ok(mut body) = Body::of(scope, node, &inner) else {
-        return Verdict::Other;
-    };
+    let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let write = |state: &State<'_>| row_of(&inner, state).is_some();
     if !body.states.iter().any(write) {
-        return Verdict::Other;
+        return Err(Other);
     }
-    // The pass of recurrent layers reports what keeps a loop from having a known number of steps.
-    match trips::count(&body, node) {
-        Ok(steps) => body.steps = steps,
-        Err(_) => return Verdict::Other,
-    }
-    let mut left = Verdict::Other;
+    body.steps = trips::count(&body, node).map_err(|_| Other)?;
+    let mut left = Err(Other);
     for state in &body.states {
         let Some(write) = row_of(&inner, state) else {
             continue;
         };
         match check(&body, state, write) {
-            Ok(()) => return replaced(&body, node, state, write, names),
-            Err(why) => left = Verdict::Left(why),
+            Ok(()) => return replaced(&body, at, state, write),
+            Err(why) => left = Err(why.into()),
         }
     }
     left
@@ -75,19 +68,17 @@ fn row_of<'a>(inner: &'a Scope<'a>, state: &State<'a>) -> Option<&'a NodeProto> 
 
 /// Checks that the steps write all rows, each its own.
 fn check(body: &Body<'_>, state: &State<'_>, write: &NodeProto) -> Result<(), String> {
-    let named = || write.outputs().next().unwrap_or_default().to_owned();
+    let name = write.outputs().next().unwrap_or_default();
     let count = write.input(1).and_then(|indices| body.counter(indices));
     if count != Some(Count { ahead: 0, rank: 2 }) {
         return Err(format!(
-            "its body has ScatterND ({}), which does not provably write the row of its step alone",
-            named()
+            "its body has ScatterND ({name}), which does not provably write the row of its step alone"
         ));
     }
     let rows = sizes::axis(body.outer, state.initial, 0);
     if rows != Some(body.steps) {
         return Err(format!(
-            "its body has ScatterND ({}), which does not provably write all rows of {}",
-            named(),
+            "its body has ScatterND ({name}), which does not provably write all rows of {}",
             state.initial
         ));
     }
@@ -95,36 +86,19 @@ fn check(body: &Body<'_>, state: &State<'_>, write: &NodeProto) -> Result<(), St
 }
 
 /// The Loop with a scan output.
-fn replaced(
-    body: &Body<'_>,
-    node: &NodeProto,
-    state: &State<'_>,
-    write: &NodeProto,
-    names: &mut Names,
-) -> Verdict {
-    let scope = body.outer;
+fn replaced(body: &Body<'_>, at: &At<'_>, state: &State<'_>, write: &NodeProto) -> Verdict {
     let mut carried = body.inner.inputs.iter().skip(INPUTS);
     let place = carried.position(|it| *it == state.carried);
-    let (Some(place), Some(row), Some(graph)) = (place, write.input(2), node.graph("body")) else {
-        return Verdict::Other;
-    };
-    let mut emit = Emit::new(state.initial, scope.opset, names);
-    let mut taken = node.clone();
-    // All states and scan outputs have their places.
-    taken
-        .output
-        .resize(graph.output.len() - OUTPUTS, String::new());
-    for output in &mut taken.output {
-        if output.is_empty() {
-            *output = emit.name("unread");
-        }
-    }
+    let (place, row) = (place.ok_or(Other)?, write.input(2).ok_or(Other)?);
+    let emit = at.emit(state.initial);
+    let mut taken = at.node.clone();
+    name_outputs(&emit, &mut taken, body.inner.outputs.len() - OUTPUTS);
     taken.input.remove(INPUTS + place);
     taken.output.remove(place);
     let all = emit.name("rows");
     taken.output.push(all.clone());
-    let step = emit.name("row");
-    let nodes = emit.within(|emit| emit.squeeze_into(&step, row, &[0]));
+    let mut step = String::new();
+    let nodes = emit.within(|| step = emit.squeeze(row, &[0]));
     for body in taken.graphs_mut() {
         let written: Vec<String> = write.outputs().map(str::to_owned).collect();
         body.input.remove(INPUTS + place);
@@ -144,8 +118,8 @@ fn replaced(
         emit.same(state.last, &all);
     } else {
         // Of no step, a scan output does not have the sizes of a row everywhere.
-        let sizes = emit.plain("Shape", &[state.initial]);
-        emit.write(&[state.last], "Reshape", &[&all, &sizes], Vec::new());
+        let sizes = emit.op("Shape", state.initial);
+        emit.give(state.last, emit.op("Reshape", (all, sizes)));
     }
-    emit.finish("the same with rows as a scan output".to_owned())
+    emit.finish("the same with rows as a scan output")
 }

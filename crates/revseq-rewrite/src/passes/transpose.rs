@@ -8,65 +8,54 @@
 //! ```
 
 use super::reversal::Reversal;
-use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::exact(
     "transpose",
     "A reversal between two transposes that undo each other, to one of other axes",
     find,
 )
+.of(&["Transpose"])
 .fast();
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let last = &scope.nodes[index];
-    let Some((first, reversal)) = pattern(scope, last) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At {
+        scope, node: last, ..
+    } = at;
+    let (first, reversal) = pattern(scope, last).ok_or(Other)?;
     if !is_inverse(first, last) {
-        return Verdict::Left(
-            "the transposes around the reversal do not undo each other".to_owned(),
-        );
+        return Err("the transposes around the reversal do not undo each other".into());
     }
-    let Some(moved) = reversal.before(scope, first) else {
-        return Verdict::Other;
-    };
+    let moved = reversal.before(scope, first).ok_or(Other)?;
+    let options = at.context.options;
     if let Reversal::Sequence { time, batch, .. } = moved
         && (time > 1 || batch > 1)
-        && !context.options.portable
-        && !context
-            .options
-            .passes
-            .iter()
-            .any(|name| name == PASS.info.name)
+        && !options.portable
+        && !options.passes.iter().any(|name| name == PASS.info.name)
     {
-        return Verdict::Left(format!(
+        return Err(format!(
             "ReverseSequence would have time axis {time} and batch axis {batch}, of which ONNX \
              allows only 0 and 1; runtimes that take any run it with --pass transpose"
-        ));
+        )
+        .into());
     }
-    let (Some(data), Some(output)) = (first.input(0), last.output.first()) else {
-        return Verdict::Other;
-    };
-    let mut emit = Emit::new(output, scope.opset, names);
-    moved.write(&mut emit, output, data);
+    let (data, output) = (first.input(0).ok_or(Other)?, at.output()?);
+    let emit = at.emit(output);
+    emit.give(output, moved.write(&emit, data));
     emit.finish(format!("{moved}, without the transposes"))
 }
 
 /// The first Transpose and the reversal before a Transpose, if there are any and nothing else reads
 /// the reversal.
 fn pattern<'a>(scope: &'a Scope<'a>, last: &NodeProto) -> Option<(&'a NodeProto, Reversal<'a>)> {
-    let reversed = last.input(0).filter(|_| last.is("Transpose"))?;
+    let reversed = last.input(0)?;
     // For another reader the reversal would stay, beside a second one.
     if scope.uses(reversed) != 1 {
         return None;
     }
-    let (inner, node, _) = scope.producer(reversed)?;
-    if !std::ptr::eq(inner, scope) {
-        return None;
-    }
+    let (_, node, _) = scope.producer(reversed).filter(|it| it.0.is(scope))?;
     let reversal = Reversal::of(scope, node)?;
     let first = scope.first_output_of(node.input(0)?, "Transpose")?;
     Some((first, reversal))

@@ -23,11 +23,11 @@ use std::collections::HashSet;
 
 use crate::constant::normal_axis;
 use crate::emit::Emit;
-use crate::model::{NodeProto, ints};
-use crate::pass::{Context, Pass, Verdict};
+use crate::model::NodeProto;
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::body::{Body, Scanned};
 use crate::passes::steps::{self, trips};
-use crate::scope::{Names, Scope};
+use crate::scope::Scope;
 
 use values::{Stepped, Values};
 
@@ -41,40 +41,30 @@ pub(super) const PASS: Pass = Pass::rounding(
 /// The first opset in which all operators broadcast as they do since.
 const OPSET: i64 = 9;
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     // The pass of recurrent layers reports what holds for all loops.
-    let Some(Ok(graph)) = steps::graph_of(scope, node) else {
-        return Verdict::Other;
-    };
+    let graph = steps::graph_of(scope, node)
+        .ok_or(Other)?
+        .map_err(|_| Other)?;
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let Ok(mut body) = Body::of(scope, node, &inner) else {
-        return Verdict::Other;
-    };
-    let results: Vec<Scanned<'_>> = (body.scanned.iter().copied())
-        .filter(|scanned| scope.uses(scanned.result) > 0)
-        .collect();
+    let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
+    let results = body.scanned.iter().copied();
+    let results: Vec<Scanned<'_>> = results.filter(|it| scope.uses(it.result) > 0).collect();
     let is_read = body.states.iter().any(|it| scope.uses(it.last) > 0);
     let needed = needed(&inner, results.iter().map(|it| it.value));
     let is_carried = body.states.iter().any(|it| needed.contains(it.carried));
     if is_read || is_carried || results.is_empty() {
-        return Verdict::Other;
+        return Err(Other);
     }
-    if scope.opset < OPSET {
-        return Verdict::Left(format!(
-            "version {} of ONNX's operators is below {OPSET}",
-            scope.opset
-        ));
+    let opset = scope.opset;
+    if opset < OPSET {
+        return Err(format!("version {opset} of ONNX's operators is below {OPSET}").into());
     }
-    match trips::count(&body, node) {
-        Ok(steps) => body.steps = steps,
-        Err(why) => return Verdict::Left(why),
-    }
-    let emit = Emit::new(results[0].result, scope.opset, names);
-    match write(&body, &results, &needed, emit) {
-        Ok(emit) => emit.finish("its body over all steps at once".to_owned()),
-        Err(why) => Verdict::Left(why),
-    }
+    body.steps = trips::count(&body, node)?;
+    let emit = at.emit(results[0].result);
+    write(&body, &results, &needed, &emit)?;
+    emit.finish("its body over all steps at once")
 }
 
 /// The names of the body's values from which others follow.
@@ -89,12 +79,12 @@ fn needed<'a>(inner: &Scope<'a>, values: impl Iterator<Item = &'a str>) -> HashS
 }
 
 /// Writes the body over all steps.
-fn write<'a, 'n>(
+fn write<'a>(
     body: &'a Body<'a>,
     results: &[Scanned<'a>],
     needed: &HashSet<&str>,
-    emit: Emit<'n>,
-) -> Result<Emit<'n>, String> {
+    emit: &Emit<'_>,
+) -> Result<(), String> {
     let mut values = Values::new(body, emit, operators::write);
     let is_needed = |node: &&NodeProto| node.outputs().any(|output| needed.contains(output));
     for node in body.inner.nodes.iter().filter(is_needed) {
@@ -105,36 +95,28 @@ fn write<'a, 'n>(
     }
     for result in results {
         let value = values.stepped(result.value)?;
-        let value = in_place(&mut values, &value, result)?;
-        values.emit.same(result.result, &value);
+        emit.same(result.result, &in_place(emit, value, result)?);
     }
     for state in &body.unchanged {
         if body.outer.uses(state.last) > 0 {
-            values.emit.same(state.last, state.initial);
+            emit.same(state.last, state.initial);
         }
     }
-    Ok(values.emit)
+    Ok(())
 }
 
 /// A value of all steps with the steps where a scan output has them.
-fn in_place(
-    values: &mut Values<'_, '_>,
-    value: &Stepped,
-    result: &Scanned<'_>,
-) -> Result<String, String> {
-    let rank = value.rank + 1;
-    let axis = normal_axis(result.axis, rank)
+fn in_place(emit: &Emit<'_>, value: Stepped, result: &Scanned<'_>) -> Result<String, String> {
+    let Stepped { mut name, rank } = value;
+    let axis = normal_axis(result.axis, rank + 1)
         .ok_or_else(|| format!("its output {} has no axis {}", result.result, result.axis))?;
-    let mut name = value.name.clone();
     if result.backwards {
-        name = values.flipped(&name, 0);
+        name = emit.flip(&name, 0);
     }
     if axis > 0 {
-        let mut perm: Vec<i64> = (1..rank as i64).collect();
+        let mut perm: Vec<i64> = (1..=rank as i64).collect();
         perm.insert(axis, 0);
-        name = values
-            .emit
-            .op("Transpose", &[&name], vec![ints("perm", &perm)]);
+        name = emit.transpose(&name, &perm);
     }
     Ok(name)
 }

@@ -6,12 +6,12 @@
 
 use crate::constant::{axes, normal_axis};
 use crate::emit::{AXES_BY_INPUT, SOFTMAX_BY_ONE_AXIS};
-use crate::model::{AttributeProto, NodeProto, int, ints};
+use crate::model::{self, AttributeProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::passes::steps::body::{Count, Sequence};
 
-use super::refusal::{SET_BY_CALLER, axis_behind, refusal};
-use super::values::{Value, Values, data_alone};
+use super::refusal::{axes_behind, axis_behind, int, refusal};
+use super::values::{Stepped, Value, Values, data_alone};
 use super::{products, shapes, windows};
 
 /// Operators on each element of their first input, besides those of [`ELEMENTWISE`].
@@ -78,13 +78,7 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
             name => values.value(name)?,
         });
     }
-    // It takes only the type of its second input.
-    let depending = if node.is("CastLike") {
-        &inputs[..1]
-    } else {
-        &inputs
-    };
-    if !depending.iter().any(Value::is_stepped) {
+    if !depending(node, &inputs).iter().any(Value::is_stepped) {
         let names = inputs.iter().map(|it| it.name().to_owned()).collect();
         let outputs = values.copy(node, names, Vec::new());
         for (name, output) in std::iter::zip(&node.output, outputs) {
@@ -92,27 +86,43 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
         }
         return Ok(());
     }
-    match node.op() {
-        "Identity" => {
-            values.set(&node.output[0], inputs[0].clone());
-            Ok(())
-        }
-        op if is_elementwise(op) => elementwise(values, node, &inputs),
-        op if BROADCAST.contains(&op) => broadcast(values, node, &inputs),
-        op if REDUCE.contains(&op) => reduce(values, node, &inputs),
-        op if ALONG_AXIS.iter().any(|(known, _)| *known == op) => along_axis(values, node, &inputs),
-        "CastLike" => elementwise(values, node, &inputs),
-        "Gather" => gather(values, node, &inputs),
-        "MatMul" => products::matmul(values, node, &inputs),
-        "Gemm" => products::gemm(values, node, &inputs),
-        op if windows::OPERATORS.contains(&op) => windows::write(values, node, &inputs),
-        op if shapes::OPERATORS.contains(&op) => shapes::write(values, node, &inputs),
-        _ => Err(refusal(node, "depends on the step")),
+    let written = match node.op() {
+        "Identity" => inputs[0].clone(),
+        "Shape" => shapes::shape(values, node, &inputs)?,
+        op => Value::Stepped(match op {
+            "CastLike" => elementwise(values, node, &inputs)?,
+            "Gather" => gather(values, node, &inputs)?,
+            "MatMul" => products::matmul(values, node, &inputs)?,
+            "Gemm" => products::gemm(values, node, &inputs)?,
+            op if is_elementwise(op) => elementwise(values, node, &inputs)?,
+            op if BROADCAST.contains(&op) => broadcast(values, node, &inputs)?,
+            op if REDUCE.contains(&op) => reduce(values, node, &inputs)?,
+            op if along(op).is_some() => along_axis(values, node, &inputs)?,
+            op if windows::OPERATORS.contains(&op) => windows::write(values, node, &inputs)?,
+            op if shapes::OPERATORS.contains(&op) => shapes::write(values, node, &inputs)?,
+            _ => return Err(refusal(node, "depends on the step")),
+        }),
+    };
+    values.set(&node.output[0], written);
+    Ok(())
+}
+
+/// The inputs of a node of which more than the type is read.
+fn depending<'v>(node: &NodeProto, inputs: &'v [Value]) -> &'v [Value] {
+    match node.is("CastLike") {
+        true => &inputs[..1],
+        false => inputs,
     }
 }
 
 fn is_elementwise(op: &str) -> bool {
     ELEMENTWISE.contains(&op) || MORE_ELEMENTWISE.contains(&op)
+}
+
+/// The axis along which an operator computes by default.
+fn along(op: &str) -> Option<i64> {
+    let known = ALONG_AXIS.iter().find(|(known, _)| *known == op);
+    known.map(|(_, axis)| *axis)
 }
 
 fn is_known(op: &str) -> bool {
@@ -125,8 +135,8 @@ fn is_known(op: &str) -> bool {
     ];
     is_elementwise(op)
         || lists.iter().any(|list| list.contains(&op))
-        || ALONG_AXIS.iter().any(|(known, _)| *known == op)
-        || matches!(op, "CastLike" | "Gather" | "Gemm" | "MatMul")
+        || along(op).is_some()
+        || matches!(op, "CastLike" | "Gather" | "Gemm" | "MatMul" | "Shape")
 }
 
 /// Reads the step's own position of a sequence, if the node does so.
@@ -136,20 +146,15 @@ fn read_step<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<boo
     let Some(Count { ahead, rank }) = step.and_then(|step| body.counter(step)) else {
         return Ok(false);
     };
-    let Some(name) = node.input(0).filter(|name| !body.inner.defines(name)) else {
-        return Err(refusal(
-            node,
-            "reads a value of the body by the step's number",
-        ));
-    };
+    let table = node.input(0).filter(|name| !body.inner.defines(name));
+    let name =
+        table.ok_or_else(|| refusal(node, "reads a value of the body by the step's number"))?;
     if ahead != 0 {
         return Err(refusal(node, "reads another step than its own"));
     }
     let own_rank = values.rank(name)?;
-    let axis = node
-        .int("axis")
-        .or(0)
-        .and_then(|axis| normal_axis(axis, own_rank));
+    let axis = node.int("axis").or(0);
+    let axis = axis.and_then(|axis| normal_axis(axis, own_rank));
     let axis = axis.ok_or_else(|| refusal(node, "has an axis that is not known"))?;
     let sequence = Sequence {
         value: name,
@@ -162,7 +167,8 @@ fn read_step<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<boo
     if rank > 0 {
         all = values.emit.unsqueeze(&all, &added);
     }
-    values.set_stepped(&node.output[0], all, step.rank + rank);
+    let written = Stepped::new(all, step.rank + rank);
+    values.set(&node.output[0], Value::Stepped(written));
     Ok(true)
 }
 
@@ -170,42 +176,36 @@ fn elementwise(
     values: &mut Values<'_, '_>,
     node: &NodeProto,
     inputs: &[Value],
-) -> Result<(), String> {
-    // Of the second one CastLike takes the type alone.
-    let read = match node.is("CastLike") {
-        true => &inputs[..1],
-        false => inputs,
-    };
-    let first = data_alone(node, read)?;
-    let rank = first.rank;
-    copy_all(values, node, inputs, Vec::new(), rank);
-    Ok(())
+) -> Result<Stepped, String> {
+    let rank = data_alone(node, depending(node, inputs))?.rank;
+    Ok(copy_all(values, node, inputs, Vec::new(), rank))
 }
 
-/// Writes a node over the values of all steps, whose outputs all have one rank.
+/// Writes a node over the values of all steps, whose outputs all have one rank. Returns the first.
 fn copy_all(
     values: &mut Values<'_, '_>,
     node: &NodeProto,
     inputs: &[Value],
     attributes: Vec<AttributeProto>,
     rank: usize,
-) {
+) -> Stepped {
     let names = inputs.iter().map(|it| it.name().to_owned()).collect();
     let outputs = values.copy(node, names, attributes);
-    for (name, output) in std::iter::zip(&node.output, outputs) {
-        values.set_stepped(name, output, rank);
+    let mut outputs = outputs.into_iter().map(|it| Stepped::new(it, rank));
+    let first = outputs.next().unwrap_or_default();
+    for (name, output) in std::iter::zip(&node.output[1..], outputs) {
+        values.set(name, Value::Stepped(output));
     }
+    first
 }
 
 fn broadcast(
     values: &mut Values<'_, '_>,
     node: &NodeProto,
     inputs: &[Value],
-) -> Result<(), String> {
-    let mut ranks = Vec::new();
-    for name in node.inputs() {
-        ranks.push(values.rank(name)?);
-    }
+) -> Result<Stepped, String> {
+    let ranks = node.inputs().map(|name| values.rank(name));
+    let ranks: Vec<usize> = ranks.collect::<Result<_, _>>()?;
     let rank = ranks.iter().copied().max().unwrap_or(0);
     // Its first operand does not grow.
     if node.is("PRelu") && (ranks[0] < rank || !inputs[0].is_stepped()) {
@@ -221,47 +221,36 @@ fn broadcast(
             }
         }
     }
-    let outputs = values.copy(node, names, Vec::new());
-    values.set_stepped(&node.output[0], outputs[0].clone(), rank);
-    Ok(())
+    Ok(values.copy_one(node, names, Vec::new(), rank))
 }
 
 fn along_axis(
     values: &mut Values<'_, '_>,
     node: &NodeProto,
     inputs: &[Value],
-) -> Result<(), String> {
+) -> Result<Stepped, String> {
     let first = data_alone(node, inputs)?;
     if node.is("LayerNormalization") && node.outputs().count() > 1 {
         return Err(refusal(node, "outputs means or deviations"));
     }
     let op = node.op();
-    let mut default = ALONG_AXIS
-        .iter()
-        .find(|(known, _)| *known == op)
-        .map_or(0, |it| it.1);
     // It took all axes behind this one together.
-    if matches!(op, "Softmax" | "LogSoftmax" | "Hardmax")
-        && values.emit.opset() < SOFTMAX_BY_ONE_AXIS
-    {
-        default = 1;
-    }
-    let axis = node
-        .int("axis")
-        .or(default)
-        .ok_or_else(|| refusal(node, SET_BY_CALLER))?;
-    let axis = axis_behind(node, axis, first.rank)?;
+    let took_all = matches!(op, "Softmax" | "LogSoftmax" | "Hardmax")
+        && values.emit.opset() < SOFTMAX_BY_ONE_AXIS;
+    let default = if took_all { 1 } else { along(op).unwrap_or(0) };
+    let axis = axis_behind(node, int(node, "axis", default)?, first.rank)?;
     let is_arg = matches!(op, "ArgMax" | "ArgMin");
-    let keeps = node
-        .int("keepdims")
-        .or(1)
-        .ok_or_else(|| refusal(node, SET_BY_CALLER))?;
-    let rank = first.rank - usize::from(is_arg && keeps == 0);
-    copy_all(values, node, inputs, vec![int("axis", axis)], rank);
-    Ok(())
+    let keeps = int(node, "keepdims", 1)? != 0;
+    let rank = first.rank - usize::from(is_arg && !keeps);
+    let attributes = vec![model::int("axis", axis)];
+    Ok(copy_all(values, node, inputs, attributes, rank))
 }
 
-fn reduce(values: &mut Values<'_, '_>, node: &NodeProto, inputs: &[Value]) -> Result<(), String> {
+fn reduce(
+    values: &mut Values<'_, '_>,
+    node: &NodeProto,
+    inputs: &[Value],
+) -> Result<Stepped, String> {
     let Value::Stepped(first) = &inputs[0] else {
         return Err(refusal(node, "has axes that depend on the step"));
     };
@@ -271,71 +260,49 @@ fn reduce(values: &mut Values<'_, '_>, node: &NodeProto, inputs: &[Value]) -> Re
     if listed.is_empty() && (is_same || first.rank == 0) {
         return Err(refusal(node, "lists no axes"));
     }
-    let mut moved = Vec::new();
-    for &axis in &listed {
-        let axis = axis_behind(node, axis, first.rank)?;
-        if !moved.contains(&axis) {
-            moved.push(axis);
-        }
-    }
-    if moved.len() < listed.len() {
-        return Err(refusal(node, "lists an axis twice"));
-    }
-    if listed.is_empty() {
-        moved = (1..=first.rank as i64).collect();
-    }
-    let keeps = node
-        .int("keepdims")
-        .or(1)
-        .ok_or_else(|| refusal(node, SET_BY_CALLER))?;
-    let rank = if keeps == 0 {
-        first.rank - moved.len()
-    } else {
-        first.rank
+    let moved = match listed.is_empty() {
+        true => (1..=first.rank as i64).collect(),
+        false => axes_behind(node, &listed, first.rank)?,
     };
-    let since = if node.is("ReduceSum") {
-        AXES_BY_INPUT
-    } else {
-        REDUCED_BY_INPUT
+    let rank = match int(node, "keepdims", 1)? {
+        0 => first.rank - moved.len(),
+        _ => first.rank,
+    };
+    let since = match node.is("ReduceSum") {
+        true => AXES_BY_INPUT,
+        false => REDUCED_BY_INPUT,
     };
     let mut names = vec![first.name.clone()];
     let mut attributes = Vec::new();
     if values.emit.opset() >= since {
         names.push(values.emit.ints(&moved));
     } else {
-        attributes.push(ints("axes", &moved));
+        attributes.push(model::ints("axes", &moved));
     }
-    let outputs = values.copy(node, names, attributes);
-    values.set_stepped(&node.output[0], outputs[0].clone(), rank);
-    Ok(())
+    Ok(values.copy_one(node, names, attributes, rank))
 }
 
 /// Rows of a table by the step's indices, or of the step's value by constant ones.
-fn gather(values: &mut Values<'_, '_>, node: &NodeProto, inputs: &[Value]) -> Result<(), String> {
-    let axis = node
-        .int("axis")
-        .or(0)
-        .ok_or_else(|| refusal(node, SET_BY_CALLER))?;
-    let (name, indices) = (&node.input[0], &node.input[1]);
-    let [rank, indices] = [values.rank(name)?, values.rank(indices)?];
+fn gather(
+    values: &mut Values<'_, '_>,
+    node: &NodeProto,
+    inputs: &[Value],
+) -> Result<Stepped, String> {
+    let axis = int(node, "axis", 0)?;
+    let [rank, indices] = [values.rank(&node.input[0])?, values.rank(&node.input[1])?];
     let axis = axis_behind(node, axis, rank)?;
     let all = (rank + indices).saturating_sub(1);
-    match (&inputs[0], &inputs[1]) {
-        (Value::Stepped(_), Value::Fixed(_)) => {
-            copy_all(values, node, inputs, vec![int("axis", axis)], all);
-            Ok(())
+    let attributes = match (&inputs[0], &inputs[1]) {
+        (Value::Stepped(_), Value::Fixed(_)) => vec![model::int("axis", axis)],
+        (Value::Fixed(_), Value::Stepped(_)) if axis == 1 => Vec::new(),
+        (Value::Fixed(_), _) => {
+            let why = "reads a table along another axis than the first";
+            return Err(refusal(node, why));
         }
-        (Value::Fixed(_), Value::Stepped(_)) if axis == 1 => {
-            copy_all(values, node, inputs, Vec::new(), all);
-            Ok(())
+        _ => {
+            let why = "reads the step's value at places that depend on the step";
+            return Err(refusal(node, why));
         }
-        (Value::Fixed(_), _) => Err(refusal(
-            node,
-            "reads a table along another axis than the first",
-        )),
-        _ => Err(refusal(
-            node,
-            "reads the step's value at places that depend on the step",
-        )),
-    }
+    };
+    Ok(copy_all(values, node, inputs, attributes, all))
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{self, AttributeProto, INT64, NodeProto, int};
+use crate::model::{AttributeProto, INT64, NodeProto};
 use crate::passes::steps::body::{Body, Count, Sequence};
 use crate::scope::Source;
 use crate::sizes::{self, Size};
@@ -17,12 +17,18 @@ use crate::types;
 use super::refusal::refusal;
 
 /// A value that depends on the step.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stepped {
     /// The name of the value over all steps.
     pub(super) name: String,
     /// The number of axes that it has in each step.
     pub(super) rank: usize,
+}
+
+impl Stepped {
+    pub(super) fn new(name: String, rank: usize) -> Self {
+        Self { name, rank }
+    }
 }
 
 /// A value of the body, as the replacement computes it.
@@ -60,7 +66,7 @@ type Write<'a, 'n> = fn(&mut Values<'a, 'n>, &'a NodeProto) -> Result<(), String
 /// The values of a body, and the nodes that compute them.
 pub(super) struct Values<'a, 'n> {
     pub(super) body: &'a Body<'a>,
-    pub(super) emit: Emit<'n>,
+    pub(super) emit: &'n Emit<'n>,
     /// Writes a node, of a counter that is computed.
     write: Write<'a, 'n>,
     known: HashMap<String, Value>,
@@ -71,7 +77,7 @@ pub(super) struct Values<'a, 'n> {
 }
 
 impl<'a, 'n> Values<'a, 'n> {
-    pub(super) fn new(body: &'a Body<'a>, emit: Emit<'n>, write: Write<'a, 'n>) -> Self {
+    pub(super) fn new(body: &'a Body<'a>, emit: &'n Emit<'n>, write: Write<'a, 'n>) -> Self {
         let inner = body.inner;
         for &(slice, sequence) in &body.slices {
             let Some(rank) = sizes::rank(body.outer, sequence.value) else {
@@ -121,10 +127,8 @@ impl<'a, 'n> Values<'a, 'n> {
         }
         match inner.source(name) {
             Some((_, Source::Initializer(tensor))) if !tensor.is_external() => {
-                let tensor = model::TensorProto {
-                    name: None,
-                    ..tensor.clone()
-                };
+                let mut tensor = tensor.clone();
+                tensor.name = None;
                 Ok(Value::Fixed(self.emit.tensor(tensor)))
             }
             _ => Err(format!("its body reads {name}, of which nothing is known")),
@@ -138,16 +142,11 @@ impl<'a, 'n> Values<'a, 'n> {
             Value::Fixed(fixed) => {
                 let rank = self.rank(name)?;
                 let one = self.emit.unsqueeze(&fixed, &[0]);
-                let count = self.count();
-                let mut shape = count;
+                let mut shape = self.count();
                 if rank > 0 {
-                    let ones = self.emit.ints(&vec![1; rank]);
-                    shape = self
-                        .emit
-                        .op("Concat", &[&shape, &ones], vec![int("axis", 0)]);
+                    shape = self.emit.concat((shape, &*vec![1; rank]), 0);
                 }
-                let name = self.emit.plain("Expand", &[&one, &shape]);
-                Ok(Stepped { name, rank })
+                Ok(Stepped::new(self.emit.op("Expand", (one, shape)), rank))
             }
         }
     }
@@ -164,12 +163,6 @@ impl<'a, 'n> Values<'a, 'n> {
     /// Makes a value of the body known.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         self.known.insert(name.to_owned(), value);
-    }
-
-    /// Makes a value that depends on the step known.
-    pub(super) fn set_stepped(&mut self, name: &str, value: String, rank: usize) {
-        let value = Stepped { name: value, rank };
-        self.set(name, Value::Stepped(value));
     }
 
     /// A sequence with the steps first.
@@ -189,30 +182,19 @@ impl<'a, 'n> Values<'a, 'n> {
         if axis > 0 {
             let others = (0..rank).filter(|&other| other != axis);
             let perm = [axis].into_iter().chain(others).map(|axis| axis as i64);
-            let perm = model::ints("perm", &perm.collect::<Vec<_>>());
-            name = self.emit.op("Transpose", &[&name], vec![perm]);
+            name = self.emit.transpose(&name, &perm.collect::<Vec<_>>());
         }
         if sequence.backwards {
-            name = self.flipped(&name, 0);
+            name = self.emit.flip(&name, 0);
         }
         // All sequences of a Scan have one length.
         if !self.body.is_scan() && sizes::axis(outer, value, axis) != Some(self.body.steps) {
             let numbers = self.numbers();
-            name = self
-                .emit
-                .op("Gather", &[&name, &numbers], vec![int("axis", 0)]);
+            name = self.emit.gather(&name, numbers, 0);
         }
-        let rank = rank - 1;
-        let stepped = Stepped { name, rank };
+        let stepped = Stepped::new(name, rank - 1);
         self.sequences.push((sequence, stepped.clone()));
         Ok(stepped)
-    }
-
-    /// A value in reverse along an axis.
-    pub(super) fn flipped(&mut self, value: &str, axis: i64) -> String {
-        let name = self.emit.name("flipped");
-        self.emit.flip_into(&name, value, axis);
-        name
     }
 
     /// The number of steps, as a vector of one element.
@@ -220,24 +202,15 @@ impl<'a, 'n> Values<'a, 'n> {
         if let Some(count) = &self.count {
             return count.clone();
         }
-        let sequence = self
-            .sequences
-            .first()
-            .map(|(_, stepped)| stepped.name.clone());
-        let count = match (sequence, self.body.steps) {
+        let count = match (self.sequences.first(), self.body.steps) {
             (_, Size::Known(steps)) => self.emit.ints(&[steps]),
-            (Some(sequence), _) => {
-                let shape = self.emit.plain("Shape", &[&sequence]);
-                self.emit.range(&shape, 0, 0, 1)
-            }
+            (Some((_, sequence)), _) => self.emit.sizes(&sequence.name, 0, 1),
             (None, Size::Axis { scope, value, axis }) => {
                 if !self.body.outer.sees(scope, value) {
-                    self.emit
-                        .refuse(format!("{value} is another value at the loop"));
+                    let why = format!("{value} is another value at the loop");
+                    self.emit.refuse(why);
                 }
-                let axis = axis as i64;
-                let shape = self.emit.plain("Shape", &[value]);
-                self.emit.range(&shape, 0, axis, axis + 1)
+                self.emit.sizes(value, axis as i64, axis as i64 + 1)
             }
         };
         self.count = Some(count.clone());
@@ -246,10 +219,8 @@ impl<'a, 'n> Values<'a, 'n> {
 
     /// The numbers of all steps.
     fn numbers(&mut self) -> String {
-        let steps = self.count();
-        let end = self.emit.squeeze(&steps, &[0]);
-        let [start, next] = [0, 1].map(|number| self.emit.scalar(number));
-        self.emit.plain("Range", &[&start, &end, &next])
+        let end = self.emit.squeeze(&self.count(), &[0]);
+        self.emit.op("Range", (0, end, 1))
     }
 
     /// The numbers of all steps, where a body computes with one.
@@ -267,25 +238,21 @@ impl<'a, 'n> Values<'a, 'n> {
         let code = code.ok_or_else(|| format!("the type of its counter {name} is not known"))?;
         let mut numbers = self.numbers();
         if count.ahead != 0 {
-            let ahead = self.emit.scalar(count.ahead);
-            numbers = self.emit.plain("Add", &[&numbers, &ahead]);
+            numbers = self.emit.op("Add", (numbers, count.ahead));
         }
         if code != INT64 {
-            numbers = self
-                .emit
-                .op("Cast", &[&numbers], vec![int("to", code.into())]);
+            numbers = self.emit.cast(numbers, code);
         }
         let added: Vec<i64> = (1..=count.rank as i64).collect();
         if !added.is_empty() {
             numbers = self.emit.unsqueeze(&numbers, &added);
         }
-        let (name, rank) = (numbers, count.rank);
-        Ok(Stepped { name, rank })
+        Ok(Stepped::new(numbers, count.rank))
     }
 
     /// A value's name, once it has as many axes after the steps; nothing changes for one that is
     /// the same in every step.
-    pub(super) fn aligned(&mut self, value: &Value, rank: usize) -> String {
+    pub(super) fn aligned(&self, value: &Value, rank: usize) -> String {
         match value {
             Value::Stepped(stepped) if stepped.rank < rank => {
                 let added: Vec<i64> = (1..=(rank - stepped.rank) as i64).collect();
@@ -298,7 +265,7 @@ impl<'a, 'n> Values<'a, 'n> {
     /// Writes a node of the body over other inputs, with some attributes replaced; its outputs'
     /// names.
     pub(super) fn copy(
-        &mut self,
+        &self,
         node: &NodeProto,
         inputs: Vec<String>,
         attributes: Vec<AttributeProto>,
@@ -315,6 +282,17 @@ impl<'a, 'n> Values<'a, 'n> {
         let outputs = copy.output.clone();
         self.emit.copy(copy);
         outputs
+    }
+
+    /// The same of a node with one output that counts, which has a rank.
+    pub(super) fn copy_one(
+        &self,
+        node: &NodeProto,
+        inputs: Vec<String>,
+        attributes: Vec<AttributeProto>,
+        rank: usize,
+    ) -> Stepped {
+        Stepped::new(self.copy(node, inputs, attributes).remove(0), rank)
     }
 
     /// The integers of an input of a node, if they are constant.

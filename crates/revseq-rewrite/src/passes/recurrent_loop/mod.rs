@@ -17,9 +17,9 @@ mod truths;
 mod weights;
 pub(super) mod write;
 
-use crate::pass::{Context, Pass, Verdict};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::{self, body, trips};
-use crate::scope::{Names, Scope};
+use crate::scope::Scope;
 
 pub(crate) const PASS: Pass = Pass::rounding(
     "recurrent-loop",
@@ -28,28 +28,16 @@ pub(crate) const PASS: Pass = Pass::rounding(
 )
 .fast();
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let graph = match steps::graph_of(scope, node) {
-        None => return Verdict::Other,
-        Some(Err(why)) => return Verdict::Left(why),
-        Some(Ok(graph)) => graph,
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let graph = steps::graph_of(scope, node).ok_or(Other)??;
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
-    let mut body = match body::Body::of(scope, node, &inner) {
-        Ok(body) => body,
-        Err(why) => return Verdict::Left(why),
-    };
+    let mut body = body::Body::of(scope, node, &inner)?;
     // It may be a map, whose pass reports it.
     if body.states.is_empty() {
-        return Verdict::Other;
+        return Err(Other);
     }
-    let layers = trips::count(&body, node).and_then(|steps| {
-        body.steps = steps;
-        layer::Layers::of(&body, context.options)
-    });
-    match layers {
-        Ok(layers) => write::layers(scope, node, &layers, context.options, names),
-        Err(why) => Verdict::Left(why),
-    }
+    body.steps = trips::count(&body, node)?;
+    let layers = layer::Layers::of(&body, at.context.options)?;
+    write::layers(at, &layers)
 }

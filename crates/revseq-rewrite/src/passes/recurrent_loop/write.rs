@@ -4,52 +4,40 @@ use recurrent_cells::Kind;
 
 use crate::emit::Emit;
 use crate::masked;
-use crate::model::{self, BOOL, INT32, INT64, NodeProto};
-use crate::pass::{Options, Verdict};
-use crate::scope::{Names, Scope};
+use crate::model::{self, BOOL, INT32, INT64};
+use crate::pass::{At, Verdict};
+use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-use super::layer::{Input, Layer, Layers, Mask, Masked, Output, Steps};
+use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 use super::reason::no_masked;
 use super::weights::{bias, floats, functions, peepholes, weights};
 
 /// Writes the layers and the outputs of the loop that are read.
-pub(super) fn layers(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    layers: &Layers<'_>,
-    options: &Options,
-    names: &mut Names,
-) -> Verdict {
-    let has_masks = options.masked_layers;
+pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
+    let has_masks = at.context.options.masked_layers;
     if let Some(why) = has_masks.then(|| no_masked(layers)).flatten() {
-        return Verdict::Left(why.to_owned());
+        return Err(why.into());
     }
-    let prefix = node.name.as_deref().filter(|name| !name.is_empty());
-    let prefix = prefix.or(node.outputs().next()).unwrap_or("Loop");
-    let mut emit = Emit::new(prefix, scope.opset, names);
-    let counting = layers
-        .steps
-        .map(|steps| Counting::write(&mut emit, steps, layers, has_masks));
+    let prefix = Some(at.node.name()).filter(|name| !name.is_empty());
+    let emit = at.emit(prefix.or(at.node.outputs().next()).unwrap_or("Loop"));
+    let steps = layers.steps;
+    let counting = steps.map(|steps| Counting::write(&emit, steps, layers, has_masks));
     let form = match has_masks {
-        true => Form::Masks(scope),
+        true => Form::Masks(at.scope),
         false => Form::Lengths,
     };
-    write(emit, layers, counting, form).finish(describe(layers, has_masks))
+    write(&emit, layers, counting, form);
+    emit.finish(describe(layers, has_masks))
 }
 
 /// Writes layers without lengths, and their outputs.
-pub(in crate::passes) fn all_steps<'n>(emit: Emit<'n>, layers: &Layers<'_>) -> Emit<'n> {
-    write(emit, layers, None, Form::Lengths)
+pub(in crate::passes) fn all_steps(emit: &Emit<'_>, layers: &Layers<'_>) {
+    write(emit, layers, None, Form::Lengths);
 }
 
-fn write<'n>(
-    emit: Emit<'n>,
-    layers: &Layers<'_>,
-    counting: Option<Counting>,
-    form: Form<'_>,
-) -> Emit<'n> {
+fn write(emit: &Emit<'_>, layers: &Layers<'_>, counting: Option<Counting>, form: Form<'_>) {
     let mut writer = Writer {
         emit,
         layers,
@@ -64,7 +52,6 @@ fn write<'n>(
     for &(output, what) in &layers.outputs {
         writer.output(output, what);
     }
-    writer.emit
 }
 
 fn describe(layers: &Layers<'_>, has_masks: bool) -> String {
@@ -111,73 +98,65 @@ enum Form<'a> {
 }
 
 impl Counting {
-    fn write(emit: &mut Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>, has_masks: bool) -> Self {
-        let mask = match steps {
+    fn write(emit: &Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>, has_masks: bool) -> Self {
+        let of = match steps {
             Steps::Below(lengths) => return Self::below(emit, lengths, layers),
             Steps::Mask(mask) => mask,
         };
-        let Mask { value, time, .. } = mask;
-        let value = match mask.is_bool {
-            true => value.to_owned(),
-            false => emit.op("Cast", &[value], vec![model::int("to", BOOL.into())]),
+        let value = match of.is_bool {
+            true => of.value.to_owned(),
+            false => emit.cast(of.value, BOOL),
         };
-        let value = match (mask.is_matrix, has_masks) {
+        let value = match (of.is_matrix, has_masks) {
             (true, false) => emit.unsqueeze(&value, &[2]),
             (false, true) => emit.squeeze(&value, &[2]),
             _ => value,
         };
-        let is_prefix = mask.is_prefix;
-        let is_whole = mask.is_of_batch && mask.is_of_steps;
         let perm: &[i64] = if has_masks { &[1, 0] } else { &[1, 0, 2] };
-        let mut mask = match time {
+        let mut mask = match of.time {
             0 => value,
-            _ => emit.op("Transpose", &[&value], vec![model::ints("perm", perm)]),
+            _ => emit.transpose(&value, perm),
         };
-        if !is_whole {
+        if !of.is_of_batch || !of.is_of_steps {
             let (steps, batch) = shape_of_input(emit, layers);
-            let [zero, one] = [0, 1].map(|number| emit.ints(&[number]));
             let steps = emit.unsqueeze(&steps, &[0]);
             // The loop reads the first steps of a longer mask, or the last ones if it runs
             // backwards.
             let read = if layers.backwards {
-                let shape = emit.plain("Shape", &[&mask]);
-                let all = emit.range(&shape, 0, 0, 1);
-                let first = emit.plain("Sub", &[&all, &steps]);
-                emit.plain("Slice", &[&mask, &first, &all, &zero])
+                let all = emit.sizes(&mask, 0, 1);
+                let first = emit.op("Sub", (&all, steps));
+                emit.op("Slice", (mask, first, all, [0]))
             } else {
-                emit.plain("Slice", &[&mask, &zero, &steps, &zero])
+                emit.op("Slice", (mask, [0], steps, [0]))
             };
-            let mut sizes = vec![&*one, &batch];
-            sizes.resize(perm.len(), &one);
-            let sizes = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
-            mask = emit.plain("Expand", &[&read, &sizes]);
+            let sizes = match has_masks {
+                true => emit.concat(([1], batch), 0),
+                false => emit.concat(([1], batch, [1]), 0),
+            };
+            mask = emit.op("Expand", (read, sizes));
         }
         if has_masks {
             return Self::Masked(mask);
         }
-        if is_prefix {
-            let numbers = emit.op("Cast", &[&mask], vec![model::int("to", INT32.into())]);
-            let lengths = emit.sum(&numbers, &[0, 2]);
+        if of.is_prefix {
+            let lengths = emit.sum(&emit.cast(&mask, INT32), &[0, 2]);
             return Self::First { lengths, mask };
         }
         Self::Ordered(Ordering::write(emit, &mask))
     }
 
     /// Lengths clamped to the axis, one for each sequence.
-    fn below(emit: &mut Emit<'_>, lengths: &str, layers: &Layers<'_>) -> Self {
+    fn below(emit: &Emit<'_>, lengths: &str, layers: &Layers<'_>) -> Self {
         let (all, batch) = shape_of_input(emit, layers);
-        let [zero, one] = [0, 1].map(|number| emit.scalar(number));
-        let lengths = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
-        let lengths = emit.plain("Expand", &[&lengths, &batch]);
-        let is_less = emit.plain("Less", &[&lengths, &all]);
-        let lengths = emit.plain("Where", &[&is_less, &lengths, &all]);
-        let is_more = emit.plain("Greater", &[&lengths, &zero]);
-        let lengths = emit.plain("Where", &[&is_more, &lengths, &zero]);
-        let times = emit.plain("Range", &[&zero, &all, &one]);
-        let times = emit.unsqueeze(&times, &[1]);
-        let mask = emit.plain("Less", &[&times, &lengths]);
+        let lengths = emit.op("Expand", (emit.cast(lengths, INT64), batch));
+        let is_less = emit.op("Less", (&lengths, &all));
+        let lengths = emit.op("Where", (is_less, lengths, &all));
+        let is_more = emit.op("Greater", (&lengths, 0));
+        let lengths = emit.op("Where", (is_more, lengths, 0));
+        let times = emit.unsqueeze(&emit.op("Range", (0, all, 1)), &[1]);
+        let mask = emit.op("Less", (times, &lengths));
         Self::First {
-            lengths: emit.op("Cast", &[&lengths], vec![model::int("to", INT32.into())]),
+            lengths: emit.cast(lengths, INT32),
             mask: emit.unsqueeze(&mask, &[2]),
         }
     }
@@ -201,70 +180,59 @@ impl Counting {
 }
 
 /// The number of steps, and of sequences as a vector of one element.
-fn shape_of_input(emit: &mut Emit<'_>, layers: &Layers<'_>) -> (String, String) {
+fn shape_of_input(emit: &Emit<'_>, layers: &Layers<'_>) -> (String, String) {
     let input = layers.layers.iter().find_map(|layer| match layer.input {
         Input::Sequence { value, time } => Some((value, time as i64)),
         Input::Layer(_) => None,
     });
     let (input, time) = input.unwrap_or_default();
-    let shape = emit.plain("Shape", &[input]);
-    let batch = emit.range(&shape, 0, 1 - time, 2 - time);
-    let time = emit.scalar(time);
-    let steps = emit.op("Gather", &[&shape, &time], vec![model::int("axis", 0)]);
-    (steps, batch)
+    let batch = emit.sizes(input, 1 - time, 2 - time);
+    (emit.size(input, time), batch)
 }
 
 /// A sequence with the time axis first.
-fn time_major(emit: &mut Emit<'_>, value: &str, time: usize) -> String {
-    if time == 0 {
-        return value.to_owned();
+fn time_major(emit: &Emit<'_>, value: &str, time: usize) -> String {
+    match time {
+        0 => value.to_owned(),
+        _ => emit.transpose(value, &[1, 0, 2]),
     }
-    emit.op("Transpose", &[value], vec![model::ints("perm", &[1, 0, 2])])
 }
 
 /// The outputs of a layer's operator.
 struct Given {
     steps: String,
-    /// The same without the axis of directions, once it is written.
-    squeezed: Option<String>,
     hidden: String,
     memory: String,
     /// The initial states unless they are 0, `[1, batch, units]`.
     begins: [Option<String>; 2],
 }
 
-struct Writer<'w, 'n> {
-    emit: Emit<'n>,
+struct Writer<'w> {
+    emit: &'w Emit<'w>,
     layers: &'w Layers<'w>,
     counting: Option<Counting>,
     form: Form<'w>,
     given: Vec<Given>,
 }
 
-impl Writer<'_, '_> {
-    fn layer(&mut self, index: usize, layer: &Layer<'_>) -> Given {
+impl Writer<'_> {
+    fn layer(&self, index: usize, layer: &Layer<'_>) -> Given {
+        let emit = self.emit;
         let repeats = self.repeats(index);
-        let emit = &mut self.emit;
         let cell = &layer.cell;
-        let features = cell.features();
         let input = match (layer.input, &self.counting) {
-            (Input::Layer(before), _) => emit.squeeze(&self.given[before].steps, &[1]),
-            (Input::Sequence { value, time }, counting) => {
-                let input = time_major(emit, value, time);
-                match counting {
-                    Some(Counting::Ordered(ordering)) => ordering.ordered(emit, &input, features),
-                    _ => input,
-                }
+            (Input::Layer(before), _) => self.squeezed(before),
+            (Input::Sequence { value, time }, Some(Counting::Ordered(ordering))) => {
+                ordering.ordered(emit, &time_major(emit, value, time), cell.features())
             }
+            (Input::Sequence { value, time }, _) => time_major(emit, value, time),
         };
         let units = cell.units() as i64;
         let w = emit.tensor(weights(cell, |gate| &gate.input));
         let r = emit.tensor(weights(cell, |gate| &gate.state));
-        let bias = bias(cell).map_or_else(String::new, |bias| {
-            emit.tensor(floats(&[1, bias.len()], bias))
-        });
-        let peepholes = peepholes(cell).map_or_else(String::new, |peepholes| {
-            emit.tensor(floats(&[1, peepholes.len()], peepholes))
+        let [bias, peepholes] = [bias(cell), peepholes(cell)].map(|row| match row {
+            None => String::new(),
+            Some(row) => emit.tensor(floats(&[1, row.len()], row)),
         });
         let lengths = self.counting.as_ref().map_or("", Counting::counted);
         let begins = (self.form, self.layers.batch);
@@ -285,9 +253,10 @@ impl Writer<'_, '_> {
             attributes.push(model::text("direction", "reverse"));
         }
         attributes.extend(functions(cell, matches!(self.form, Form::Masks(_))));
+        let resets_after_product = true;
         if cell.kind
             == (Kind::Gru {
-                resets_after_product: true,
+                resets_after_product,
             })
         {
             attributes.push(model::int("linear_before_reset", 1));
@@ -318,14 +287,12 @@ impl Writer<'_, '_> {
                 attributes.extend(set.map(|(name, _)| model::int(name, 1)));
                 let masked = format!("{}{operator}", masked::PREFIX);
                 let node = (masked::DOMAIN, operator);
-                self.emit
-                    .write_of(node, outputs, &masked, &inputs, attributes);
+                emit.write_of(node, outputs, &masked, inputs, attributes);
             }
-            _ => emit.write(outputs, operator, &inputs, attributes),
+            _ => emit.write(outputs, operator, inputs, attributes),
         }
         Given {
             steps,
-            squeezed: None,
             hidden: last_hidden,
             memory: last_memory,
             begins: [
@@ -344,188 +311,131 @@ impl Writer<'_, '_> {
         })
     }
 
-    fn output(&mut self, output: &str, what: Output<'_>) {
-        match what {
-            Output::Same(outer) => self.emit.same(output, outer),
-            Output::Step { layer, at } => {
-                let steps = self.squeezed(layer);
-                let at = self.emit.scalar(at);
-                let axis = vec![model::int("axis", 0)];
-                self.emit.write(&[output], "Gather", &[&steps, &at], axis);
-            }
-            Output::Hidden(layer) => {
-                let last = self.hidden(layer, false);
-                self.emit.squeeze_into(output, &last, &[0]);
-            }
-            Output::Repeated(layer) => {
-                let last = self.hidden(layer, true);
-                self.emit.squeeze_into(output, &last, &[0]);
-            }
+    fn output(&self, output: &str, what: Output<'_>) {
+        let emit = self.emit;
+        let value = match what {
+            Output::Same(outer) => return emit.same(output, outer),
+            Output::Step { layer, at } => emit.gather(&self.squeezed(layer), at, 0),
+            Output::Hidden(layer) => emit.squeeze(&self.hidden(layer, false), &[0]),
+            Output::Repeated(layer) => emit.squeeze(&self.hidden(layer, true), &[0]),
             Output::Buffer { layer, is_repeated } => {
-                let last = self.hidden(layer, is_repeated);
-                self.emit.same(output, &last);
+                return emit.same(output, &self.hidden(layer, is_repeated));
             }
             Output::Memory(layer) => {
-                let given = &self.given[layer];
-                let begin = given.begins[1].clone();
-                let last = given.memory.clone();
-                let last = self.last(last, begin.as_deref());
-                self.emit.squeeze_into(output, &last, &[0]);
+                let Given { memory, begins, .. } = &self.given[layer];
+                emit.squeeze(&self.last(memory, begins[1].as_deref()), &[0])
             }
-            Output::Steps { .. } => self.steps(output, what),
-        }
+            Output::Steps {
+                layer,
+                masked,
+                time,
+                backwards,
+                is_framed,
+            } => {
+                let mut steps = self.steps(layer, masked);
+                if backwards {
+                    steps = emit.flip(&steps, 0);
+                }
+                match (is_framed, time) {
+                    (true, _) => emit.unsqueeze(&steps, &[1]),
+                    (false, 1) => emit.transpose(&steps, &[1, 0, 2]),
+                    _ => return emit.same(output, &steps),
+                }
+            }
+        };
+        emit.give(output, value);
     }
 
     /// Writes a layer's output at all steps, `[time, batch, units]`.
-    fn squeezed(&mut self, layer: usize) -> String {
-        let given = &mut self.given[layer];
-        let emit = &mut self.emit;
-        let squeezed = given
-            .squeezed
-            .get_or_insert_with(|| emit.squeeze(&given.steps, &[1]));
-        squeezed.clone()
+    fn squeezed(&self, layer: usize) -> String {
+        self.emit.squeeze(&self.given[layer].steps, &[1])
     }
 
-    fn zero(&mut self) -> String {
+    fn zero(&self) -> String {
         self.emit.tensor(floats(&[], vec![0.0]))
     }
 
     /// Writes the last output; a repeated one is 0 if no step is valid.
-    fn hidden(&mut self, layer: usize, is_repeated: bool) -> String {
-        let given = &self.given[layer];
-        let (last, begin) = (given.hidden.clone(), given.begins[0].clone());
-        let begin = match is_repeated {
-            true => begin.map(|_| self.zero()),
-            false => begin,
-        };
-        self.last(last, begin.as_deref())
+    fn hidden(&self, layer: usize, is_repeated: bool) -> String {
+        let Given { hidden, begins, .. } = &self.given[layer];
+        match &begins[0] {
+            Some(_) if is_repeated => self.last(hidden, Some(&self.zero())),
+            begin => self.last(hidden, begin.as_deref()),
+        }
     }
 
     /// Writes a state after the last valid step, or `otherwise` if there is none.
-    fn last(&mut self, last: String, otherwise: Option<&str>) -> String {
-        let (Some(counting), Some(otherwise)) = (&self.counting, otherwise) else {
-            return last;
-        };
-        let Some(lengths) = counting.lengths().map(str::to_owned) else {
-            return last;
-        };
-        self.if_any(&lengths, &last, otherwise)
+    fn last(&self, last: &str, otherwise: Option<&str>) -> String {
+        let lengths = self.counting.as_ref().and_then(Counting::lengths);
+        match lengths.zip(otherwise) {
+            Some((lengths, otherwise)) => self.if_any(lengths, last, otherwise),
+            None => last.to_owned(),
+        }
     }
 
     /// Writes `last` for sequences with a valid step, and `otherwise` for the rest.
-    fn if_any(&mut self, lengths: &str, last: &str, otherwise: &str) -> String {
-        let zero = int32(&mut self.emit, 0);
-        let any = self.emit.plain("Greater", &[lengths, &zero]);
+    fn if_any(&self, lengths: &str, last: &str, otherwise: &str) -> String {
+        let any = self.emit.op("Greater", (lengths, int32(self.emit, 0)));
         let any = self.emit.unsqueeze(&any, &[1]);
-        self.emit.plain("Where", &[&any, last, otherwise])
+        self.emit.op("Where", (any, last, otherwise))
     }
 
-    /// Writes a layer's output at every step, in the loop's order and layout.
-    fn steps(&mut self, output: &str, what: Output<'_>) {
-        let Output::Steps {
-            layer,
-            masked,
-            time,
-            backwards,
-            is_framed,
-        } = what
-        else {
-            return;
-        };
+    /// Writes a layer's output at every step, in the order of the sequence.
+    fn steps(&self, layer: usize, masked: Masked) -> String {
+        let emit = self.emit;
         let units = self.layers.layers[layer].cell.units();
-        let given = self.given[layer].steps.clone();
-        let begin = self.given[layer].begins[0].clone();
-        let first = match (masked, begin) {
-            // `[1, batch, units]`, like each step.
-            (Masked::State, Some(begin)) => Some(begin),
-            _ => None,
-        };
-        let steps = match self.counting.take() {
-            None => self.emit.squeeze(&given, &[1]),
-            Some(Counting::Masked(mask)) => {
-                let steps = self.emit.squeeze(&given, &[1]);
-                let steps = match masked == Masked::Zero && self.repeats(layer) {
-                    true => {
-                        let (mask, zero) = (self.emit.unsqueeze(&mask, &[2]), self.zero());
-                        self.emit.plain("Where", &[&mask, &steps, &zero])
-                    }
-                    false => steps,
-                };
-                self.counting = Some(Counting::Masked(mask));
-                steps
+        let Given { steps, begins, .. } = &self.given[layer];
+        // `[1, batch, units]`, like each step.
+        let begin = begins[0].as_deref();
+        let first = begin.filter(|_| masked == Masked::State);
+        match &self.counting {
+            Some(Counting::Masked(mask)) if masked == Masked::Zero && self.repeats(layer) => {
+                let mask = emit.unsqueeze(mask, &[2]);
+                emit.op("Where", (mask, self.squeezed(layer), self.zero()))
             }
+            None | Some(Counting::Masked(_)) => self.squeezed(layer),
             Some(Counting::Ordered(ordering)) => {
                 let zero = self.zero();
-                let steps = if masked == Masked::Zero {
-                    ordering.zeroed(&mut self.emit, &given, units, &zero)
-                } else {
-                    let first = first.as_deref().unwrap_or(&zero);
-                    let backwards = self.layers.backwards;
-                    ordering.repeated(&mut self.emit, &given, units, backwards, first)
-                };
-                self.counting = Some(Counting::Ordered(ordering));
-                steps
+                let first = first.unwrap_or(&zero);
+                match masked {
+                    Masked::Zero => ordering.zeroed(emit, steps, units, &zero),
+                    _ => ordering.repeated(emit, steps, units, self.layers.backwards, first),
+                }
             }
             Some(Counting::First { lengths, mask }) => {
-                let squeezed = self.emit.squeeze(&given, &[1]);
-                let steps = self.padded(layer, masked, &squeezed, &lengths, &mask, first);
-                self.counting = Some(Counting::First { lengths, mask });
-                steps
+                let steps = self.squeezed(layer);
+                match self.behind(layer, masked, lengths, first) {
+                    Some(behind) => emit.op("Where", (mask, steps, behind)),
+                    None => steps,
+                }
             }
-        };
-        let steps = if backwards {
-            let flipped = self.emit.name("flipped");
-            self.emit.flip_into(&flipped, &steps, 0);
-            flipped
-        } else {
-            steps
-        };
-        if is_framed {
-            self.emit.unsqueeze_into(output, &steps, &[1]);
-        } else if time == 1 {
-            let perm = vec![model::ints("perm", &[1, 0, 2])];
-            self.emit.write(&[output], "Transpose", &[&steps], perm);
-        } else {
-            self.emit.same(output, &steps);
         }
     }
 
-    /// The steps if valid ones come first: later ones are already 0.
-    fn padded(
-        &mut self,
+    /// The output at invalid steps if valid ones come first; `None` if it is 0, which it is already.
+    fn behind(
+        &self,
         layer: usize,
         masked: Masked,
-        steps: &str,
         lengths: &str,
-        mask: &str,
-        first: Option<String>,
-    ) -> String {
-        if masked == Masked::Zero {
-            return steps.to_owned();
-        }
+        first: Option<&str>,
+    ) -> Option<String> {
         // Backwards, invalid steps come before any valid one.
-        let behind = if self.layers.backwards {
-            first
-        } else {
-            let last = self.given[layer].hidden.clone();
-            match (first, self.given[layer].begins[0].is_some()) {
-                (None, false) => Some(last),
-                (first, _) => {
-                    let first = first.unwrap_or_else(|| self.zero());
-                    Some(self.if_any(lengths, &last, &first))
-                }
-            }
-        };
-        match behind {
-            None => steps.to_owned(),
-            Some(behind) => self.emit.plain("Where", &[mask, steps, &behind]),
+        if masked == Masked::Zero || self.layers.backwards {
+            return first.filter(|_| masked != Masked::Zero).map(str::to_owned);
         }
+        let Given { hidden, begins, .. } = &self.given[layer];
+        Some(match (first, &begins[0]) {
+            (None, None) => hidden.clone(),
+            (Some(first), _) => self.if_any(lengths, hidden, first),
+            (None, Some(_)) => self.if_any(lengths, hidden, &self.zero()),
+        })
     }
 }
 
 /// An initial state, `[1, batch, units]`, of a layer with an input.
 fn initial(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     given: Option<&str>,
     (form, sequences): (Form<'_>, Option<Size<'_>>),
     input: &str,
@@ -539,24 +449,15 @@ fn initial(
             return emit.unsqueeze(given, &[0]);
         }
     }
-    let batch = {
-        let shape = emit.plain("Shape", &[input]);
-        emit.range(&shape, 0, 1, 2)
-    };
-    let batch = &*batch;
-    let units = emit.ints(&[units]);
-    let concat = vec![model::int("axis", 0)];
+    let batch = emit.sizes(input, 1, 2);
     match given {
         Some(given) => {
-            let sizes = emit.op("Concat", &[batch, &units], concat);
-            let matrix = emit.plain("Expand", &[given, &sizes]);
-            emit.unsqueeze(&matrix, &[0])
+            let sizes = emit.concat((batch, [units]), 0);
+            emit.unsqueeze(&emit.op("Expand", (given, sizes)), &[0])
         }
         None => {
-            let one = emit.ints(&[1]);
-            let sizes = emit.op("Concat", &[&one, batch, &units], concat);
-            let zero = emit.tensor(floats(&[], vec![0.0]));
-            emit.plain("Expand", &[&zero, &sizes])
+            let sizes = emit.concat(([1], batch, [units]), 0);
+            emit.op("Expand", (emit.tensor(floats(&[], vec![0.0])), sizes))
         }
     }
 }

@@ -17,7 +17,7 @@ use super::part::Part;
 use super::{BATCH_FIRST, Layer, SWAPPED, Steps, join};
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{self, NodeProto};
+use crate::model::NodeProto;
 use crate::scope::Scope;
 
 /// The functions that are 0 at 0, whatever their numbers are.
@@ -57,24 +57,17 @@ pub(super) fn check(scope: &Scope<'_>, node: &NodeProto) -> Result<(), String> {
 }
 
 /// Writes the outputs of a layer that are read.
-pub(super) fn write(
-    layer: &Layer<'_>,
-    emit: &mut Emit<'_>,
-    input: &str,
-    typed: &str,
-    steps: &Steps,
-) {
-    let padding = steps.in_front(emit);
-    let valid = emit.plain("Not", &[&padding]);
+pub(super) fn write(layer: &Layer<'_>, emit: &Emit<'_>, input: &str, typed: &str, steps: &Steps) {
+    let valid = emit.op("Not", steps.in_front(emit));
     let has_bias = layer.node.input(3).is_some();
     let feature = has_bias.then(|| emit.cast_like(layer.scope, &valid, typed));
     let mut outputs = [const { Vec::new() }; 3];
     for (direction, &backwards) in layer.backwards.iter().enumerate() {
         let data = moved(emit, input, backwards, steps);
-        let mut data = emit.plain("Where", &[&valid, &data, &steps.zero]);
+        let mut data = emit.op("Where", (&valid, data, &steps.zero));
         let mut part = Part::new(layer.scope, layer.node, direction, layer.backwards.len());
         if let Some(feature) = &feature {
-            data = emit.op("Concat", &[&data, feature], vec![model::int("axis", 2)]);
+            data = emit.concat((data, feature), 2);
             part.make_bias_weights(emit);
         }
         let names = ["all_steps", "state", "cell"].map(|name| emit.name(name));
@@ -86,47 +79,28 @@ pub(super) fn write(
     }
     let [all, states, cells] = outputs;
     if let Some(y) = layer.outputs[0] {
-        let all: Vec<String> = std::iter::zip(layer.backwards, &all)
-            .map(|(&backwards, all)| moved_back(emit, all, backwards, steps))
-            .collect();
-        let joined = join(emit, &all, 1);
-        hand_on(layer, emit, y, &joined, &BATCH_FIRST);
+        let all = std::iter::zip(layer.backwards, &all);
+        let all = all.map(|(&backwards, all)| moved_back(emit, all, backwards, steps));
+        layer.give(emit, y, join(emit, all.collect(), 1), &BATCH_FIRST);
     }
     for (output, parts) in [(1, states), (2, cells)] {
         if let Some(output) = layer.outputs[output] {
-            let joined = join(emit, &parts, 0);
-            hand_on(layer, emit, output, &joined, &SWAPPED);
+            layer.give(emit, output, join(emit, parts, 0), &SWAPPED);
         }
-    }
-}
-
-/// Makes an output one that has the batch behind time and directions; `perm` brings it to the front.
-fn hand_on(layer: &Layer<'_>, emit: &mut Emit<'_>, output: &str, value: &str, perm: &[i64]) {
-    match layer.is_batch_first {
-        true => {
-            let perm = vec![model::ints("perm", perm)];
-            emit.write(&[output], "Transpose", &[value], perm);
-        }
-        false => emit.same(output, value),
     }
 }
 
 /// The input in the order of a direction, behind its padding.
-fn moved(emit: &mut Emit<'_>, input: &str, backwards: bool, steps: &Steps) -> String {
-    let mut data = input.to_owned();
-    if !backwards {
-        data = emit.name("reversed");
-        steps.reversal().write(emit, &data, input);
+fn moved(emit: &Emit<'_>, input: &str, backwards: bool, steps: &Steps) -> String {
+    match backwards {
+        true => emit.flip(input, 0),
+        false => emit.flip(&steps.reversal().write(emit, input), 0),
     }
-    let moved = emit.name("moved");
-    emit.flip_into(&moved, &data, 0);
-    moved
 }
 
 /// The outputs of a direction in the order of the input, before its padding.
-fn moved_back(emit: &mut Emit<'_>, all: &str, backwards: bool, steps: &Steps) -> String {
-    let flipped = emit.name("moved_back");
-    emit.flip_into(&flipped, all, 0);
+fn moved_back(emit: &Emit<'_>, all: &str, backwards: bool, steps: &Steps) -> String {
+    let flipped = emit.flip(all, 0);
     match backwards {
         true => flipped,
         false => steps.in_order(emit, &flipped),

@@ -18,34 +18,27 @@
 mod in_front;
 mod part;
 
+use super::LAYERS;
 use super::reversal::Reversal;
 use crate::emit::Emit;
-use crate::model::{self, INT64, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::model::{INT64, NodeProto};
+use crate::pass::{At, Pass, Verdict};
+use crate::scope::Scope;
 use part::Part;
 
 pub(super) const PASS: Pass = Pass::rounding(
     "sequence-lens",
     "LSTM, GRU and RNN with sequence_lens, to ones without",
     find,
-);
+)
+.of(LAYERS);
 
-fn find(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !["LSTM", "GRU", "RNN"].iter().any(|op| node.is(op)) {
-        return Verdict::Other;
-    }
-    let (Some(input), Some(lengths)) = (node.input(0), node.input(4)) else {
-        return Verdict::Other;
-    };
-    let layer = match Layer::of(scope, node) {
-        Ok(layer) => layer,
-        Err(why) => return Verdict::Left(why),
-    };
-    let prefix = node.outputs().next().unwrap_or_default();
-    let mut emit = Emit::new(prefix, scope.opset, names);
-    layer.write(&mut emit, input, lengths);
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let (input, lengths) = (at.input(0)?, at.input(4)?);
+    let layer = Layer::of(scope, node)?;
+    let emit = at.emit(node.outputs().next().unwrap_or_default());
+    layer.write(&emit, input, lengths);
     let forward = match layer.backwards.len() {
         1 => "forward",
         _ => "one forward for each direction",
@@ -102,8 +95,8 @@ impl<'a> Layer<'a> {
         Ok(layer)
     }
 
-    fn write(&self, emit: &mut Emit<'_>, input: &str, lengths: &str) {
-        let lengths = emit.op("Cast", &[lengths], vec![model::int("to", INT64.into())]);
+    fn write(&self, emit: &Emit<'_>, input: &str, lengths: &str) {
+        let lengths = emit.cast(lengths, INT64);
         let input = self.time_first(emit, input);
         // All of a layer's floating-point inputs have one type, and weights are mostly constant.
         let typed = self.node.input(1).unwrap_or(&input);
@@ -113,69 +106,49 @@ impl<'a> Layer<'a> {
             in_front::write(self, emit, &input, typed, &steps);
             return;
         }
-        let valid = emit.plain("Less", &[&steps.indices, &steps.ends]);
-        let all: Vec<String> = (0..self.backwards.len())
-            .map(|direction| self.run(emit, direction, &input, &steps))
-            .collect();
+        let valid = emit.op("Less", (&steps.indices, &steps.ends));
+        let directions = 0..self.backwards.len();
+        let all = directions.map(|direction| self.run(emit, direction, &input, &steps));
+        let all: Vec<String> = all.collect();
         if let Some(y) = self.outputs[0] {
-            let forwards: Vec<String> = std::iter::zip(self.backwards, &all)
-                .map(|(&backwards, all)| match backwards {
-                    true => steps.in_order(emit, all),
-                    false => all.clone(),
-                })
-                .collect();
-            let joined = join(emit, &forwards, 1);
-            self.write_output(emit, y, &BATCH_FIRST, |emit, y| {
-                emit.write(&[y], "Where", &[&valid, &joined, &steps.zero], Vec::new());
+            let forwards = std::iter::zip(self.backwards, &all);
+            let forwards = forwards.map(|(&backwards, all)| match backwards {
+                true => steps.in_order(emit, all),
+                false => all.clone(),
             });
+            let joined = join(emit, forwards.collect(), 1);
+            let counting = emit.op("Where", (&valid, joined, &steps.zero));
+            self.give(emit, y, counting, &BATCH_FIRST);
         }
         if let Some(output) = self.outputs[1] {
-            let all = join(emit, &all, 1);
-            let last = steps.last(emit, &valid, &all);
-            self.write_output(emit, output, &SWAPPED, |emit, output| {
-                emit.sum_into(output, &last, &[0]);
-            });
+            let last = steps.last(emit, &valid, &join(emit, all, 1));
+            self.give(emit, output, emit.sum(&last, &[0]), &SWAPPED);
         }
     }
 
     /// An input or initial state with the batch as its second axis.
-    fn time_first(&self, emit: &mut Emit<'_>, value: &str) -> String {
+    fn time_first(&self, emit: &Emit<'_>, value: &str) -> String {
         match self.is_batch_first {
-            true => emit.op("Transpose", &[value], vec![model::ints("perm", &SWAPPED)]),
+            true => emit.transpose(value, &SWAPPED),
             false => value.to_owned(),
         }
     }
 
-    /// Writes an output that `write` makes with the batch behind time and directions; `perm` brings
-    /// it to the front.
-    fn write_output(
-        &self,
-        emit: &mut Emit<'_>,
-        output: &str,
-        perm: &[i64],
-        write: impl FnOnce(&mut Emit<'_>, &str),
-    ) {
-        if !self.is_batch_first {
-            return write(emit, output);
+    /// Gives an output a value that has the batch behind time and directions; `perm` brings it to the
+    /// front.
+    fn give(&self, emit: &Emit<'_>, output: &str, value: String, perm: &[i64]) {
+        match self.is_batch_first {
+            true => emit.give(output, emit.transpose(&value, perm)),
+            false => emit.give(output, value),
         }
-        let made = emit.name("batch_later");
-        write(emit, &made);
-        emit.write(
-            &[output],
-            "Transpose",
-            &[&made],
-            vec![model::ints("perm", perm)],
-        );
     }
 
     /// Runs one direction forwards; its outputs `[time, 1, batch, units]`, in the order in which it ran.
-    fn run(&self, emit: &mut Emit<'_>, direction: usize, input: &str, steps: &Steps) -> String {
-        let mut input = input.to_owned();
-        if self.backwards[direction] {
-            let reversed = emit.name("reversed");
-            steps.reversal().write(emit, &reversed, &input);
-            input = reversed;
-        }
+    fn run(&self, emit: &Emit<'_>, direction: usize, input: &str, steps: &Steps) -> String {
+        let input = match self.backwards[direction] {
+            true => steps.reversal().write(emit, input),
+            false => input.to_owned(),
+        };
         let mut part = Part::new(self.scope, self.node, direction, self.backwards.len());
         for state in [5, 6] {
             if let Some(name) = self.node.input(state) {
@@ -191,13 +164,10 @@ impl<'a> Layer<'a> {
 }
 
 /// Joins the directions' values.
-fn join(emit: &mut Emit<'_>, values: &[String], axis: i64) -> String {
-    match values {
-        [value] => value.clone(),
-        _ => {
-            let values: Vec<&str> = values.iter().map(String::as_str).collect();
-            emit.op("Concat", &values, vec![model::int("axis", axis)])
-        }
+fn join(emit: &Emit<'_>, mut values: Vec<String>, axis: i64) -> String {
+    match values.len() {
+        1 => values.remove(0),
+        _ => emit.concat(values, axis),
     }
 }
 
@@ -216,12 +186,9 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(emit: &mut Emit<'_>, input: &str, lengths: &str, zero: String) -> Self {
-        let shape = emit.plain("Shape", &[input]);
-        let first = emit.scalar(0);
-        let time = emit.plain("Gather", &[&shape, &first]);
-        let step = emit.scalar(1);
-        let range = emit.plain("Range", &[&first, &time, &step]);
+    fn new(emit: &Emit<'_>, input: &str, lengths: &str, zero: String) -> Self {
+        let time = emit.size(input, 0);
+        let range = emit.op("Range", (0, &time, 1));
         Self {
             time,
             lengths: lengths.to_owned(),
@@ -232,10 +199,9 @@ impl Steps {
     }
 
     /// Whether each step is one of the padding, if that comes first, of `[time, batch, 1]`.
-    fn in_front(&self, emit: &mut Emit<'_>) -> String {
-        let count = emit.plain("Sub", &[&self.time, &self.ends]);
-        let is_padding = emit.plain("Less", &[&self.indices, &count]);
-        emit.squeeze(&is_padding, &[1])
+    fn in_front(&self, emit: &Emit<'_>) -> String {
+        let count = emit.op("Sub", (&self.time, &self.ends));
+        emit.squeeze(&emit.op("Less", (&self.indices, count)), &[1])
     }
 
     fn reversal(&self) -> Reversal<'_> {
@@ -247,19 +213,16 @@ impl Steps {
     }
 
     /// The outputs of a direction that ran by its lengths in reverse, in the order of the input.
-    fn in_order(&self, emit: &mut Emit<'_>, all: &str) -> String {
+    fn in_order(&self, emit: &Emit<'_>, all: &str) -> String {
         let squeezed = emit.squeeze(all, &[1]);
-        let forwards = emit.name("forwards");
-        self.reversal().write(emit, &forwards, &squeezed);
-        emit.unsqueeze(&forwards, &[1])
+        emit.unsqueeze(&self.reversal().write(emit, &squeezed), &[1])
     }
 
     /// The outputs with 0 in place of all but the last valid step.
-    fn last(&self, emit: &mut Emit<'_>, valid: &str, all: &str) -> String {
-        let one = emit.ints(&[1]);
-        let next = emit.plain("Add", &[&self.indices, &one]);
-        let goes_on = emit.plain("Less", &[&next, &self.ends]);
-        let counting = emit.plain("Where", &[valid, all, &self.zero]);
-        emit.plain("Where", &[&goes_on, &self.zero, &counting])
+    fn last(&self, emit: &Emit<'_>, valid: &str, all: &str) -> String {
+        let next = emit.op("Add", (&self.indices, [1]));
+        let goes_on = emit.op("Less", (next, &self.ends));
+        let counting = emit.op("Where", (valid, all, &self.zero));
+        emit.op("Where", (goes_on, &self.zero, counting))
     }
 }

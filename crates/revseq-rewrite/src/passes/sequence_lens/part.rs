@@ -6,7 +6,8 @@
 
 use crate::constant::{self, Floats};
 use crate::emit::Emit;
-use crate::model::{self, AttributeProto, NodeProto};
+use crate::model::{AttributeProto, NodeProto};
+use crate::passes::{remove_attribute, trim_inputs};
 use crate::scope::Scope;
 
 /// Checks that the attributes of a layer can be divided among its directions.
@@ -55,9 +56,8 @@ impl<'a> Part<'a> {
         for input in node.input.iter_mut().take(7).skip(4) {
             input.clear();
         }
-        let gone = ["direction", "layout"];
-        node.attribute
-            .retain(|attribute| !gone.contains(&attribute.name.as_deref().unwrap_or_default()));
+        remove_attribute(&mut node, "direction");
+        remove_attribute(&mut node, "layout");
         for attribute in &mut node.attribute {
             divide(attribute, direction, directions);
         }
@@ -71,28 +71,25 @@ impl<'a> Part<'a> {
     }
 
     /// Sets an initial state, of all directions.
-    pub(super) fn set_state(&mut self, emit: &mut Emit<'_>, input: usize, state: &str) {
+    pub(super) fn set_state(&mut self, emit: &Emit<'_>, input: usize, state: &str) {
         self.node.input[input] = self.slice(emit, state);
     }
 
     /// Makes the bias the weights of a further feature, behind all others.
-    pub(super) fn make_bias_weights(&mut self, emit: &mut Emit<'_>) {
+    pub(super) fn make_bias_weights(&mut self, emit: &Emit<'_>) {
         let [Some(weights), Some(bias)] = [1, 3].map(|place| self.own(emit, place)) else {
             return;
         };
         // Each gate has two.
-        let both = emit.ints(&[1, 2, -1]);
-        let both = emit.plain("Reshape", &[&bias, &both]);
-        let sum = emit.sum(&both, &[1]);
-        let column = emit.unsqueeze(&sum, &[2]);
-        let axis = vec![model::int("axis", 2)];
-        self.weights = Some(emit.op("Concat", &[&weights, &column], axis));
+        let both = emit.op("Reshape", (bias, [1, 2, -1]));
+        let column = emit.unsqueeze(&emit.sum(&both, &[1]), &[2]);
+        self.weights = Some(emit.concat((weights, column), 2));
         self.node.input[3].clear();
     }
 
     pub(super) fn into_node(
         mut self,
-        emit: &mut Emit<'_>,
+        emit: &Emit<'_>,
         input: String,
         outputs: Vec<String>,
     ) -> NodeProto {
@@ -106,9 +103,7 @@ impl<'a> Part<'a> {
                 self.node.input[place] = weights;
             }
         }
-        while self.node.input.last().is_some_and(String::is_empty) {
-            self.node.input.pop();
-        }
+        trim_inputs(&mut self.node);
         if self.directions > 1 {
             self.node.name = Some(emit.name("direction"));
         }
@@ -118,7 +113,7 @@ impl<'a> Part<'a> {
     }
 
     /// The direction's part of weights.
-    fn own(&self, emit: &mut Emit<'_>, place: usize) -> Option<String> {
+    fn own(&self, emit: &Emit<'_>, place: usize) -> Option<String> {
         let weights = self.node.input(place)?;
         if self.directions == 1 {
             return Some(weights.to_owned());
@@ -141,7 +136,7 @@ impl<'a> Part<'a> {
     }
 
     /// The direction's part of a value.
-    fn slice(&self, emit: &mut Emit<'_>, value: &str) -> String {
+    fn slice(&self, emit: &Emit<'_>, value: &str) -> String {
         let direction = self.direction as i64;
         match self.directions {
             1 => value.to_owned(),
@@ -157,9 +152,9 @@ fn divide(attribute: &mut AttributeProto, direction: usize, directions: usize) {
         list.drain(..size * direction);
         list.truncate(size);
     }
-    match attribute.name.as_deref() {
-        Some("activations") => part(&mut attribute.strings, direction, directions),
-        Some("activation_alpha" | "activation_beta") => {
+    match attribute.name() {
+        "activations" => part(&mut attribute.strings, direction, directions),
+        "activation_alpha" | "activation_beta" => {
             part(&mut attribute.floats, direction, directions);
         }
         _ => {}

@@ -7,92 +7,73 @@
 //! ```
 
 use crate::constant;
-use crate::emit::Emit;
 use crate::model::{self, DOUBLE, FLOAT, FLOAT16};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::{sizes, types};
 
 pub(super) const PASS: Pass = Pass::rounding(
     "batch-statistics",
     "BatchNormalization by its own or computed statistics, to standard operators",
     find,
-);
+)
+.of(&["BatchNormalization"]);
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !node.is("BatchNormalization") {
-        return Verdict::Other;
-    }
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     let inputs = [0, 1, 2, 3, 4].map(|index| node.input(index));
     let [Some(x), Some(scale), Some(bias), Some(mean), Some(variance)] = inputs else {
-        return Verdict::Left("an input is missing".to_owned());
+        return Err("an input is missing".into());
     };
     let is_own = node.int("training_mode").or(0) != Some(0);
     let given = [scale, bias, mean, variance];
     if !is_own && given.iter().all(|it| constant::tensor(scope, it).is_some()) {
-        return Verdict::Other;
+        return Err(Other);
     }
-    let Some(output) = node.output.first() else {
-        return Verdict::Other;
+    let output = at.output()?;
+    let numbers = [("epsilon", 1e-5), ("momentum", 0.9)];
+    let numbers = numbers.map(|(name, default)| node.float(name).or(default));
+    let [Some(epsilon), Some(momentum)] = numbers else {
+        return Err("its attributes are those of a function".into());
     };
-    let (Some(epsilon), Some(momentum)) = (
-        node.float("epsilon").or(1e-5),
-        node.float("momentum").or(0.9),
-    ) else {
-        return Verdict::Left("its attributes are those of a function".to_owned());
-    };
-    let Some(rank) = sizes::rank(scope, x).filter(|rank| *rank >= 2) else {
-        return Verdict::Left("the number of axes of its input is not known".to_owned());
-    };
+    let rank = sizes::rank(scope, x).filter(|rank| *rank >= 2);
+    let rank = rank.ok_or("the number of axes of its input is not known")? as i64;
     let Some(code @ (FLOAT | DOUBLE | FLOAT16)) = types::of(scope, x) else {
-        return Verdict::Left("its input is not known to be of floats".to_owned());
+        return Err("its input is not known to be of floats".into());
     };
-    let others: Vec<i64> = (0..rank as i64).filter(|axis| *axis != 1).collect();
-    let behind: Vec<i64> = (1..rank as i64 - 1).collect();
-    let mut emit = Emit::new(output, scope.opset, names);
-    let number = |emit: &mut Emit<'_>, number: f32| {
+    let others: Vec<i64> = (0..rank).filter(|axis| *axis != 1).collect();
+    let behind: Vec<i64> = (1..rank - 1).collect();
+    let emit = at.emit(output);
+    let number = |number: f32| {
         let number = emit.tensor(model::float_scalar(number));
         match code {
             FLOAT => number,
-            _ => emit.op("Cast", &[&number], vec![model::int("to", code.into())]),
+            _ => emit.cast(number, code),
         }
     };
-    let of_channels = |emit: &mut Emit<'_>, value: &str| match behind.is_empty() {
+    let of_channels = |value: &str| match behind.is_empty() {
         true => value.to_owned(),
         false => emit.unsqueeze(value, &behind),
     };
     let average = match is_own {
         true => emit.mean(x, &others),
-        false => of_channels(&mut emit, mean),
+        false => of_channels(mean),
     };
-    let centered = emit.plain("Sub", &[x, &average]);
+    let centered = emit.op("Sub", (x, &average));
     let spread = match is_own {
-        true => {
-            let squares = emit.plain("Mul", &[&centered, &centered]);
-            emit.mean(&squares, &others)
-        }
-        false => of_channels(&mut emit, variance),
+        true => emit.mean(&emit.op("Mul", (&centered, &centered)), &others),
+        false => of_channels(variance),
     };
-    let epsilon = number(&mut emit, epsilon);
-    let shifted = emit.plain("Add", &[&spread, &epsilon]);
-    let deviation = emit.plain("Sqrt", &[&shifted]);
-    let scale = of_channels(&mut emit, scale);
-    let factor = emit.plain("Div", &[&scale, &deviation]);
-    let scaled = emit.plain("Mul", &[&centered, &factor]);
-    let bias = of_channels(&mut emit, bias);
-    emit.write(&[output], "Add", &[&scaled, &bias], Vec::new());
-    let running = std::iter::zip(
-        node.output.iter().skip(1),
-        [(mean, average), (variance, spread)],
-    );
+    let shifted = emit.op("Add", (&spread, number(epsilon)));
+    let factor = emit.op("Div", (of_channels(scale), emit.op("Sqrt", shifted)));
+    let scaled = emit.op("Mul", (centered, factor));
+    emit.give(output, emit.op("Add", (scaled, of_channels(bias))));
+    let running = [(mean, average), (variance, spread)];
+    let running = std::iter::zip(node.output.iter().skip(1), running);
     for (output, (before, now)) in running.filter(|(output, _)| !output.is_empty()) {
-        let kept = number(&mut emit, momentum);
-        let before = emit.plain("Mul", &[before, &kept]);
+        let before = emit.op("Mul", (before, number(momentum)));
         let now = emit.squeeze(&now, &others);
-        let taken = number(&mut emit, 1.0 - momentum);
-        let now = emit.plain("Mul", &[&now, &taken]);
-        emit.write(&[output], "Add", &[&before, &now], Vec::new());
+        let now = emit.op("Mul", (now, number(1.0 - momentum)));
+        emit.give(output, emit.op("Add", (before, now)));
     }
-    emit.finish("standard operators".to_owned())
+    emit.finish("standard operators")
 }

@@ -10,42 +10,31 @@
 
 use super::edit;
 use super::inline::Inline;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::truth;
 
 pub(super) const PASS: Pass = Pass::exact(
     "branch",
     "An If whose condition is known, to the branch that is taken",
     find,
-);
+)
+.of(&["If"]);
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !node.is("If") {
-        return Verdict::Other;
-    }
-    let Some(taken) = node.input(0).and_then(|name| truth::of(scope, name)) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let taken = truth::of(scope, at.input(0)?).ok_or(Other)?;
     let attribute = if taken { "then_branch" } else { "else_branch" };
-    let Some(branch) = node.graph(attribute) else {
-        return Verdict::Left(format!("it has no {attribute}"));
-    };
+    let branch = node.graph(attribute);
+    let branch = branch.ok_or_else(|| format!("it has no {attribute}"))?;
     if !branch.sparse_initializer.is_empty() {
-        return Verdict::Left(format!("its {attribute} has sparse tensors"));
+        return Err(format!("its {attribute} has sparse tensors").into());
     }
-    let names_of = branch
-        .output
-        .iter()
-        .map(|it| it.name.clone().unwrap_or_default());
-    let outputs = names_of.zip(node.output.iter().cloned());
-    let prefix = format!("{}/{attribute}", node.label(index));
-    let nodes = Inline::branch(prefix, names)
+    let outputs = branch.output.iter().map(|it| it.name().to_owned());
+    let outputs = outputs.zip(node.output.iter().cloned());
+    let prefix = format!("{}/{attribute}", node.label(at.index));
+    let nodes = Inline::branch(prefix, at.names)
         .tensors(&branch.initializer)
         .nodes(&branch.node, outputs);
-    edit(
-        nodes,
-        format!("its {attribute}: the condition is always {taken}"),
-    )
+    let what = format!("its {attribute}: the condition is always {taken}");
+    edit(nodes, what)
 }

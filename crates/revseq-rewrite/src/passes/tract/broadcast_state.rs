@@ -14,18 +14,19 @@
 use std::collections::HashMap;
 
 use crate::constant;
-use crate::emit::{Emit, SOFTMAX_BY_ONE_AXIS};
+use crate::emit::SOFTMAX_BY_ONE_AXIS;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 use crate::{sizes, truth};
 
 pub(super) const PASS: Pass = Pass::exact(
     "broadcast-state",
     "A loop's state that its first step broadcasts to more axes, to one that has them",
     find,
-);
+)
+.of(&["Loop"]);
 
 /// The inputs of a Loop's body before its states: the step and the condition.
 const BEFORE_STATES: usize = 2;
@@ -37,10 +38,17 @@ struct Ranks {
     after: usize,
 }
 
-const NO_AXES: Ranks = Ranks {
-    before: 0,
-    after: 0,
-};
+impl Ranks {
+    /// The same rank before and after.
+    const fn of(rank: usize) -> Self {
+        Self {
+            before: rank,
+            after: rank,
+        }
+    }
+}
+
+const NO_AXES: Ranks = Ranks::of(0);
 
 /// A state to be broadcast.
 struct State<'a> {
@@ -51,29 +59,19 @@ struct State<'a> {
     ranks: Ranks,
 }
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let Some(body) = node.graph("body").filter(|_| node.is("Loop")) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let body = node.graph("body").ok_or(Other)?;
     let inner = Scope::graph(body, Some(scope), scope.opset);
     let states = growing(scope, node, body, &inner);
-    let Some(first) = states.first() else {
-        return Verdict::Other;
-    };
-    if let Err(why) = check(scope, node, body, &inner, &states) {
-        return Verdict::Left(why);
-    }
-    let mut emit = Emit::new(first.initial, scope.opset, names);
+    let first = states.first().ok_or(Other)?;
+    check(scope, node, body, &inner, &states)?;
+    let emit = at.emit(first.initial);
     let mut taken = node.clone();
-    for State {
-        place,
-        initial,
-        ranks,
-    } in &states
-    {
-        let axes: Vec<i64> = (0..(ranks.after - ranks.before) as i64).collect();
-        taken.input[BEFORE_STATES + place] = emit.unsqueeze(initial, &axes);
+    for state in &states {
+        let added = state.ranks.after - state.ranks.before;
+        let axes: Vec<i64> = (0..added as i64).collect();
+        taken.input[BEFORE_STATES + state.place] = emit.unsqueeze(state.initial, &axes);
     }
     for body in taken.graphs_mut() {
         for State { place, .. } in &states {
@@ -83,7 +81,7 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         }
     }
     emit.copy(taken);
-    emit.finish("the same with first states that have all axes".to_owned())
+    emit.finish("the same with first states that have all axes")
 }
 
 fn forget_shape(value: &mut model::ValueInfoProto) {
@@ -121,6 +119,7 @@ fn growing<'a>(
         inner.assume_rank(input, rank);
         Some((place, name, rank))
     });
+    // All are assumed before one is proved.
     let known: Vec<(usize, &str, usize)> = known.collect();
     let grown = known.into_iter().filter_map(|(place, initial, before)| {
         let after = sizes::rank(inner, inner.outputs[1 + place])?;
@@ -196,18 +195,12 @@ fn runs(scope: &Scope<'_>, node: &NodeProto) -> bool {
 
 /// Whether a graph reads one of the values.
 fn reads_any(graph: &GraphProto, values: &HashMap<&str, Ranks>) -> bool {
-    let nodes = graph.node.iter();
-    nodes
-        .clone()
-        .flat_map(NodeProto::inputs)
-        .any(|name| values.contains_key(name))
-        || graph
-            .output
-            .iter()
-            .any(|it| values.contains_key(it.name.as_deref().unwrap_or_default()))
-        || nodes
-            .flat_map(NodeProto::graphs)
-            .any(|graph| reads_any(graph, values))
+    let mut nodes = graph.node.iter();
+    graph.outputs().any(|name| values.contains_key(name))
+        || nodes.any(|node| {
+            node.inputs().any(|name| values.contains_key(name))
+                || node.graphs().any(|graph| reads_any(graph, values))
+        })
 }
 
 /// The ranks of what an operator gives; `None` unless it gives the same elements for inputs with axes
@@ -215,10 +208,7 @@ fn reads_any(graph: &GraphProto, values: &HashMap<&str, Ranks>) -> bool {
 fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>) -> Option<Ranks> {
     let ranks = |name: &str| match changed.get(name) {
         Some(ranks) => Some(*ranks),
-        None => sizes::rank(inner, name).map(|rank| Ranks {
-            before: rank,
-            after: rank,
-        }),
+        None => sizes::rank(inner, name).map(Ranks::of),
     };
     let data = ranks(node.input(0)?);
     let is_of_data = || {
@@ -258,12 +248,8 @@ fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>)
         }
         ("", "Reshape") => {
             let sizes = constant::ints(inner, node.input(1)?)?;
-            let rank = sizes.len();
             // A 0 stands for a size of its input.
-            (!sizes.contains(&0) && is_of_data()).then_some(Ranks {
-                before: rank,
-                after: rank,
-            })
+            (!sizes.contains(&0) && is_of_data()).then_some(Ranks::of(sizes.len()))
         }
         ("", "Unsqueeze") => {
             let added = constant::axes(inner, node)?;

@@ -11,17 +11,16 @@
 
 use super::others;
 use crate::constant;
-use crate::emit::Emit;
-use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::model::{self, Attribute};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 
 pub(super) const PASS: Pass = Pass::exact(
     "dft-axis",
     "A DFT along an axis counted from the front, to one counted from the end",
     find,
-);
+)
+.of(&["DFT"]);
 
 /// The axis that tract reads correctly, the default before it is an input.
 pub(super) const SECOND: i64 = 1;
@@ -30,69 +29,54 @@ pub(super) const SECOND: i64 = 1;
 pub(super) const AXIS_AS_INPUT: i64 = 20;
 pub(super) const LAST_BUT_ONE: i64 = -2;
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let (Some(data), Some(output)) = (node.input(0), node.output.first()) else {
-        return Verdict::Other;
-    };
-    if !node.is("DFT") {
-        return Verdict::Other;
-    }
-    let mut emit = Emit::new(output, scope.opset, names);
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let (data, output) = (at.input(0)?, at.output()?);
     if scope.opset >= AXIS_AS_INPUT {
         if node.input(2).is_some() {
-            return Verdict::Other;
+            return Err(Other);
         }
-        let axis = emit.scalar(LAST_BUT_ONE);
-        let length = node.input(1).unwrap_or_default();
-        emit.write(&[output], "DFT", &[data, length, &axis], others(node, &[]));
-        return emit.finish("the same with its axis, the last but one".to_owned());
+        let emit = at.emit(output);
+        let inputs = (data, node.input(1).unwrap_or_default(), LAST_BUT_ONE);
+        emit.give(output, emit.with("DFT", inputs, others(node, &[])));
+        return emit.finish("the same with its axis, the last but one");
     }
     let axis = match node.int("axis") {
         Attribute::Absent => SECOND,
         Attribute::Value(axis) => axis,
-        Attribute::Reference => return Verdict::Other,
+        Attribute::Reference => return Err(Other),
     };
     if axis < 0 || axis == SECOND {
-        return Verdict::Other;
+        return Err(Other);
     }
     let Some(rank) = sizes::rank(scope, data) else {
-        return by_shape(emit, node, [data, output], axis);
+        return by_shape(at, [data, output], axis);
     };
     if constant::normal_axis(axis, rank).is_none() {
-        return Verdict::Left(format!("its axis {axis} is not one of its input's {rank}"));
+        return Err(format!("its axis {axis} is not one of its input's {rank}").into());
     }
     let from_end = axis - rank as i64;
+    let emit = at.emit(output);
     let mut attributes = others(node, &["axis"]);
     attributes.push(model::int("axis", from_end));
-    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-    emit.write(&[output], "DFT", &inputs, attributes);
+    emit.give(output, emit.with("DFT", &node.input, attributes));
     emit.finish(format!("the same along axis {from_end}"))
 }
 
 /// Rewrites one whose input's rank is unknown: reshapes all axes before the DFT's into a single
 /// one, of size 1 if there are none.
-fn by_shape(mut emit: Emit<'_>, node: &NodeProto, [data, output]: [&str; 2], axis: i64) -> Verdict {
-    let shape = emit.plain("Shape", &[data]);
-    let before = emit.range(&shape, 0, 0, axis);
-    let one = emit.ints(&[1]);
-    let factors = emit.op("Concat", &[&one, &before], vec![model::int("axis", 0)]);
-    let count = emit.product(&factors, true);
-    let behind = emit.range(&shape, 0, axis, i64::MAX);
-    let flat = emit.op("Concat", &[&count, &behind], vec![model::int("axis", 0)]);
-    let reshaped = emit.plain("Reshape", &[data, &flat]);
-    let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-    inputs[0] = &reshaped;
-    let mut attributes = others(node, &["axis"]);
+fn by_shape(at: &At<'_>, [data, output]: [&str; 2], axis: i64) -> Verdict {
+    let emit = at.emit(output);
+    let before = &emit.sizes(data, 0, axis);
+    let count = emit.product(&emit.concat(([1], before), 0), true);
+    let flat = emit.concat((count, emit.sizes(data, axis, i64::MAX)), 0);
+    let mut inputs = at.node.input.clone();
+    inputs[0] = emit.op("Reshape", (data, flat));
+    let mut attributes = others(at.node, &["axis"]);
     attributes.push(model::int("axis", SECOND));
-    let transformed = emit.op("DFT", &inputs, attributes);
-    let new_shape = emit.plain("Shape", &[&transformed]);
-    let new_behind = emit.range(&new_shape, 0, 1, i64::MAX);
-    let unflat = emit.op(
-        "Concat",
-        &[&before, &new_behind],
-        vec![model::int("axis", 0)],
-    );
-    emit.write(&[output], "Reshape", &[&transformed, &unflat], Vec::new());
-    emit.finish("one along the second axis, with the axes before it flattened".to_owned())
+    let transformed = emit.with("DFT", inputs, attributes);
+    let behind = emit.sizes(&transformed, 1, i64::MAX);
+    let shape = emit.concat((before, behind), 0);
+    emit.give(output, emit.op("Reshape", (transformed, shape)));
+    emit.finish("one along the second axis, with the axes before it flattened")
 }

@@ -11,8 +11,7 @@ use super::edit;
 use super::inline::Inline;
 use crate::Error;
 use crate::model::{FunctionProto, ModelProto, NodeProto, opset};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 
 pub(crate) const PASS: Pass = Pass::exact(
     "function",
@@ -26,31 +25,26 @@ const MAXIMUM_NODES: usize = 1_000_000;
 /// The maximum depth of calls.
 const MAXIMUM_CALLS: usize = 64;
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let mut functions = context.model.functions.iter();
-    let Some(function) = functions.find(|function| key(function) == called(node)) else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let mut functions = at.context.model.functions.iter();
+    let function = functions.find(|function| key(function) == called(node));
+    let function = function.ok_or(Other)?;
     // Nested calls are inlined after their caller.
     if scope.function().is_some() {
-        return Verdict::Other;
+        return Err(Other);
     }
     if let Some(operator) = changed_meaning(function, scope.opset) {
-        return Verdict::Left(format!(
+        return Err(format!(
             "it is of version {} of ONNX's operators, in which {operator} is another than in the \
              model's {}",
             opset(&function.opset_import),
             scope.opset
-        ));
+        )
+        .into());
     }
-    let given = node.attribute.iter();
-    let attributes = function
-        .attribute_proto
-        .iter()
-        .chain(given)
-        .map(|attribute| (attribute.name.as_deref().unwrap_or_default(), attribute))
-        .collect();
+    let attributes = function.attribute_proto.iter().chain(&node.attribute);
+    let attributes = attributes.map(|attribute| (attribute.name(), attribute));
     let inputs = function.input.iter().enumerate().map(|(input, name)| {
         let given = node.input(input).unwrap_or_default();
         (name.clone(), given.to_owned())
@@ -59,8 +53,9 @@ fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Name
         let wanted = node.output.get(output).cloned().unwrap_or_default();
         (name.clone(), wanted)
     });
-    let prefix = format!("{}/{}", node.label(index), node.op());
-    let nodes = Inline::function(prefix, names, inputs, attributes).nodes(&function.node, outputs);
+    let prefix = format!("{}/{}", node.label(at.index), node.op());
+    let nodes = Inline::function(prefix, at.names, inputs, attributes.collect())
+        .nodes(&function.node, outputs);
     let what = match nodes.len() {
         1 => "its node".to_owned(),
         count => format!("its {count} nodes"),
@@ -87,23 +82,14 @@ fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static st
 }
 
 /// The domain, name and overload by which a function is called.
-type Key<'a> = (&'a str, &'a str, &'a str);
+pub(crate) type Key<'a> = (&'a str, &'a str, &'a str);
 
-fn key(function: &FunctionProto) -> Key<'_> {
-    let name = function.name.as_deref().unwrap_or_default();
+pub(crate) fn key(function: &FunctionProto) -> Key<'_> {
     let overload = function.overload.as_deref().unwrap_or_default();
-    (domain(&function.domain), name, overload)
+    (function.domain(), function.name(), overload)
 }
 
-/// A normalised domain; ONNX's own has two names.
-fn domain(name: &Option<String>) -> &str {
-    match name.as_deref().unwrap_or_default() {
-        "ai.onnx" => "",
-        domain => domain,
-    }
-}
-
-fn called(node: &NodeProto) -> Key<'_> {
+pub(crate) fn called(node: &NodeProto) -> Key<'_> {
     let overload = node.overload.as_deref().unwrap_or_default();
     (node.domain(), node.op(), overload)
 }
@@ -160,7 +146,7 @@ pub(crate) fn remove_uncalled(model: &mut ModelProto) {
     for function in std::mem::take(&mut model.functions) {
         for import in function.opset_import {
             let mut known = model.opset_import.iter();
-            if !known.any(|known| domain(&known.domain) == domain(&import.domain)) {
+            if !known.any(|known| known.domain() == import.domain()) {
                 model.opset_import.push(import);
             }
         }

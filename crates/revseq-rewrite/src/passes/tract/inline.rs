@@ -16,7 +16,7 @@ use crate::scope::Names;
 
 /// Renames a body's nodes and values for their new place.
 pub(super) struct Inline<'a> {
-    names: &'a mut Names,
+    names: &'a Names,
     /// The prefix of new names: the replaced node, and the body within it.
     prefix: String,
     /// The new names of values. All others belong to the graphs around.
@@ -29,7 +29,7 @@ pub(super) struct Inline<'a> {
 
 impl<'a> Inline<'a> {
     /// Inlines a branch.
-    pub(super) fn branch(prefix: String, names: &'a mut Names) -> Self {
+    pub(super) fn branch(prefix: String, names: &'a Names) -> Self {
         Self {
             names,
             prefix,
@@ -42,7 +42,7 @@ impl<'a> Inline<'a> {
     /// Inlines a function called with these inputs and attributes.
     pub(super) fn function(
         prefix: String,
-        names: &'a mut Names,
+        names: &'a Names,
         inputs: impl Iterator<Item = (String, String)>,
         attributes: HashMap<&'a str, &'a AttributeProto>,
     ) -> Self {

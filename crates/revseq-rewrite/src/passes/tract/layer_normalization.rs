@@ -10,8 +10,8 @@ use super::known_size;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{FLOAT, NodeProto, float, int};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 use crate::{sizes, types};
 
 pub(super) const PASS: Pass = Pass::rounding(
@@ -26,38 +26,26 @@ pub(super) const OPERATOR: &str = "ReduceMean";
 /// The first opset with LayerNormalization. tract's reader takes it in any.
 const SINCE: i64 = 17;
 
-fn find(scope: &Scope<'_>, index: usize, context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let Some((scaled, bias)) = node.is("Add").then(|| shifted(scope, node)).flatten() else {
-        return Verdict::Other;
-    };
-    let Some(output) = node.output.first() else {
-        return Verdict::Other;
-    };
-    let Scaled { rows, scale } = scaled;
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let found = node.is("Add").then(|| shifted(scope, node)).flatten();
+    let Shifted { rows, scale, bias } = found.ok_or(Other)?;
     let Rows { x, axes, epsilon } = rows;
     if types::of(scope, x) != Some(FLOAT) {
-        return Verdict::Left("its input is not known to be float".to_owned());
+        return Err("its input is not known to be float".into());
     }
-    if let Some(operand) = [scale, bias]
-        .into_iter()
-        .find(|it| !is_of_rows(scope, x, &axes, it))
-    {
-        return Verdict::Left(format!(
-            "{operand} does not provably have the sizes of its rows"
-        ));
+    let mut operands = [scale, bias].into_iter();
+    if let Some(operand) = operands.find(|it| !is_of_rows(scope, x, &axes, it)) {
+        return Err(format!("{operand} does not provably have the sizes of its rows").into());
     }
-    let is_written = context.options.runtime.is_some();
+    let is_written = at.context.options.runtime.is_some();
     let opset = if is_written { scope.opset } else { SINCE };
-    let mut emit = Emit::new(output, opset, names);
+    let output = at.output()?;
+    let emit = Emit::new(output, opset, at.names);
     let attributes = vec![int("axis", -(axes.len() as i64)), float("epsilon", epsilon)];
-    emit.write(
-        &[output],
-        "LayerNormalization",
-        &[x, scale, bias],
-        attributes,
-    );
-    emit.finish("LayerNormalization".to_owned())
+    let inputs = (x, scale, bias);
+    emit.write(&[output], "LayerNormalization", inputs, attributes);
+    emit.finish("LayerNormalization")
 }
 
 /// Rows that are normalised.
@@ -68,10 +56,11 @@ struct Rows<'a> {
     epsilon: f32,
 }
 
-/// Such rows times a scale.
-struct Scaled<'a> {
+/// Such rows times a scale, with a bias.
+struct Shifted<'a> {
     rows: Rows<'a>,
     scale: &'a str,
+    bias: &'a str,
 }
 
 /// A fact about the inputs of a node in either order.
@@ -80,14 +69,12 @@ fn either<'a, T>(node: &'a NodeProto, of: impl Fn(&'a str, &'a str) -> Option<T>
     of(one, other).or_else(|| of(other, one))
 }
 
-fn shifted<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<(Scaled<'a>, &'a str)> {
+fn shifted<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Shifted<'a>> {
     either(node, |scaled, bias| {
-        let product = scope.first_output_of(scaled, "Mul")?;
-        let scaled = either(product, |rows, scale| {
+        either(scope.first_output_of(scaled, "Mul")?, |rows, scale| {
             let rows = normalised(scope, rows)?;
-            Some(Scaled { rows, scale })
-        });
-        Some((scaled?, bias))
+            Some(Shifted { rows, scale, bias })
+        })
     })
 }
 

@@ -31,7 +31,7 @@ use crate::sizes;
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
-pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
+pub(crate) use function::{Key, PASS as FUNCTION, called, check_expansion, key, remove_uncalled};
 
 /// The passes after the functions are inlined, in their order.
 pub(crate) const PASSES: &[&Pass] = &[
@@ -59,37 +59,12 @@ pub(crate) const PASSES: &[&Pass] = &[
 
 pub(crate) use super::unrolled::concerns as may_be_unrolled;
 
-/// Whether a pass applies to an operator.
+/// Whether a pass applies to an operator, or to nodes behind it. A model without any of them is not
+/// looked through.
 pub(crate) fn concerns(operator: &str) -> bool {
-    OPERATORS.contains(&operator)
-        || operator == features::OPERATOR
-        || operator == layer_normalization::OPERATOR
-        || microsoft::OPERATORS.contains(&operator)
+    matches!(operator, layer_normalization::OPERATOR | nonzero::OPERATOR)
+        || PASSES.iter().any(|pass| pass.concerns(operator))
 }
-
-/// The standard operators that the passes apply to. A model without any of them is not looked
-/// through, so each pass for another one adds it here.
-const OPERATORS: &[&str] = &[
-    "Attention",
-    "BatchNormalization",
-    "ConcatFromSequence",
-    "ConvTranspose",
-    "CumSum",
-    "DFT",
-    "If",
-    "Loop",
-    "NonMaxSuppression",
-    "NonZero",
-    "Pad",
-    "STFT",
-    "Scan",
-    "SequenceAt",
-    "SequenceConstruct",
-    "SequenceErase",
-    "SequenceInsert",
-    "SequenceLength",
-    "Trilu",
-];
 
 /// Whether a pass is one of those here.
 pub(crate) fn is_one(name: &str) -> bool {
@@ -98,7 +73,7 @@ pub(crate) fn is_one(name: &str) -> bool {
 }
 
 fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
-    Verdict::Edit(Edit {
+    Ok(Edit {
         nodes,
         what,
         ..Edit::default()
@@ -112,7 +87,7 @@ fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
 
 /// A node's attributes, without some.
 fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
-    let attributes = node.attribute.iter();
-    let kept = attributes.filter(|it| !without.contains(&it.name.as_deref().unwrap_or_default()));
-    kept.cloned().collect()
+    let mut attributes = node.attribute.clone();
+    attributes.retain(|it| !without.contains(&it.name()));
+    attributes
 }

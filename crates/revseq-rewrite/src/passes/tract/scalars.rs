@@ -10,17 +10,17 @@
 //! ```
 
 use crate::constant;
-use crate::emit::Emit;
 use crate::model::{NodeProto, TensorProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 use crate::sizes;
 
 pub(super) const PASS: Pass = Pass::exact(
     "scalar-inputs",
     "scalars and vectors of one element, to what tract expects",
     find,
-);
+)
+.of(&["CumSum", "NonMaxSuppression", "Pad", "Trilu"]);
 
 /// The inputs of one element, and the number of axes that tract expects.
 const INPUTS: [(&str, &[usize], usize); 4] = [
@@ -30,12 +30,11 @@ const INPUTS: [(&str, &[usize], usize); 4] = [
     ("Trilu", &[1], 0),
 ];
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let output = at.output()?;
     let inputs = INPUTS.iter().find(|(operator, ..)| node.is(operator));
-    let (Some((_, inputs, rank)), Some(output)) = (inputs, node.output.first()) else {
-        return Verdict::Other;
-    };
+    let (_, inputs, rank) = inputs.ok_or(Other)?;
     let other = |&&input: &&usize| {
         let value = node.input(input);
         value.is_some_and(|value| !has_rank(scope, value, *rank))
@@ -46,9 +45,9 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
         false => inputs.iter().filter(other).copied().collect(),
     };
     if others.is_empty() {
-        return Verdict::Other;
+        return Err(Other);
     }
-    let mut emit = Emit::new(output, scope.opset, names);
+    let emit = at.emit(output);
     let mut changed = node.input.clone();
     for input in others {
         changed[input] = match constant::tensor(scope, &node.input[input]) {
@@ -57,17 +56,14 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
                 dims: vec![1; *rank],
                 ..tensor.clone()
             }),
-            _ => {
-                let shape = emit.ints(&vec![1; *rank]);
-                emit.plain("Reshape", &[&changed[input], &shape])
-            }
+            _ => emit.op("Reshape", (&changed[input], &*vec![1; *rank])),
         };
     }
     emit.copy(NodeProto {
         input: changed,
         ..node.clone()
     });
-    emit.finish("the same with inputs of other ranks".to_owned())
+    emit.finish("the same with inputs of other ranks")
 }
 
 fn is_one(tensor: &TensorProto) -> bool {

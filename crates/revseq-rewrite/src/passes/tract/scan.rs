@@ -12,24 +12,24 @@
 
 use buffa::MessageField;
 
+use super::edit;
 use crate::emit::Emit;
 use crate::model::{
-    self, Attribute, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto,
-    TensorProto, ValueInfoProto, type_proto,
+    self, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto, TensorProto,
+    ValueInfoProto,
 };
-use crate::onnx::{TensorShapeProto, TypeProto};
-use crate::pass::{Context, Edit, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes::{self, Size};
 
 pub(super) const PASS: Pass = Pass::exact(
     "scan",
     "A Scan of version 8, without types, with sizes from data or of outputs in both directions, to Loops",
     find,
-);
+)
+.of(&["Scan"]);
 
 /// Every Scan, for runtimes that have only Loop.
-pub(crate) const LOOP: Pass = Pass::exact("scan-loop", "A Scan, to a Loop", find_any);
+pub(crate) const LOOP: Pass = Pass::exact("scan-loop", "A Scan, to a Loop", as_loop).of(&["Scan"]);
 
 /// The only opset in which a Scan has a leading batch axis.
 pub(crate) const BATCHED: i64 = 8;
@@ -60,11 +60,8 @@ struct Scanned<'a> {
     is_reverse: bool,
 }
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !node.is("Scan") {
-        return Verdict::Other;
-    }
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     let untyped = |body: &GraphProto| body.input.iter().any(|input| input.r#type.is_unset());
     // tract reverses all outputs, if it does one.
     let is_mixed = |directions: &[i64]| directions.contains(&0) && directions.contains(&1);
@@ -81,77 +78,56 @@ fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Nam
     {
         return without_constants(node);
     }
-    as_loop(scope, node, names)
+    as_loop(at)
 }
 
-fn find_any(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    match &scope.nodes[index] {
-        node if node.is("Scan") => as_loop(scope, node, names),
-        _ => Verdict::Other,
-    }
-}
-
-fn as_loop(scope: &Scope<'_>, node: &NodeProto, names: &mut Names) -> Verdict {
+fn as_loop(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     let is_batched = scope.opset == BATCHED;
-    let Some(parts) = Parts::of(node, is_batched) else {
-        return Verdict::Left("its inputs, outputs and body do not fit together".to_owned());
-    };
-    let Some(label) = parts.outputs.iter().find(|name| !name.is_empty()) else {
-        return Verdict::Other;
-    };
-    let mut emit = Emit::new(label, scope.opset, names);
+    let parts =
+        Parts::of(node, is_batched).ok_or("its inputs, outputs and body do not fit together")?;
+    let mut labels = parts.outputs.iter().filter(|name| !name.is_empty());
+    let emit = at.emit(labels.next().ok_or(Other)?);
     let has_reverse = parts.scanned.iter().any(|it| it.is_reverse);
     if parts.lengths.is_some() && has_reverse {
-        return Verdict::Left(
-            "it iterates backwards over sequences of different lengths".to_owned(),
-        );
+        return Err("it iterates backwards over sequences of different lengths".into());
     }
     let is_alone = || {
         let batch = sizes::axis(scope, parts.scanned[0].value, 0);
         parts.lengths.is_none() && batch == Some(Size::Known(1))
     };
-    let (written, what) = if is_batched && is_alone() {
-        parts.write_batch_of_one(&mut emit);
-        (Ok(()), "a Loop over the steps of its one sequence")
+    let what = if is_batched && is_alone() {
+        parts.write_batch_of_one(&emit);
+        "a Loop over the steps of its one sequence"
     } else if is_batched {
-        let what = "a Loop over the batch around one over the steps";
-        (parts.write_batched(&mut emit), what)
+        parts.write_batched(&emit)?;
+        "a Loop over the batch around one over the steps"
     } else {
-        (parts.write_alone(&mut emit, node), "a Loop")
+        parts.write_alone(&emit, node)?;
+        "a Loop"
     };
-    match written {
-        Ok(()) => emit.finish(what.to_owned()),
-        Err(why) => Verdict::Left(why),
-    }
+    emit.finish(what)
 }
 
 /// A Scan whose body has no initializers among its inputs: tract counts them as fed.
 fn without_constants(node: &NodeProto) -> Verdict {
-    let Some(body) = node.graph("body") else {
-        return Verdict::Other;
-    };
+    let body = node.graph("body").ok_or(Other)?;
     let inputs = fed(body);
     if inputs.len() == body.input.len() {
-        return Verdict::Other;
+        return Err(Other);
     }
     let inputs: Vec<ValueInfoProto> = inputs.into_iter().cloned().collect();
     let mut scan = node.clone();
     for body in scan.graphs_mut() {
         body.input.clone_from(&inputs);
     }
-    Verdict::Edit(Edit {
-        nodes: vec![scan],
-        what: "the same without constants among its body's inputs".to_owned(),
-        ..Edit::default()
-    })
+    let what = "the same without constants among its body's inputs";
+    edit(vec![scan], what.to_owned())
 }
 
 /// The inputs of a body that are not initializers as well, as they had to be before IR version 4.
 fn fed(body: &GraphProto) -> Vec<&ValueInfoProto> {
-    let is_stored = |input: &ValueInfoProto| {
-        let mut stored = body.initializer.iter();
-        stored.any(|tensor| tensor.name == input.name)
-    };
+    let is_stored = |input: &ValueInfoProto| body.tensors().any(|name| name == input.name());
     let inputs = body.input.iter();
     inputs.filter(|input| !is_stored(input)).collect()
 }
@@ -161,38 +137,28 @@ impl<'a> Parts<'a> {
         let body = node.graph("body")?;
         let count = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
         let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-        let lengths = is_batched
-            .then(|| (!inputs.is_empty()).then(|| inputs.remove(0)))
-            .flatten();
+        let has_lengths = is_batched && !inputs.is_empty();
+        let lengths = has_lengths.then(|| inputs.remove(0));
         let scanned = inputs.split_off(inputs.len().checked_sub(count)?);
-        let list = |name: &str| match node.ints(name) {
-            Attribute::Absent => Some(&[][..]),
-            Attribute::Value(values) => Some(values),
-            Attribute::Reference => None,
+        let axes = node.ints("scan_input_axes").or(&[])?;
+        let directions = match is_batched {
+            true => node.ints("directions").or(&[])?,
+            false => node.ints("scan_input_directions").or(&[])?,
         };
-        let axes = list("scan_input_axes")?;
-        let directions = list(if is_batched {
-            "directions"
-        } else {
-            "scan_input_directions"
-        })?;
-        let scanned = scanned
-            .into_iter()
-            .enumerate()
-            .map(|(index, value)| Scanned {
-                value,
-                axis: axes.get(index).copied().unwrap_or(0),
-                is_reverse: directions.get(index) == Some(&1),
-            });
-        let outputs = (0..body.output.len())
-            .map(|index| node.output.get(index).map_or("", String::as_str))
-            .collect();
+        let scanned = scanned.into_iter().enumerate();
+        let scanned = scanned.map(|(index, value)| Scanned {
+            value,
+            axis: axes.get(index).copied().unwrap_or(0),
+            is_reverse: directions.get(index) == Some(&1),
+        });
+        let outputs = 0..body.output.len();
+        let outputs = outputs.map(|index| node.output.get(index).map_or("", String::as_str));
         let parts = Self {
             body,
             lengths: lengths.filter(|name| !name.is_empty()),
             states: inputs,
             scanned: scanned.collect(),
-            outputs,
+            outputs: outputs.collect(),
         };
         let expected = parts.states.len() + parts.scanned.len();
         let given = parts.states.iter().all(|state| !state.is_empty());
@@ -206,10 +172,8 @@ impl<'a> Parts<'a> {
     /// Maps the initial states and the sequences.
     fn each_input(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<String>) {
         let states = self.states.iter().map(|&it| map(it)).collect();
-        (
-            states,
-            self.scanned.iter().map(|it| map(it.value)).collect(),
-        )
+        let scanned = self.scanned.iter().map(|it| map(it.value));
+        (states, scanned.collect())
     }
 
     /// Returns the initial states in place of its own, and the scan inputs with other sequences.
@@ -225,40 +189,31 @@ impl<'a> Parts<'a> {
     }
 
     /// A Loop over the steps of a batch of one, as tf2onnx writes it around the model's own batch.
-    fn write_batch_of_one(&self, emit: &mut Emit<'_>) {
+    fn write_batch_of_one(&self, emit: &Emit<'_>) {
         let (states, sequences) = self.each_input(|value| emit.squeeze(value, &[0]));
-        let shape = emit.plain("Shape", &[&sequences[0]]);
-        let axis = emit.scalar(0);
-        let steps = emit.plain("Gather", &[&shape, &axis]);
-        let names: Vec<String> = (self.outputs.iter())
-            .map(|name| match name.is_empty() {
-                true => String::new(),
-                false => emit.name("alone"),
-            })
-            .collect();
+        let steps = emit.size(&sequences[0], 0);
+        let names = self.outputs.iter().map(|name| match name.is_empty() {
+            true => String::new(),
+            false => emit.name("alone"),
+        });
+        let names: Vec<String> = names.collect();
         let (states, scanned) = self.with_values(&states, &sequences);
         self.write_steps(emit, &steps, &states, &scanned, &names);
         for (output, name) in std::iter::zip(&self.outputs, &names) {
             if !output.is_empty() {
-                emit.unsqueeze_into(output, name, &[0]);
+                emit.give(output, emit.unsqueeze(name, &[0]));
             }
         }
     }
 
     /// A Loop over the batch around a Loop over the steps.
-    fn write_batched(&self, emit: &mut Emit<'_>) -> Result<(), String> {
-        let shape = emit.plain("Shape", &[self.scanned[0].value]);
-        let [batch, steps] = [0, 1].map(|axis| {
-            let axis = emit.scalar(axis);
-            emit.plain("Gather", &[&shape, &axis])
-        });
+    fn write_batched(&self, emit: &Emit<'_>) -> Result<(), String> {
+        let [batch, steps] = [0, 1].map(|axis| emit.size(self.scanned[0].value, axis));
         let (entry, condition) = (emit.name("entry"), emit.name("condition"));
-        let names: Vec<String> = (self.body.output.iter())
-            .map(|output| emit.name(output.name.as_deref().unwrap_or_default()))
-            .collect();
+        let names: Vec<String> = self.body.outputs().map(|name| emit.name(name)).collect();
         let mut written = Ok(());
-        let nodes = emit.within(|emit| {
-            let mut of_entry = |value: &str| emit.plain("Gather", &[value, &entry]);
+        let nodes = emit.within(|| {
+            let mut of_entry = |value: &str| emit.op("Gather", (value, &entry));
             let (states, sequences) = self.each_input(&mut of_entry);
             let length = self.lengths.map(of_entry);
             let (states, scanned) = self.with_values(&states, &sequences);
@@ -267,34 +222,28 @@ impl<'a> Parts<'a> {
                 return;
             };
             let mut unpadded = names.clone();
-            for (output, name) in self
-                .body
-                .output
-                .iter()
-                .zip(&mut unpadded)
-                .skip(states.len())
-            {
-                *name = emit.name(output.name.as_deref().unwrap_or_default());
+            let stacked = self.body.outputs().zip(&mut unpadded).skip(states.len());
+            for (output, name) in stacked {
+                *name = emit.name(output);
             }
             self.write_steps(emit, &length, &states, &scanned, &unpadded);
-            let missing = emit.plain("Sub", &[&steps, &length]);
+            let missing = emit.op("Sub", (&steps, length));
             let missing = emit.unsqueeze(&missing, &[0]);
             let all = std::iter::zip(&unpadded, &names).zip(&self.body.output);
             for ((value, name), output) in all.skip(states.len()) {
                 match model::element_type(output).and_then(model::zero) {
-                    Some(zero) => pad(emit, [value, &missing, name], zero),
+                    Some(zero) => emit.give(name, padded(emit, value, &missing, zero)),
                     None => written = Err("the types that its body stacks are unknown".to_owned()),
                 }
             }
         });
         written?;
-        let inputs = vec![scalar(&entry, INT64), scalar(&condition, BOOL)];
-        let outputs = names.iter().map(|name| model::untyped(name)).collect();
+        let outputs = names.iter().map(|name| model::untyped(name));
         let body = GraphProto {
             name: Some(emit.name("batch")),
             node: nodes,
-            input: inputs,
-            output: outputs,
+            input: vec![scalar(&entry, INT64), scalar(&condition, BOOL)],
+            output: outputs.collect(),
             ..GraphProto::default()
         };
         write_loop(emit, [&batch, &condition], &[], body, &self.outputs);
@@ -302,15 +251,12 @@ impl<'a> Parts<'a> {
     }
 
     /// A Loop in place of a Scan that has no batch of its own.
-    fn write_alone(&self, emit: &mut Emit<'_>, node: &NodeProto) -> Result<(), String> {
+    fn write_alone(&self, emit: &Emit<'_>, node: &NodeProto) -> Result<(), String> {
         let list = |name: &str| node.ints(name).or(&[]).unwrap_or(&[]);
         if list("scan_output_axes").iter().any(|&axis| axis != 0) {
             return Err("a Loop stacks along the first axis, and it along another".to_owned());
         }
-        let first = self.scanned[0];
-        let shape = emit.plain("Shape", &[first.value]);
-        let axis = emit.scalar(first.axis);
-        let steps = emit.plain("Gather", &[&shape, &axis]);
+        let steps = emit.size(self.scanned[0].value, self.scanned[0].axis);
         let mut names: Vec<String> = self.outputs.iter().map(|&name| name.to_owned()).collect();
         let mut reversed = Vec::new();
         for (index, &direction) in list("scan_output_directions").iter().enumerate() {
@@ -322,14 +268,14 @@ impl<'a> Parts<'a> {
         }
         self.write_steps(emit, &steps, &self.states, &self.scanned, &names);
         for output in reversed {
-            emit.flip_into(self.outputs[output], &names[output], 0);
+            emit.give(self.outputs[output], emit.flip(&names[output], 0));
         }
         Ok(())
     }
 
     fn write_steps(
         &self,
-        emit: &mut Emit<'_>,
+        emit: &Emit<'_>,
         steps: &str,
         states: &[&str],
         scanned: &[Scanned<'_>],
@@ -338,31 +284,21 @@ impl<'a> Parts<'a> {
         let (step, condition) = (emit.name("step"), emit.name("condition"));
         let inputs = fed(self.body);
         let (fed, read) = inputs.split_at(states.len());
-        let mut nodes = emit.within(|emit| {
+        let mut nodes = emit.within(|| {
             let is_reverse = scanned.iter().any(|it| it.is_reverse);
-            let back = is_reverse.then(|| {
-                let one = emit.scalar(1);
-                let last = emit.plain("Sub", &[steps, &one]);
-                emit.plain("Sub", &[&last, &step])
-            });
+            let back = is_reverse.then(|| emit.op("Sub", (emit.op("Sub", (steps, 1)), &step)));
             for (scanned, input) in scanned.iter().zip(read) {
-                let at = match &back {
-                    Some(back) if scanned.is_reverse => back,
-                    _ => &step,
-                };
-                let output = input.name.as_deref().unwrap_or_default();
-                let axis = vec![model::int("axis", scanned.axis)];
-                emit.write(&[output], "Gather", &[scanned.value, at], axis);
+                let at = back.as_ref().filter(|_| scanned.is_reverse);
+                let read = emit.gather(scanned.value, at.unwrap_or(&step), scanned.axis);
+                emit.give(input.name(), read);
             }
         });
         nodes.extend(self.body.node.iter().cloned());
         let mut body = self.body.clone();
         let stored = self.body.input.iter().filter(|it| !inputs.contains(it));
-        let own = [scalar(&step, INT64), scalar(&condition, BOOL)].into_iter();
-        body.input = own
-            .chain(fed.iter().map(|&it| it.clone()))
-            .chain(stored.cloned())
-            .collect();
+        body.input = vec![scalar(&step, INT64), scalar(&condition, BOOL)];
+        body.input
+            .extend(fed.iter().copied().chain(stored).cloned());
         body.node = nodes;
         let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
         write_loop(emit, [steps, &condition], states, body, &outputs);
@@ -371,21 +307,17 @@ impl<'a> Parts<'a> {
 
 /// Writes a Loop that never ends early; `condition` is an input of its body.
 fn write_loop(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     [steps, condition]: [&str; 2],
     states: &[&str],
     mut body: GraphProto,
     outputs: &[&str],
 ) {
     let (mut states, mut outputs) = (states.to_vec(), outputs.to_vec());
-    let dummy = [
-        emit.name("state"),
-        emit.name("state_out"),
-        emit.name("state_last"),
-    ];
+    let dummy = ["state", "state_out", "state_last"].map(|it| emit.name(it));
     let zero;
     if states.is_empty() && emit.opset() < LOOP_WITHOUT_STATES {
-        zero = emit.scalar(0);
+        zero = emit.constant(&[], &[0]);
         states.push(&zero);
         outputs.insert(0, &dummy[2]);
         let keep = model::node("Identity", &[&dummy[0]], &[&dummy[1]], Vec::new());
@@ -397,38 +329,22 @@ fn write_loop(
     let go_on = model::node("Identity", &[condition], &[&on], Vec::new());
     body.node.push(go_on);
     body.output.insert(0, scalar(&on, BOOL));
-    let inputs: Vec<&str> = [steps, ""].into_iter().chain(states).collect();
     let body = AttributeProto {
         name: Some("body".to_owned()),
         r#type: Some(AttributeType::GRAPH),
         g: MessageField::some(body),
         ..AttributeProto::default()
     };
-    emit.write(&outputs, "Loop", &inputs, vec![body]);
+    emit.write(&outputs, "Loop", (steps, "", states), vec![body]);
 }
 
-/// Appends zeros to a value.
-fn pad(emit: &mut Emit<'_>, [value, missing, output]: [&str; 3], zero: TensorProto) {
-    let zero = emit.tensor(zero);
-    let shape = emit.plain("Shape", &[value]);
-    let sizes = emit.range(&shape, 0, 1, i64::MAX);
-    let first = vec![model::int("axis", 0)];
-    let shape = emit.op("Concat", &[missing, &sizes], first.clone());
-    let zeros = emit.plain("Expand", &[&zero, &shape]);
-    emit.write(&[output], "Concat", &[value, &zeros], first);
+/// A value with zeros behind it.
+fn padded(emit: &Emit<'_>, value: &str, missing: &str, zero: TensorProto) -> String {
+    let shape = emit.concat((missing, emit.sizes(value, 1, i64::MAX)), 0);
+    let zeros = emit.op("Expand", (emit.tensor(zero), shape));
+    emit.concat((value, zeros), 0)
 }
 
 fn scalar(name: &str, code: i32) -> ValueInfoProto {
-    let tensor = type_proto::Tensor {
-        elem_type: Some(code),
-        shape: MessageField::some(TensorShapeProto::default()),
-        ..type_proto::Tensor::default()
-    };
-    ValueInfoProto {
-        r#type: MessageField::some(TypeProto {
-            value: Some(type_proto::Value::TensorType(Box::new(tensor))),
-            ..TypeProto::default()
-        }),
-        ..model::untyped(name)
-    }
+    model::value(name, code, &[])
 }

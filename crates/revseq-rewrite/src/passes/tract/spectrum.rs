@@ -9,100 +9,76 @@ use super::dft::{AXIS_AS_INPUT, LAST_BUT_ONE, SECOND};
 use super::{known_size, others};
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 
 pub(super) const LENGTH: Pass = Pass::exact(
     "dft-length",
     "A DFT of a length, to one of its whole axis, cut or padded before",
     find_length,
-);
+)
+.of(&["DFT"]);
 
 pub(super) const SIGNAL: Pass = Pass::exact(
     "stft-signal",
     "An STFT of signals without an axis for their parts, to one with it",
     find_signal,
-);
+)
+.of(&["STFT"]);
 
-fn find_length(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let (Some(data), Some(output)) = (node.input(0), node.output.first()) else {
-        return Verdict::Other;
-    };
-    let Some(length) = node.input(1).filter(|_| node.is("DFT")) else {
-        return Verdict::Other;
-    };
+fn find_length(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let (data, length, output) = (at.input(0)?, at.input(1)?, at.output()?);
     let is = |name: &str| node.int(name).or(0) != Some(0);
     if is("inverse") && is("onesided") {
-        return Verdict::Left("its length is that of what it takes half of".to_owned());
+        return Err("its length is that of what it takes half of".into());
     }
-    let (Some(rank), Some(axis)) = (sizes::rank(scope, data), axis(scope, node)) else {
-        return Verdict::Left("its axis, or its input's axes, are not known".to_owned());
+    // The axis is an input from opset 20 on.
+    let axis = match node.input(2) {
+        Some(axis) => constant::int(scope, axis),
+        None if scope.opset >= AXIS_AS_INPUT => node.int("axis").or(LAST_BUT_ONE),
+        None => node.int("axis").or(SECOND),
     };
-    let Some(axis) = constant::normal_axis(axis, rank) else {
-        return Verdict::Left(format!("its axis {axis} is not one of its input's {rank}"));
+    let (Some(rank), Some(axis)) = (sizes::rank(scope, data), axis) else {
+        return Err("its axis, or its input's axes, are not known".into());
     };
-    let mut emit = Emit::new(output, scope.opset, names);
+    let axis = constant::normal_axis(axis, rank)
+        .ok_or_else(|| format!("its axis {axis} is not one of its input's {rank}"))?;
+    let emit = at.emit(output);
     let known = constant::int(scope, length);
     let whole = if known.is_some() && known == known_size(scope, data, axis) {
         data.to_owned()
     } else {
-        resized(&mut emit, data, length, [axis, rank])
+        resized(&emit, data, length, [axis, rank])
     };
     let mut inputs = vec![whole.as_str()];
     if let Some(axis) = node.input(2) {
         inputs.extend(["", axis]);
     }
-    emit.write(&[output], "DFT", &inputs, others(node, &[]));
-    emit.finish("the same of its whole axis".to_owned())
-}
-
-/// The axis of a DFT, which is an input from opset 20 on.
-fn axis(scope: &Scope<'_>, node: &NodeProto) -> Option<i64> {
-    let Some(input) = node.input(2) else {
-        let is_input = scope.opset >= AXIS_AS_INPUT;
-        let default = if is_input { LAST_BUT_ONE } else { SECOND };
-        return match node.int("axis") {
-            Attribute::Absent => Some(default),
-            Attribute::Value(axis) => Some(axis),
-            Attribute::Reference => None,
-        };
-    };
-    constant::int(scope, input)
+    emit.give(output, emit.with("DFT", inputs, others(node, &[])));
+    emit.finish("the same of its whole axis")
 }
 
 /// Cuts an axis, or pads it with zeros behind, to a length.
-fn resized(emit: &mut Emit<'_>, data: &str, length: &str, [axis, rank]: [usize; 2]) -> String {
-    let one = emit.ints(&[1]);
-    let zero = emit.ints(&[0]);
-    let length = emit.plain("Reshape", &[length, &one]);
-    let place = emit.ints(&[axis as i64]);
-    let cut = emit.plain("Slice", &[data, &zero, &length, &place]);
-    let shape = emit.plain("Shape", &[data]);
-    let size = emit.range(&shape, 0, axis as i64, axis as i64 + 1);
-    let missing = emit.plain("Sub", &[&length, &size]);
-    let missing = emit.plain("Max", &[&missing, &zero]);
-    let before = emit.ints(&vec![0; rank + axis]);
-    let behind = emit.ints(&vec![0; rank - axis - 1]);
-    let joined = vec![model::int("axis", 0)];
-    let pads = emit.op("Concat", &[&before, &missing, &behind], joined);
-    emit.plain("Pad", &[&cut, &pads])
+fn resized(emit: &Emit<'_>, data: &str, length: &str, [axis, rank]: [usize; 2]) -> String {
+    let place = axis as i64;
+    let length = emit.op("Reshape", (length, [1]));
+    let cut = emit.op("Slice", (data, [0], &length, [place]));
+    let missing = emit.op("Sub", (length, emit.sizes(data, place, place + 1)));
+    let missing = emit.op("Max", (missing, [0]));
+    let [before, behind] = [rank + axis, rank - axis - 1].map(|count| vec![0; count]);
+    let pads = emit.concat((&*before, missing, &*behind), 0);
+    emit.op("Pad", (cut, pads))
 }
 
-fn find_signal(scope: &Scope<'_>, index: usize, _: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let (Some(signal), Some(output)) = (node.input(0), node.output.first()) else {
-        return Verdict::Other;
-    };
-    if !node.is("STFT") || sizes::rank(scope, signal) != Some(2) {
-        return Verdict::Other;
+fn find_signal(at: &At<'_>) -> Verdict {
+    let (signal, output) = (at.input(0)?, at.output()?);
+    if sizes::rank(at.scope, signal) != Some(2) {
+        return Err(Other);
     }
-    let mut emit = Emit::new(output, scope.opset, names);
-    let signal = emit.unsqueeze(signal, &[2]);
-    let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-    inputs[0] = &signal;
-    emit.write(&[output], "STFT", &inputs, others(node, &[]));
-    emit.finish("the same of signals with an axis for their real part".to_owned())
+    let emit = at.emit(output);
+    let mut inputs = at.node.input.clone();
+    inputs[0] = emit.unsqueeze(signal, &[2]);
+    emit.give(output, emit.with("STFT", inputs, others(at.node, &[])));
+    emit.finish("the same of signals with an axis for their real part")
 }

@@ -8,45 +8,38 @@
 //! ```
 
 use super::{known_size, others};
-use crate::emit::Emit;
-use crate::model::{self, Attribute, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::model::{self, NodeProto};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 use crate::sizes;
 
 pub(super) const PASS: Pass = Pass::exact(
     "output-shape",
     "ConvTranspose with the sizes of its output, to one with its pads",
     find,
-);
+)
+.of(&["ConvTranspose"]);
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let Some(output) = node.output.first() else {
-        return Verdict::Other;
-    };
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let output = at.output()?;
     let is_padded = matches!(
-        node.text("auto_pad"),
-        Attribute::Value("SAME_UPPER" | "SAME_LOWER")
+        node.text("auto_pad").value(),
+        Some("SAME_UPPER" | "SAME_LOWER")
     );
-    let is_sized = is_padded || node.ints("output_shape").value().is_some();
-    if !node.is("ConvTranspose") || !is_sized {
-        return Verdict::Other;
+    if !is_padded && node.ints("output_shape").value().is_none() {
+        return Err(Other);
     }
-    let Some(Pads { pads, added }) = pads(scope, node) else {
-        return Verdict::Left("the pads of its output are not known before it runs".to_owned());
-    };
-    let mut attributes = others(
-        node,
-        &["auto_pad", "output_padding", "output_shape", "pads"],
-    );
+    let Pads { pads, added } =
+        pads(scope, node).ok_or("the pads of its output are not known before it runs")?;
+    let replaced = ["auto_pad", "output_padding", "output_shape", "pads"];
+    let mut attributes = others(node, &replaced);
     attributes.push(model::ints("pads", &pads));
     if added.iter().any(|it| *it > 0) {
         attributes.push(model::ints("output_padding", &added));
     }
-    let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-    let mut emit = Emit::new(output, scope.opset, names);
-    emit.write(&[output], "ConvTranspose", &inputs, attributes);
+    let emit = at.emit(output);
+    emit.give(output, emit.with("ConvTranspose", &node.input, attributes));
     emit.finish(format!("the same with pads of {pads:?}"))
 }
 
@@ -95,12 +88,8 @@ fn pads(scope: &Scope<'_>, node: &NodeProto) -> Option<Pads> {
             continue;
         }
         let half = total / 2;
-        let (before, behind) = if is_upper {
-            (half, total - half)
-        } else {
-            (total - half, half)
-        };
-        (pads[axis], pads[axes + axis]) = (before, behind);
+        pads[axis] = if is_upper { half } else { total - half };
+        pads[axes + axis] = total - pads[axis];
     }
     Some(Pads { pads, added })
 }

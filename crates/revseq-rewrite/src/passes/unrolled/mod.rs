@@ -29,15 +29,13 @@ use slices::Slices;
 /// The fewest steps that are worth a layer.
 const MINIMUM_STEPS: usize = 3;
 
-pub(super) const PASS: Pass = pass(|scope, index, context, names| {
-    context.verdict(scope, index, || find(scope, names, false))
-});
+pub(super) const PASS: Pass = pass(|at| at.context.verdict(at, || find(at.scope, at.names, false)));
 
 /// The same before tract loads a model: initial states that may not fit the batch are left, and sizes
 /// of inputs that are declared under one name are equal.
-pub(super) const TRACT: Pass = pass(|scope, index, context, names| {
-    scope.prove_more();
-    context.verdict(scope, index, || find(scope, names, true))
+pub(super) const TRACT: Pass = pass(|at| {
+    at.scope.prove_more();
+    at.context.verdict(at, || find(at.scope, at.names, true))
 });
 
 const fn pass(find: Find) -> Pass {
@@ -100,7 +98,7 @@ impl<'a> Graph<'a> {
 
 /// The verdicts about all nodes of a graph. `is_strict` says whether an initial state has to fit
 /// provably.
-fn find(scope: &Scope<'_>, names: &mut Names, is_strict: bool) -> HashMap<usize, Verdict> {
+fn find(scope: &Scope<'_>, names: &Names, is_strict: bool) -> HashMap<usize, Verdict> {
     let mut verdicts = HashMap::new();
     let slices = Slices::of(scope);
     stack::find(scope, &slices, names, &mut verdicts);

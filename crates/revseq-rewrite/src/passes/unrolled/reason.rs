@@ -46,7 +46,7 @@ pub(super) fn leave(
              three axes; a cell that reads its own output, and one with attention, is none",
             products.len()
         );
-        verdicts.insert(first, Verdict::Left(why));
+        verdicts.insert(first, Err(why.into()));
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{self, NodeProto};
+use crate::model::NodeProto;
 use crate::pass::Verdict;
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, Size};
@@ -22,7 +22,7 @@ use super::slices::{Slices, Step};
 pub(super) fn find(
     scope: &Scope<'_>,
     slices: &Slices<'_>,
-    names: &mut Names,
+    names: &Names,
     verdicts: &mut HashMap<usize, Verdict>,
 ) {
     for (index, node) in scope.nodes.iter().enumerate() {
@@ -47,7 +47,7 @@ fn concat(
     slices: &Slices<'_>,
     index: usize,
     node: &NodeProto,
-    names: &mut Names,
+    names: &Names,
 ) -> Option<Verdict> {
     let axis = node.int("axis").value()?;
     let mut parts: Vec<Part<'_>> = Vec::new();
@@ -76,20 +76,20 @@ fn concat(
     let [output] = node.output.as_slice() else {
         return None;
     };
-    let mut emit = Emit::new(&node.label(index), scope.opset, names);
+    let emit = Emit::new(&node.label(index), scope.opset, names);
     let mut values = Vec::new();
     for part in &parts {
         values.push(match *part {
             Part::Value(value) | Part::Steps(_, 1, value) => value.to_owned(),
-            Part::Steps(step, count, _) => steps(&mut emit, scope, step, count, axis)?,
+            Part::Steps(step, count, _) => steps(&emit, scope, step, count, axis)?,
         });
     }
-    let values: Vec<&str> = values.iter().map(String::as_str).collect();
-    match values[..] {
-        [all] => emit.same(output, all),
-        _ => emit.write(&[output], "Concat", &values, vec![model::int("axis", axis)]),
-    }
-    Some(emit.finish("steps that were taken apart, as the tensor of them".to_owned()))
+    let stacked = match values.len() {
+        1 => values.remove(0),
+        _ => emit.concat(values, axis),
+    };
+    emit.give(output, stacked);
+    Some(emit.finish("steps that were taken apart, as the tensor of them"))
 }
 
 /// The step that a value is, with an axis of size 1 in the place of the Concat's.
@@ -110,7 +110,7 @@ fn stacked<'a>(
 
 /// Writes steps that follow each other as one tensor, with time along an axis.
 fn steps(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     first: Step<'_>,
     count: i64,
@@ -129,16 +129,10 @@ fn steps(
         false => emit.range(first.sequence, time, start, start + count.abs()),
     };
     if count < 0 {
-        let flipped = emit.name("flipped");
-        emit.flip_into(&flipped, &value, time);
-        value = flipped;
+        value = emit.flip(&value, time);
     }
     if constant::normal_axis(axis, 3)? != first.axis {
-        value = emit.op(
-            "Transpose",
-            &[&value],
-            vec![model::ints("perm", &[1, 0, 2])],
-        );
+        value = emit.transpose(&value, &[1, 0, 2]);
     }
     Some(value)
 }

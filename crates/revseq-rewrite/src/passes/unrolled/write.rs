@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::constant;
 use crate::emit::Emit;
-use crate::model;
 use crate::pass::Verdict;
 use crate::passes::recurrent_loop::layer::{Input, Layer, Layers, Output};
 use crate::passes::recurrent_loop::{shape, write};
@@ -19,7 +18,7 @@ use super::{Graph, MINIMUM_STEPS, is_product};
 pub(super) fn chain(
     graph: &Graph<'_>,
     chain: &Chain<'_, '_>,
-    names: &mut Names,
+    names: &Names,
     is_strict: bool,
     replaced: &mut HashSet<usize>,
 ) -> (usize, Verdict) {
@@ -28,7 +27,7 @@ pub(super) fn chain(
         replaced.extend(&plan.gone);
         plan.write(graph, chain, names)
     });
-    (first, verdict.unwrap_or_else(Verdict::Left))
+    (first, verdict.unwrap_or_else(|why| Err(why.into())))
 }
 
 /// Nodes that a chain becomes.
@@ -168,12 +167,12 @@ fn begins(
 }
 
 impl Plan<'_> {
-    fn write(&self, graph: &Graph<'_>, chain: &Chain<'_, '_>, names: &mut Names) -> Verdict {
+    fn write(&self, graph: &Graph<'_>, chain: &Chain<'_, '_>, names: &Names) -> Verdict {
         let scope = graph.scope;
         let first = chain.cells[0];
         let prefix = scope.nodes[first.index].label(first.index);
-        let mut emit = Emit::new(&prefix, scope.opset, names);
-        let read = Read::write(&mut emit, scope, chain);
+        let emit = Emit::new(&prefix, scope.opset, names);
+        let read = Read::write(&emit, scope, chain);
         let outputs = self.outputs.iter().map(|&(value, place)| {
             let at = read.places[place];
             let is_last_alone = self.outputs.len() == 1 && place + 1 == chain.cells.len();
@@ -200,7 +199,7 @@ impl Plan<'_> {
             batch: None,
             outputs: outputs.chain(memory).collect(),
         };
-        let mut emit = write::all_steps(emit, &layers);
+        write::all_steps(&emit, &layers);
         self.gone.iter().for_each(|&index| emit.also(index));
         let direction = if read.backwards { "reverse" } else { "forward" };
         let operator = first.cell.kind.operator();
@@ -224,21 +223,20 @@ struct Read {
 }
 
 impl Read {
-    fn write(emit: &mut Emit<'_>, scope: &Scope<'_>, chain: &Chain<'_, '_>) -> Self {
+    fn write(emit: &Emit<'_>, scope: &Scope<'_>, chain: &Chain<'_, '_>) -> Self {
         let Step { sequence, axis, .. } = chain.cells[0].step;
         let steps: Vec<i64> = chain.cells.iter().map(|found| found.step.at).collect();
         let count = steps.len() as i64;
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let goes = |by: i64| steps.windows(2).all(|pair| pair[1] - pair[0] == by);
         let size = sizes::axis(scope, sequence, axis);
-        let along = vec![model::int("axis", axis as i64)];
+        let along = axis as i64;
         let (backwards, start) = match (goes(1), goes(-1)) {
             (true, _) => (false, first),
             (_, true) => (true, last),
             _ => {
-                let order = emit.ints(&steps);
                 return Self {
-                    value: emit.op("Gather", &[sequence, &order], along),
+                    value: emit.gather(sequence, &*steps, along),
                     backwards: false,
                     places: (0..count).collect(),
                 };
@@ -246,13 +244,9 @@ impl Read {
         };
         let value = match size {
             Some(Size::Known(size)) if start == 0 && size == count => sequence.to_owned(),
-            Some(Size::Known(_)) => emit.range(sequence, axis as i64, start, start + count),
+            Some(Size::Known(_)) => emit.range(sequence, along, start, start + count),
             // A shorter sequence stays an error.
-            _ => {
-                let steps: Vec<i64> = (start..start + count).collect();
-                let order = emit.ints(&steps);
-                emit.op("Gather", &[sequence, &order], along)
-            }
+            _ => emit.gather(sequence, &*Vec::from_iter(start..start + count), along),
         };
         let places = steps.iter().map(|step| step - start).collect();
         Self {

@@ -1,21 +1,10 @@
 //! The uses of a list in a loop's body.
 
 use crate::constant;
-use crate::model::NodeProto;
 use crate::scope::Scope;
 
 use super::BEFORE_STATES;
-use crate::passes::tract::list::Segment;
-
-/// A tensor that an iteration adds to a list.
-pub(super) struct Added<'a> {
-    pub(super) value: &'a str,
-    /// The body's node that adds it.
-    pub(super) node: usize,
-    pub(super) is_front: bool,
-    /// The list with it.
-    pub(super) name: &'a str,
-}
+use crate::passes::tract::list::{Added, Segment};
 
 /// A list among a Loop's states.
 pub(super) struct List<'a> {
@@ -42,21 +31,13 @@ impl<'a> List<'a> {
         let unfit = "its inputs, outputs and body do not fit together";
         let old = *inner.inputs.get(BEFORE_STATES + state).ok_or(unfit)?;
         let new = *inner.outputs.get(1 + state).ok_or(unfit)?;
-        let mut list = Self {
-            state,
-            old,
-            initial,
-            added: Vec::new(),
-            lengths: Vec::new(),
-            lasts: Vec::new(),
-            has_other_reads: false,
-        };
+        let mut list = Self::with(state, old, initial, Vec::new());
         let mut name = new;
         while name != old {
             let added = Added::of(inner, name)
                 .filter(|_| list.added.len() < inner.nodes.len())
                 .ok_or("a sequence changes otherwise than by tensors added at an end")?;
-            name = inner.nodes[added.node].input(0).unwrap_or_default();
+            name = added.list;
             list.added.push(added);
         }
         list.added.reverse();
@@ -64,18 +45,18 @@ impl<'a> List<'a> {
         Ok(list)
     }
 
-    /// A list to which an iteration adds one tensor, and that it does not read.
+    /// A list to which an iteration adds tensors, and that it does not read.
     pub(super) fn with(
         state: usize,
         old: &'a str,
         initial: Vec<Segment<'a>>,
-        added: Added<'a>,
+        added: Vec<Added<'a>>,
     ) -> Self {
         Self {
             state,
             old,
             initial,
-            added: vec![added],
+            added,
             lengths: Vec::new(),
             lasts: Vec::new(),
             has_other_reads: false,
@@ -131,25 +112,5 @@ impl<'a> List<'a> {
             [added] => Ok(added),
             _ => Err("it adds several tensors to a sequence".to_owned()),
         }
-    }
-}
-
-impl<'a> Added<'a> {
-    /// The tensor that a node adds to a list, at the end or in front.
-    fn of(inner: &Scope<'a>, name: &'a str) -> Option<Self> {
-        let is_maker = |node: &NodeProto| node.output.first().is_some_and(|it| it == name);
-        let index = inner.nodes.iter().position(is_maker)?;
-        let node = &inner.nodes[index];
-        let is_front = match node.input(2) {
-            None => false,
-            Some(at) => constant::int(inner, at)? == 0,
-        };
-        let is_added = node.is("SequenceInsert") && (is_front || node.input(2).is_none());
-        Some(Self {
-            value: node.input(1).filter(|_| is_added)?,
-            node: index,
-            is_front,
-            name,
-        })
     }
 }

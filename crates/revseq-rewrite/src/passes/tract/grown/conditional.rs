@@ -6,20 +6,15 @@
 //! →  p, k = Loop { p = If(c) { t } else { zeros }; k = c }, l = the parts of Compress(p, k)
 //! ```
 
-use crate::constant;
-use crate::emit::Emit;
 use crate::model::{GraphProto, NodeProto};
-use crate::pass::Verdict;
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Verdict};
+use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::BEFORE_STATES;
-use super::body::{Added, List};
+use super::body::List;
 use super::write::Write;
-use crate::passes::tract::list::Segment;
-
-/// The branches of an If, and whether each is taken if the condition holds.
-const BRANCHES: [(&str, bool); 2] = [("then_branch", true), ("else_branch", false)];
+use crate::passes::tract::list::{Added, Segment};
 
 /// An If of a Loop's body that adds a tensor to a list in one branch.
 pub(super) struct Conditional<'a> {
@@ -30,22 +25,19 @@ pub(super) struct Conditional<'a> {
     pub(super) condition: &'a str,
     /// Whether the tensor is added if the condition holds, or if it does not.
     pub(super) holds: bool,
-    /// The attribute with the branch that adds it.
-    pub(super) branch: &'static str,
+    /// The branch that adds it.
+    branch: &'a GraphProto,
     /// The tensor, a value of that branch.
-    tensor: &'a str,
-    is_front: bool,
+    added: Added<'a>,
 }
 
 /// The Loop without the list, if one branch of an If adds a tensor to it.
 pub(super) fn replaced<'a>(
-    scope: &'a Scope<'a>,
-    index: usize,
+    at: &At<'a>,
     state: usize,
     initial: &[Segment<'a>],
-    names: &mut Names,
 ) -> Option<Result<Verdict, String>> {
-    let node = &scope.nodes[index];
+    let &At { scope, node, .. } = at;
     let body = LoopBody::of(scope, node)?;
     let inner = &body.scope;
     let old = *inner.inputs.get(BEFORE_STATES + state)?;
@@ -57,24 +49,19 @@ pub(super) fn replaced<'a>(
         return Some(Err(why));
     }
     let given = node.output.get(state).map_or("", String::as_str);
-    let label = if given.is_empty() { old } else { given };
-    let mut emit = Emit::new(label, scope.opset, names);
+    let emit = at.emit(if given.is_empty() { old } else { given });
     let piece = emit.name("piece");
     let added = Added {
-        value: &piece,
+        tensor: &piece,
         node: found.node,
-        is_front: found.is_front,
-        name: new,
+        ..found.added
     };
-    let list = List::with(state, old, initial.to_vec(), added);
-    let branch = Scope::graph(
-        inner.nodes[found.node].graph(found.branch)?,
-        Some(inner),
-        scope.opset,
-    );
-    let rank = sizes::rank(&branch, found.tensor);
+    let list = List::with(state, old, initial.to_vec(), vec![added]);
+    let branch = Scope::graph(found.branch, Some(inner), scope.opset);
+    let tensor = found.added.tensor;
+    let rank = sizes::rank(&branch, tensor);
     let sizes = rank.and_then(|rank| {
-        let size = |axis| sizes::axis(&branch, found.tensor, axis).filter(|it| is_outer(scope, it));
+        let size = |axis| sizes::axis(&branch, tensor, axis).filter(|it| is_outer(scope, it));
         (0..rank).map(size).collect::<Option<Vec<Size<'_>>>>()
     });
     let Some(sizes) = sizes else {
@@ -82,12 +69,10 @@ pub(super) fn replaced<'a>(
             "the tensor that it adds to a sequence under a condition is not provably of one shape";
         return Some(Err(why.to_owned()));
     };
-    let write = Write::new(&mut emit, scope, node, &list);
+    let write = Write::new(&emit, scope, node, &list);
     let written = write.and_then(|write| write.scan_where(given, &found, &sizes));
     Some(written.map(|()| {
-        emit.finish(
-            "the same with a list that it adds to under a condition as a scan output".to_owned(),
-        )
+        emit.finish("the same with a list that it adds to under a condition as a scan output")
     }))
 }
 
@@ -106,27 +91,23 @@ impl<'a> Conditional<'a> {
         let maker = &inner.nodes[node];
         let output = maker.output.iter().position(|it| it == new)?;
         let condition = maker.input(0).filter(|_| maker.is("If"))?;
-        BRANCHES.into_iter().find_map(|(branch, holds)| {
-            let other = BRANCHES.iter().find(|it| it.1 != holds)?.0;
-            let other = Scope::graph(maker.graph(other)?, Some(inner), inner.opset);
-            if !hands_on(&other, output, old) {
-                return None;
-            }
-            let scope = Scope::graph(maker.graph(branch)?, Some(inner), inner.opset);
-            let insert = maker_of(&scope, output).filter(|node| node.is("SequenceInsert"))?;
-            let is_front = match insert.input(2) {
-                None => false,
-                Some(at) if constant::int(&scope, at)? == 0 => true,
-                Some(_) => return None,
-            };
-            Some(Self {
+        let branches = ["then_branch", "else_branch"].map(|name| maker.graph(name));
+        [true, false].into_iter().find_map(|holds| {
+            let (branch, other) = (
+                branches[usize::from(!holds)]?,
+                branches[usize::from(holds)]?,
+            );
+            let scope = Scope::graph(branch, Some(inner), inner.opset);
+            let name = *scope.outputs.get(output)?;
+            let added = Added::of(&scope, name)?;
+            let is_added = added.list == old && scope.uses(name) == 1;
+            (is_added && hands_on(other, output, old)).then_some(Self {
                 node,
                 output,
                 condition,
                 holds,
                 branch,
-                tensor: insert.input(1).filter(|_| insert.input(0) == Some(old))?,
-                is_front,
+                added,
             })
         })
     }
@@ -134,27 +115,27 @@ impl<'a> Conditional<'a> {
     /// The tensor that a branch adds to the list; `None` for the branch that adds none. The node that
     /// makes the list there is removed.
     pub(super) fn take_tensor(&self, branch: &mut GraphProto) -> Option<String> {
-        let list = branch.output.get(self.output)?.name.clone()?;
-        let is_maker = |node: &NodeProto| node.output.first() == Some(&list);
-        let maker = branch.node.iter().position(is_maker)?;
+        let maker = maker_of(branch, self.output)?;
         let maker = branch.node.remove(maker);
         let tensor = maker.input(1).filter(|_| maker.is("SequenceInsert"))?;
         Some(tensor.to_owned())
     }
 }
 
-/// The node of a branch that makes one of its outputs, which nothing else reads.
-fn maker_of<'a>(branch: &Scope<'a>, output: usize) -> Option<&'a NodeProto> {
-    let name = *branch.outputs.get(output)?;
-    let is_maker = |node: &&NodeProto| node.output.first().is_some_and(|it| it == name);
-    let maker = branch.nodes.iter().find(is_maker)?;
-    (branch.uses(name) == 1).then_some(maker)
+/// The node of a branch that makes one of its outputs.
+fn maker_of(branch: &GraphProto, output: usize) -> Option<usize> {
+    let name = branch.output.get(output)?.name();
+    let is_maker = |node: &NodeProto| node.output.first().is_some_and(|it| it == name);
+    branch.node.iter().position(is_maker)
 }
 
-/// Whether a branch outputs a list of the graphs around it.
-fn hands_on(branch: &Scope<'_>, output: usize, list: &str) -> bool {
-    match maker_of(branch, output) {
+/// Whether a branch outputs a list of the graphs around it, and does not read it otherwise.
+fn hands_on(branch: &GraphProto, output: usize, list: &str) -> bool {
+    match maker_of(branch, output).map(|maker| &branch.node[maker]) {
         Some(node) => node.is("Identity") && node.input(0) == Some(list),
-        None => branch.outputs.get(output) == Some(&list),
+        None => branch
+            .output
+            .get(output)
+            .is_some_and(|it| it.name() == list),
     }
 }

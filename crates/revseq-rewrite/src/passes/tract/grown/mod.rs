@@ -13,9 +13,9 @@ mod fixed;
 mod reads;
 mod write;
 
-use crate::emit::Emit;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::model::NodeProto;
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::list;
@@ -27,82 +27,65 @@ pub(super) const PASS: Pass = Pass::exact(
     "appended-list",
     "A list that a Loop adds to, to a scan output or a tensor",
     find,
-);
+)
+.of(&["Loop"]);
 
 /// The inputs of a Loop, and of its body, before the loop-carried states.
 const BEFORE_STATES: usize = 2;
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    if !node.is("Loop") {
-        return Verdict::Other;
-    }
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     // If inputs break their declaration, stacking different tensors fails.
     scope.prove_more();
-    let mut left = Verdict::Other;
+    let mut left = Err(Other);
     for state in 0..node.input.len().saturating_sub(BEFORE_STATES) {
         let initial = node.input(BEFORE_STATES + state);
         let Some(initial) = initial.and_then(|initial| list::segments(scope, initial)) else {
             continue;
         };
-        if let Some(edit) = fixed::replaced(scope, index, state, &initial, names) {
+        if let Some(edit) = fixed::replaced(at, state, &initial) {
             return edit;
         }
-        match conditional::replaced(scope, index, state, &initial, names) {
+        let written = conditional::replaced(at, state, &initial).or_else(|| {
+            let body = LoopBody::of(scope, node)?;
+            let list = List::of(&body.scope, state, initial);
+            Some(list.and_then(|list| replaced(at, &list)))
+        });
+        match written {
             Some(Ok(edit)) => return edit,
-            Some(Err(why)) => {
-                left = Verdict::Left(format!("{why}: tract has no sequences"));
-                continue;
-            }
+            Some(Err(why)) => left = Err(format!("{why}: tract has no sequences").into()),
             None => {}
-        }
-        let Some(body) = LoopBody::of(scope, node) else {
-            continue;
-        };
-        let found = List::of(&body.scope, state, initial);
-        match found.and_then(|list| replaced(scope, index, &list, names)) {
-            Ok(edit) => return edit,
-            Err(why) => left = Verdict::Left(format!("{why}: tract has no sequences")),
         }
     }
     left
 }
 
 /// The Loop without a list among its states.
-fn replaced<'a>(
-    scope: &'a Scope<'a>,
-    index: usize,
-    list: &List<'a>,
-    names: &mut Names,
-) -> Result<Verdict, String> {
-    let node = &scope.nodes[index];
-    let body = body_with_elements(scope, index, list).ok_or("its body is missing")?;
+fn replaced<'a>(at: &At<'a>, list: &List<'a>) -> Result<Verdict, String> {
+    let &At { scope, node, .. } = at;
+    let body = body_with_elements(scope, node, list).ok_or("its body is missing")?;
     let given = node.output.get(list.state).map_or("", String::as_str);
     let reads = Reads::of(scope, given)?;
-    let label = if given.is_empty() { list.old } else { given };
-    let mut emit = Emit::new(label, scope.opset, names);
-    let what;
+    let emit = at.emit(if given.is_empty() { list.old } else { given });
+    let write = Write::new(&emit, scope, node, list)?;
     if list.is_read_anywhere() {
         let sizes = common_sizes(scope, &body, list).ok_or_else(|| unequal(list))?;
-        Write::new(&mut emit, scope, node, list)?.carry(&sizes, given)?;
-        what = "the same with a list that it reads as a tensor";
-    } else {
-        let sizes = sizes_of(&body, list.added_alone()?.value);
-        let joined = sizes.as_deref().and_then(|sizes| reads.ragged_axis(sizes));
-        if let (Some(axis), Some(sizes)) = (joined, &sizes) {
-            Write::new(&mut emit, scope, node, list)?.join(sizes, axis, &reads)?;
-            what = "the same with a list that is joined as a tensor";
-        } else {
-            let is_counted = is_only_counted(scope, list, sizes.as_deref(), &reads)?;
-            Write::new(&mut emit, scope, node, list)?.scan(given, is_counted)?;
-            what = "the same with a list that it adds to as a scan output";
-        }
+        write.carry(&sizes, given)?;
+        return Ok(emit.finish("the same with a list that it reads as a tensor"));
     }
-    Ok(emit.finish(what.to_owned()))
+    let sizes = sizes_of(&body, list.added_alone()?.tensor);
+    let joined = sizes.as_deref().and_then(|sizes| reads.ragged_axis(sizes));
+    if let (Some(axis), Some(sizes)) = (joined, &sizes) {
+        write.join(sizes, axis, &reads)?;
+        return Ok(emit.finish("the same with a list that is joined as a tensor"));
+    }
+    let is_counted = is_only_counted(scope, list, sizes.as_deref(), &reads)?;
+    write.scan(given, is_counted)?;
+    Ok(emit.finish("the same with a list that it adds to as a scan output"))
 }
 
 fn unequal(list: &List<'_>) -> String {
-    let values: Vec<&str> = list.added.iter().map(|added| added.value).collect();
+    let values: Vec<&str> = list.added.iter().map(|added| added.tensor).collect();
     format!(
         "the tensors {} that it adds to a sequence are not provably of one shape",
         values.join(", ")
@@ -120,11 +103,9 @@ fn is_only_counted(
     let are_fixed = sizes.is_some_and(|sizes| sizes.iter().all(Option::is_some));
     let is_fixed =
         |axis: usize| sizes.is_some_and(|sizes| sizes.get(axis).is_some_and(Option::is_some));
-    let is_begun = !list.initial.is_empty();
-    if is_begun && !reads.are_new_axes() {
-        let begins = list.initial.iter().map(|segment| segment.sizes(scope));
+    if !list.initial.is_empty() && !reads.are_new_axes() {
+        let mut all = list.initial.iter().map(|segment| segment.sizes(scope));
         let fixed = sizes.and_then(|sizes| sizes.iter().copied().collect::<Option<Vec<_>>>());
-        let mut all = begins.into_iter();
         let is_one = fixed.is_some() && all.all(|sizes| sizes == fixed);
         return is_one.then_some(false).ok_or_else(|| unequal(list));
     }
@@ -149,10 +130,9 @@ fn sizes_of<'s>(body: &'s LoopBody<'_>, value: &'s str) -> Option<Vec<Option<Siz
 /// holds if they follow for those that the body adds.
 fn body_with_elements<'a>(
     scope: &'a Scope<'a>,
-    index: usize,
+    node: &'a NodeProto,
     list: &List<'_>,
 ) -> Option<LoopBody<'a>> {
-    let node = &scope.nodes[index];
     let begins = list.initial.first().and_then(|it| it.sizes(scope));
     LoopBody::assuming(scope, node, |inner| {
         let reads = inner.nodes.iter().filter(|it| it.is("SequenceAt"));
@@ -176,7 +156,7 @@ fn common_sizes<'s>(
 ) -> Option<Vec<Size<'s>>> {
     let begins = list.initial.iter().map(|segment| segment.sizes(scope));
     let added = list.added.iter().map(|added| {
-        let sizes = sizes_of(body, added.value)?;
+        let sizes = sizes_of(body, added.tensor)?;
         sizes.into_iter().collect::<Option<Vec<_>>>()
     });
     let mut all = begins.chain(added);

@@ -2,23 +2,24 @@
 
 use std::collections::HashSet;
 
-use crate::emit::Emit;
+use crate::emit::{Emit, NO_SIZES};
 use crate::model::{self, GraphProto, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::Size;
 use crate::types;
 
 use super::BEFORE_STATES;
-use super::body::{Added, List};
+use super::body::List;
 use super::conditional::Conditional;
 use super::reads::Reads;
+use crate::passes::name_outputs;
 use crate::passes::tract::list::{
-    Segment, write_join, write_last, write_length, write_parts_of, write_stack,
+    Added, Segment, write_element, write_join, write_length, write_parts_of, write_stack,
 };
 
 /// A Loop that is being rewritten.
-pub(super) struct Write<'w, 'n> {
-    emit: &'w mut Emit<'n>,
+pub(super) struct Write<'w> {
+    emit: &'w Emit<'w>,
     scope: &'w Scope<'w>,
     list: &'w List<'w>,
     node: NodeProto,
@@ -38,9 +39,9 @@ struct State {
     last: String,
 }
 
-impl<'w, 'n> Write<'w, 'n> {
+impl<'w> Write<'w> {
     pub(super) fn new(
-        emit: &'w mut Emit<'n>,
+        emit: &'w Emit<'w>,
         scope: &'w Scope<'w>,
         node: &NodeProto,
         list: &'w List<'w>,
@@ -56,14 +57,8 @@ impl<'w, 'n> Write<'w, 'n> {
             behind: Vec::new(),
             gone: HashSet::new(),
         };
-        // All states and scan outputs have their places. ONNX Runtime takes no empty names of states.
         let outputs = write.body.output.len().saturating_sub(1);
-        write.node.output.resize(outputs, String::new());
-        for output in &mut write.node.output {
-            if output.is_empty() {
-                *output = write.emit.name("unread");
-            }
-        }
+        name_outputs(emit, &mut write.node, outputs);
         Ok(write)
     }
 
@@ -72,18 +67,15 @@ impl<'w, 'n> Write<'w, 'n> {
         let list = self.list;
         let added = list.added_alone()?;
         self.replace_reads(added);
-        // A body must not output a value twice.
-        let scan = self.emit.name("added");
         let source = match is_counted {
             true => self.step(),
-            false => added.value.to_owned(),
+            false => added.tensor.to_owned(),
         };
-        let hand_on = model::node("Identity", &[&source], &[&scan], Vec::new());
-        self.behind.push(hand_on);
+        let scan = self.hand_on(&source, "added");
         self.remove_state();
         let all = self.add_scan(&scan, "stacked");
-        let emit = (self.scope, self.finish());
-        write_list(emit, list, all, given)
+        let (scope, emit) = (self.scope, self.finish());
+        write_list(emit, scope, list, all, given)
     }
 
     /// The same if an If adds the tensor in one branch. An iteration that adds none gives zeros, which
@@ -96,7 +88,7 @@ impl<'w, 'n> Write<'w, 'n> {
     ) -> Result<(), String> {
         let list = self.list;
         let zeros = self.zeros(sizes)?;
-        let piece = list.added_alone()?.value;
+        let piece = list.added_alone()?.tensor;
         let adder = &mut self.body.node[conditional.node];
         adder.output[conditional.output] = piece.to_owned();
         for branch in adder.graphs_mut() {
@@ -108,32 +100,29 @@ impl<'w, 'n> Write<'w, 'n> {
             branch.node.push(hand_on);
             branch.output[conditional.output] = model::untyped(&own);
         }
-        let keeps = self.emit.name("keeps");
-        self.behind = self.emit.within(|emit| {
-            let no_sizes = emit.ints(&[]);
-            match conditional.holds {
-                true => emit.write(
-                    &[&keeps],
-                    "Reshape",
-                    &[conditional.condition, &no_sizes],
-                    Vec::new(),
-                ),
-                false => {
-                    let condition = emit.plain("Reshape", &[conditional.condition, &no_sizes]);
-                    emit.write(&[&keeps], "Not", &[&condition], Vec::new());
-                }
+        let emit = self.emit;
+        let mut keeps = String::new();
+        self.behind = emit.within(|| {
+            keeps = emit.op("Reshape", (conditional.condition, NO_SIZES));
+            if !conditional.holds {
+                keeps = emit.op("Not", &keeps);
             }
         });
-        let scan = self.emit.name("added");
-        let hand_on = model::node("Identity", &[piece], &[&scan], Vec::new());
-        self.behind.push(hand_on);
+        let scan = self.hand_on(piece, "added");
         self.remove_state();
         let all = self.add_scan(&scan, "stacked");
         let keeps = self.add_scan(&keeps, "kept");
         let (scope, emit) = (self.scope, self.finish());
-        let along = vec![model::int("axis", 0)];
-        let all = emit.op("Compress", &[&all, &keeps], along);
-        write_list((scope, emit), list, all, given)
+        let all = emit.with("Compress", (all, keeps), ("axis", 0));
+        write_list(emit, scope, list, all, given)
+    }
+
+    /// Gives a value of the body another name, as a body must not output a value twice.
+    fn hand_on(&mut self, value: &str, hint: &str) -> String {
+        let name = self.emit.name(hint);
+        let node = model::node("Identity", &[value], &[&name], Vec::new());
+        self.behind.push(node);
+        name
     }
 
     /// Makes a value of the body a scan output, and returns its name.
@@ -148,36 +137,26 @@ impl<'w, 'n> Write<'w, 'n> {
     pub(super) fn carry(mut self, sizes: &[Size<'_>], given: &str) -> Result<(), String> {
         let list = self.list;
         let initial = match list.initial.is_empty() {
-            true => {
-                let empty = std::iter::once(Size::Known(0));
-                self.zeros(&empty.chain(sizes.iter().copied()).collect::<Vec<_>>())?
-            }
+            true => self.zeros(&[&[Size::Known(0)], sizes].concat())?,
             false => write_stack(self.emit, self.scope, &list.initial)?,
         };
         let state = self.state(initial);
-        self.first = self
-            .emit
-            .within(|emit| write_parts_of(emit, &state.before, list.old));
-        self.behind = self.emit.within(|emit| {
+        let emit = self.emit;
+        self.first = emit.within(|| emit.give(list.old, write_parts_of(emit, &state.before)));
+        self.behind = emit.within(|| {
             let mut parts = vec![state.before.clone()];
             for added in &list.added {
-                let tensor = emit.unsqueeze(added.value, &[0]);
+                let tensor = emit.unsqueeze(added.tensor, &[0]);
                 let place = if added.is_front { 0 } else { parts.len() };
                 parts.insert(place, tensor);
             }
-            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-            emit.write(
-                &[&state.after],
-                "Concat",
-                &parts,
-                vec![model::int("axis", 0)],
-            );
+            emit.give(&state.after, emit.concat(parts, 0));
         });
         self.remove_state();
         self.add_state(&state);
         let emit = self.finish();
         if !given.is_empty() {
-            write_parts_of(emit, &state.last, given);
+            emit.give(given, write_parts_of(emit, &state.last));
         }
         Ok(())
     }
@@ -197,31 +176,23 @@ impl<'w, 'n> Write<'w, 'n> {
             let sizes: Option<Vec<Size<'_>>> = sizes.into_iter().collect();
             self.zeros(&sizes.ok_or("its sizes are not known")?)?
         } else {
-            let joined = self.emit.name("begins");
-            write_join(
-                self.emit,
-                self.scope,
-                &list.initial,
-                (axis as i64, false),
-                &joined,
-            )?;
-            joined
+            write_join(self.emit, self.scope, &list.initial, (axis as i64, false))?
         };
         let state = self.state(initial);
         self.replace_reads(added);
-        let mut both = [state.before.as_str(), added.value];
+        let mut both = [&*state.before, added.tensor];
         if added.is_front {
             both.reverse();
         }
         let along = vec![model::int("axis", axis as i64)];
-        self.behind
-            .push(model::node("Concat", &both, &[&state.after], along));
+        let joined = model::node("Concat", &both, &[&state.after], along);
+        self.behind.push(joined);
         self.remove_state();
         self.add_state(&state);
         let emit = self.finish();
         for (&index, node) in reads.here.iter().zip(&reads.nodes) {
             let output = node.output.first().map_or("", String::as_str);
-            emit.write(&[output], "Identity", &[&state.last], Vec::new());
+            emit.write(&[output], "Identity", &state.last, ());
             emit.also(index);
         }
         Ok(())
@@ -263,12 +234,10 @@ impl<'w, 'n> Write<'w, 'n> {
             let same = model::node("Identity", &[&before], &[&read(index)], Vec::new());
             self.first.push(same);
         }
-        let after = self.emit.name("last");
-        let hand_on = model::node("Identity", &[added.value], &[&after], Vec::new());
-        self.behind.push(hand_on);
+        let after = self.hand_on(added.tensor, "last");
         if let Some(Segment::One(element)) = list.initial.last() {
             let state = State {
-                initial: write_last(self.emit, element),
+                initial: write_element(self.emit, element),
                 before,
                 after,
                 last: self.emit.name("unread"),
@@ -279,19 +248,17 @@ impl<'w, 'n> Write<'w, 'n> {
 
     fn replace_lengths(&mut self) {
         let list = self.list;
-        let begins = self.emit.name("length");
-        write_length(self.emit, self.scope, &list.initial, &begins);
+        let emit = self.emit;
+        let begins = write_length(emit, self.scope, &list.initial);
         let step = self.step();
         let read = |&(index, added): &(usize, usize)| (&self.body.node[index].output[0], added);
         let lengths: Vec<(&String, usize)> = list.lengths.iter().map(read).collect();
-        let nodes = self.emit.within(|emit| {
+        let nodes = emit.within(|| {
             // Runtimes may number iterations by vectors of one element.
-            let no_sizes = emit.ints(&[]);
-            let step = emit.plain("Reshape", &[&step, &no_sizes]);
-            let length = emit.plain("Add", &[&step, &begins]);
+            let step = emit.op("Reshape", (step, NO_SIZES));
+            let length = emit.op("Add", (step, begins));
             for (output, added) in lengths {
-                let added = emit.scalar(added as i64);
-                emit.write(&[output], "Add", &[&length, &added], Vec::new());
+                emit.give(output, emit.op("Add", (&length, added as i64)));
             }
         });
         self.first.extend(nodes);
@@ -321,18 +288,15 @@ impl<'w, 'n> Write<'w, 'n> {
                     if !self.scope.sees(scope, value) {
                         return Err(format!("the sizes of {value} are not seen before it"));
                     }
-                    let shape = self.emit.plain("Shape", &[value]);
-                    self.emit.range(&shape, 0, axis as i64, axis as i64 + 1)
+                    self.emit.sizes(value, axis as i64, axis as i64 + 1)
                 }
             });
         }
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let shape = match parts.is_empty() {
             true => self.emit.ints(&[]),
-            false => self.emit.op("Concat", &parts, vec![model::int("axis", 0)]),
+            false => self.emit.concat(parts, 0),
         };
-        let value = vec![model::tensor("value", zero)];
-        Ok(self.emit.op("ConstantOfShape", &[&shape], value))
+        Ok(self.emit.with("ConstantOfShape", shape, ("value", zero)))
     }
 
     fn remove_state(&mut self) {
@@ -356,7 +320,7 @@ impl<'w, 'n> Write<'w, 'n> {
     }
 
     /// Writes the Loop, and hands on what writes the nodes behind it.
-    fn finish(self) -> &'w mut Emit<'n> {
+    fn finish(self) -> &'w Emit<'w> {
         let Self {
             emit,
             mut node,
@@ -384,7 +348,8 @@ impl<'w, 'n> Write<'w, 'n> {
 /// Writes a list: the tensors that it begins with, and those that a Loop has added, one after another
 /// along the first axis of `all`.
 fn write_list(
-    (scope, emit): (&Scope<'_>, &mut Emit<'_>),
+    emit: &Emit<'_>,
+    scope: &Scope<'_>,
     list: &List<'_>,
     mut all: String,
     given: &str,
@@ -394,18 +359,15 @@ fn write_list(
     }
     let is_front = list.added_alone()?.is_front;
     if is_front {
-        let flipped = emit.name("flipped");
-        emit.flip_into(&flipped, &all, 0);
-        all = flipped;
+        all = emit.flip(&all, 0);
     }
     if !list.initial.is_empty() {
-        let begins = write_stack(emit, scope, &list.initial)?;
-        let mut both = [begins.as_str(), &all];
+        let mut both = [write_stack(emit, scope, &list.initial)?, all];
         if is_front {
             both.reverse();
         }
-        all = emit.op("Concat", &both, vec![model::int("axis", 0)]);
+        all = emit.concat(&both[..], 0);
     }
-    write_parts_of(emit, &all, given);
+    emit.give(given, write_parts_of(emit, &all));
     Ok(())
 }

@@ -5,65 +5,53 @@ mod stacked;
 mod write;
 
 use crate::constant;
-use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 
 pub(super) use segment::{Segment, elements, makes, segments};
 pub(super) use stacked::{PASS as STACKED, write_parts_of};
-pub(super) use write::{write_element as write_last, write_join, write_length, write_stack};
+pub(super) use write::{write_element, write_join, write_length, write_stack};
 
-use write::{have_one_shape, write_at, write_element};
+use write::{have_one_shape, write_at};
+
+/// The operators that read lists.
+pub(super) const READS: &[&str] = &["ConcatFromSequence", "SequenceAt", "SequenceLength"];
 
 pub(super) const PASS: Pass = Pass::exact(
     "list",
     "Reads from a sequence with known elements, to operators on these",
     find,
-);
+)
+.of(READS);
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let reads = ["ConcatFromSequence", "SequenceAt", "SequenceLength"];
-    if !node.domain().is_empty() || !reads.contains(&node.op()) {
-        return Verdict::Other;
-    }
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
     scope.prove_more();
-    let list = node.input(0).and_then(|it| segments(scope, it));
-    let (Some(list), Some(output)) = (list, node.output.first()) else {
-        return Verdict::Other;
-    };
-    let mut emit = Emit::new(output, scope.opset, names);
-    match node.op() {
-        "SequenceLength" => {
-            write_length(&mut emit, scope, &list, output);
-            emit.finish("its length".to_owned())
-        }
+    let list = segments(scope, at.input(0)?).ok_or(Other)?;
+    let output = at.output()?;
+    let emit = at.emit(output);
+    let (value, what) = match node.op() {
+        "SequenceLength" => (write_length(&emit, scope, &list), "its length"),
         "SequenceAt" => {
-            let Some(read) = Read::of(scope, node, &list) else {
-                return Verdict::Other;
+            let value = match Read::of(scope, node, &list).ok_or(Other)? {
+                Read::Element(element) => write_element(&emit, &element),
+                Read::Part(cut, at) => write_at(&emit, scope, cut, at),
             };
-            match read {
-                Read::Element(element) => {
-                    let element = write_element(&mut emit, &element);
-                    emit.write(&[output], "Identity", &[&element], Vec::new());
-                }
-                Read::Part(cut, at) => write_at(&mut emit, scope, cut, at, output),
-            }
-            emit.finish("the element".to_owned())
+            (value, "the element")
         }
-        _ if list.is_empty() => Verdict::Left("the list is empty".to_owned()),
+        _ if list.is_empty() => return Err("the list is empty".into()),
         _ => {
-            let (Some(axis), Some(new)) = (node.int("axis").value(), node.int("new_axis").or(0))
-            else {
-                return Verdict::Other;
-            };
-            match write_join(&mut emit, scope, &list, (axis, new != 0), output) {
-                Ok(()) => emit.finish("Concat of its elements".to_owned()),
-                Err(why) => Verdict::Left(why),
-            }
+            let (axis, new) = (node.int("axis").value(), node.int("new_axis").or(0));
+            let how = (axis.ok_or(Other)?, new.ok_or(Other)? != 0);
+            (
+                write_join(&emit, scope, &list, how)?,
+                "Concat of its elements",
+            )
         }
-    }
+    };
+    emit.give(output, value);
+    emit.finish(what)
 }
 
 /// The element or part that a SequenceAt reads.
@@ -106,4 +94,34 @@ fn ends<'a>(list: &[Segment<'a>], is_back: bool) -> Vec<segment::Element<'a>> {
     let mut behind: Vec<_> = list.iter().rev().map_while(element).collect();
     behind.reverse();
     behind
+}
+
+/// A tensor that a node adds to a list, at the end or in front.
+#[derive(Clone, Copy)]
+pub(super) struct Added<'a> {
+    pub(super) list: &'a str,
+    pub(super) tensor: &'a str,
+    /// The node, by its index in its graph.
+    pub(super) node: usize,
+    pub(super) is_front: bool,
+    /// The list with it.
+    pub(super) name: &'a str,
+}
+
+impl<'a> Added<'a> {
+    /// The tensor that the node of a graph adds that makes a list.
+    pub(super) fn of(scope: &Scope<'a>, name: &str) -> Option<Self> {
+        let is_maker = |node: &NodeProto| node.output.first().is_some_and(|it| it == name);
+        let index = scope.nodes.iter().position(is_maker)?;
+        let node = &scope.nodes[index];
+        let is_front = node.input(2).map(|at| constant::int(scope, at));
+        let is_added = node.is("SequenceInsert") && matches!(is_front, None | Some(Some(0)));
+        Some(Self {
+            list: node.input(0).filter(|_| is_added)?,
+            tensor: node.input(1)?,
+            node: index,
+            is_front: is_front.is_some(),
+            name: &node.output[0],
+        })
+    }
 }

@@ -2,22 +2,19 @@
 
 use super::segment::{Cut, Element, Parts, Segment};
 use crate::constant;
-use crate::emit::Emit;
-use crate::model;
+use crate::emit::{Emit, NO_SIZES};
+use crate::model::INT64;
 use crate::scope::Scope;
 use crate::sizes;
 
-/// Writes the number of elements, a scalar, into a named value.
+/// Writes the number of elements, a scalar.
 pub(in crate::passes::tract) fn write_length(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     list: &[Segment<'_>],
-    output: &str,
-) {
+) -> String {
     if let Some(elements) = super::elements(list) {
-        let count = model::int64_tensor(&[], &[elements.len() as i64]);
-        let value = vec![model::tensor("value", count)];
-        return emit.write(&[output], "Constant", &[], value);
+        return emit.constant(&[], &[elements.len() as i64]);
     }
     let mut ones = 0;
     let mut counts = Vec::new();
@@ -27,37 +24,34 @@ pub(in crate::passes::tract) fn write_length(
             Segment::Cut(cut) => counts.push(write_count(emit, scope, cut)),
         }
     }
-    if ones > 0 {
-        counts.push(emit.scalar(ones));
+    let sum = counts
+        .into_iter()
+        .reduce(|sum, count| emit.op("Add", (sum, count)));
+    match (sum, ones) {
+        (Some(sum), 0) => sum,
+        (Some(sum), ones) => emit.op("Add", (sum, ones)),
+        (None, ones) => emit.constant(&[], &[ones]),
     }
-    let mut counts = counts.into_iter();
-    let first = counts.next().unwrap_or_default();
-    let sum = counts.fold(first, |sum, count| emit.plain("Add", &[&sum, &count]));
-    emit.write(&[output], "Identity", &[&sum], Vec::new());
 }
 
 /// The number of parts of a value, a scalar.
-fn write_count(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
+fn write_count(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
     if let Parts::Listed(lengths) = cut.parts {
-        let shape = emit.plain("Shape", &[lengths]);
-        let zero = emit.scalar(0);
-        return emit.plain("Gather", &[&shape, &zero]);
+        return emit.size(lengths, 0);
     }
-    let value = write_checked(emit, scope, cut);
-    let axis = emit.scalar(cut.axis);
-    let shape = emit.plain("Shape", &[&value]);
-    let size = emit.plain("Gather", &[&shape, &axis]);
-    let Parts::Of(length @ 2..) = cut.parts else {
-        return size;
-    };
-    let [length, more] = [length, length - 1].map(|it| emit.scalar(it));
-    let rounded = emit.plain("Add", &[&size, &more]);
-    emit.plain("Div", &[&rounded, &length])
+    let size = emit.size(&write_checked(emit, scope, cut), cut.axis);
+    match cut.parts {
+        Parts::Of(length @ 2..) => {
+            let rounded = emit.op("Add", (size, length - 1));
+            emit.op("Div", (rounded, length))
+        }
+        _ => size,
+    }
 }
 
 /// The value of a cut. The lengths of the parts have to add up to the axis's, which a Reshape to their
 /// sum checks.
-fn write_checked(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
+fn write_checked(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
     let value = cut.value.to_owned();
     if let Parts::Of(_) = cut.parts {
         return value;
@@ -69,54 +63,29 @@ fn write_checked(emit: &mut Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> Strin
     };
     match cut.parts {
         Parts::Of(_) => value,
-        Parts::Ones(ones) => {
-            let count = emit.plain("Shape", &[ones]);
-            write_with_size(emit, &value, axis, &count)
-        }
+        Parts::Ones(ones) => write_with_size(emit, &value, axis, emit.op("Shape", ones)),
         Parts::Listed(lengths) => {
             // Negative lengths make the second sum the smaller one.
-            let lengths = write_longs(emit, lengths);
-            let magnitudes = emit.plain("Abs", &[&lengths]);
+            let lengths = emit.cast(lengths, INT64);
+            let magnitudes = emit.op("Abs", &lengths);
             [magnitudes, lengths].iter().fold(value, |value, lengths| {
-                let sum = emit.sum(lengths, &[0]);
-                let sum = emit.unsqueeze(&sum, &[0]);
-                write_with_size(emit, &value, axis, &sum)
+                let sum = emit.unsqueeze(&emit.sum(lengths, &[0]), &[0]);
+                write_with_size(emit, &value, axis, sum)
             })
         }
     }
 }
 
 /// A value whose axis has to have the size in a vector.
-fn write_with_size(emit: &mut Emit<'_>, value: &str, axis: i64, size: &str) -> String {
-    let shape = emit.plain("Shape", &[value]);
-    let behind = emit.range(&shape, 0, axis + 1, i64::MAX);
-    let before = (axis > 0).then(|| emit.range(&shape, 0, 0, axis));
-    let sizes: Vec<&str> = before
-        .as_deref()
-        .into_iter()
-        .chain([size, &behind])
-        .collect();
-    let shape = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
+fn write_with_size(emit: &Emit<'_>, value: &str, axis: i64, size: String) -> String {
+    let behind = emit.sizes(value, axis + 1, i64::MAX);
+    let before = (axis > 0).then(|| emit.sizes(value, 0, axis));
+    let sizes = Vec::from_iter(before.into_iter().chain([size, behind]));
     // Otherwise a size of 0 is the value's own.
-    let allows_zero = vec![model::int("allowzero", 1)];
-    match emit.opset() {
-        14.. => emit.op("Reshape", &[value, &shape], allows_zero),
-        _ => emit.plain("Reshape", &[value, &shape]),
-    }
+    emit.reshape(value, emit.concat(sizes, 0))
 }
 
-fn write_longs(emit: &mut Emit<'_>, value: &str) -> String {
-    emit.op(
-        "Cast",
-        &[value],
-        vec![model::int("to", model::INT64.into())],
-    )
-}
-
-pub(in crate::passes::tract) fn write_element(
-    emit: &mut Emit<'_>,
-    element: &Element<'_>,
-) -> String {
+pub(in crate::passes::tract) fn write_element(emit: &Emit<'_>, element: &Element<'_>) -> String {
     match *element {
         Element::Value(name) => name.to_owned(),
         Element::Part {
@@ -138,93 +107,63 @@ pub(in crate::passes::tract) fn write_element(
 
 /// Writes the part at a position, which counts from the end if it is negative. A Gather refuses
 /// positions outside of the list, as SequenceAt does.
-pub(super) fn write_at(
-    emit: &mut Emit<'_>,
-    scope: &Scope<'_>,
-    cut: &Cut<'_>,
-    at: &str,
-    output: &str,
-) {
-    let value = write_checked(emit, scope, cut);
+pub(super) fn write_at(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>, at: &str) -> String {
+    let value = &write_checked(emit, scope, cut);
     // Runtimes take a vector of one element, too.
-    let at = match sizes::rank(scope, at) {
+    let at = &match sizes::rank(scope, at) {
         Some(0) => at.to_owned(),
-        _ => {
-            let no_sizes = emit.ints(&[]);
-            emit.plain("Reshape", &[at, &no_sizes])
-        }
+        _ => emit.op("Reshape", (at, NO_SIZES)),
     };
-    let axis = vec![model::int("axis", cut.axis)];
-    if let Parts::Listed(lengths) = cut.parts {
-        let lengths = write_longs(emit, lengths);
-        let first = emit.scalar(0);
-        let ends = emit.plain("CumSum", &[&lengths, &first]);
-        let starts = emit.plain("Sub", &[&ends, &lengths]);
-        let [start, end] = [&starts, &ends].map(|all| {
-            let bound = emit.plain("Gather", &[all, &at]);
-            emit.unsqueeze(&bound, &[0])
-        });
-        let axis = emit.ints(&[cut.axis]);
-        emit.write(
-            &[output],
-            "Slice",
-            &[&value, &start, &end, &axis],
-            Vec::new(),
-        );
-    } else if let Parts::Of(length @ 2..) = cut.parts {
-        let places = write_places(emit, scope, cut, length, &at);
-        emit.write(&[output], "Gather", &[&value, &places], axis);
-    } else if cut.keeps {
-        let part = emit.op("Gather", &[&value, &at], axis);
-        emit.unsqueeze_into(output, &part, &[cut.axis]);
-    } else {
-        emit.write(&[output], "Gather", &[&value, &at], axis);
+    match cut.parts {
+        Parts::Listed(lengths) => {
+            let lengths = emit.cast(lengths, INT64);
+            let ends = emit.op("CumSum", (&lengths, 0));
+            let starts = emit.op("Sub", (&ends, lengths));
+            let bounds = [starts, ends].map(|all| emit.op("Gather", (all, at)));
+            let [start, end] = bounds.map(|bound| emit.unsqueeze(&bound, &[0]));
+            emit.op("Slice", (value, start, end, [cut.axis]))
+        }
+        Parts::Of(length @ 2..) => {
+            let places = write_places(emit, scope, cut, length, at);
+            emit.gather(value, places, cut.axis)
+        }
+        _ if cut.keeps => emit.unsqueeze(&emit.gather(value, at, cut.axis), &[cut.axis]),
+        _ => emit.gather(value, at, cut.axis),
     }
 }
 
 /// The places along the axis of the part at a position. A position outside of the list gives a place
 /// outside of the axis.
 fn write_places(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     cut: &Cut<'_>,
     length: i64,
     at: &str,
 ) -> String {
-    let at = write_longs(emit, at);
-    let [zero, one, length] = [0, 1, length].map(|it| emit.scalar(it));
-    let count = write_count(emit, scope, cut);
-    let from_front = emit.plain("Add", &[&at, &count]);
-    let is_back = emit.plain("Less", &[&at, &zero]);
-    let part = emit.plain("Where", &[&is_back, &from_front, &at]);
-    let start = emit.plain("Mul", &[&part, &length]);
-    let next = emit.plain("Add", &[&start, &one]);
-    let end = emit.plain("Add", &[&start, &length]);
-    let axis = emit.scalar(cut.axis);
-    let shape = emit.plain("Shape", &[cut.value]);
-    let size = emit.plain("Gather", &[&shape, &axis]);
-    let is_last = emit.plain("Less", &[&size, &end]);
-    let end = emit.plain("Where", &[&is_last, &size, &end]);
+    let at = &emit.cast(at, INT64);
+    let from_front = emit.op("Add", (at, write_count(emit, scope, cut)));
+    let part = &emit.op("Where", (emit.op("Less", (at, 0)), from_front, at));
+    let start = &emit.op("Mul", (part, length));
+    let next = &emit.op("Add", (start, 1));
+    let end = &emit.op("Add", (start, length));
+    let size = &emit.size(cut.value, cut.axis);
+    let end = &emit.op("Where", (emit.op("Less", (size, end)), size, end));
     // At least the first place, which Gather refuses if it is outside.
-    let is_outside = emit.plain("Less", &[&end, &next]);
-    let end = emit.plain("Where", &[&is_outside, &next, &end]);
+    let end = &emit.op("Where", (emit.op("Less", (end, next)), next, end));
     // Places before the first would count from the end.
-    let is_before = emit.plain("Less", &[&part, &zero]);
-    let [start, end] = [&start, &end].map(|it| {
-        let moved = emit.plain("Sub", &[it, &size]);
-        emit.plain("Where", &[&is_before, &moved, it])
-    });
-    emit.plain("Range", &[&start, &end, &one])
+    let is_before = &emit.op("Less", (part, 0));
+    let moved = |it: &String| emit.op("Where", (is_before, emit.op("Sub", (it, size)), it));
+    emit.op("Range", (moved(start), moved(end), 1))
 }
 
 /// Writes a ConcatFromSequence along an axis, which is a new one or one of the elements.
 pub(in crate::passes::tract) fn write_join(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     list: &[Segment<'_>],
     (axis, new): (i64, bool),
-    output: &str,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let parts = list.iter().map(|segment| match segment {
         Segment::One(element) => {
             let element = write_element(emit, element);
@@ -235,29 +174,23 @@ pub(in crate::passes::tract) fn write_join(
         }
         Segment::Cut(cut) => write_parts(emit, scope, cut, axis, new),
     });
-    let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let joined = vec![model::int("axis", axis)];
-    match (list, parts.as_slice()) {
-        ([Segment::Cut(_)], [value]) => emit.same(output, value),
-        _ => emit.write(&[output], "Concat", &parts, joined),
-    }
-    Ok(())
+    let mut parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    Ok(match parts.len() {
+        1 => parts.remove(0),
+        _ => emit.concat(parts, axis),
+    })
 }
 
 /// All parts of a value along an axis of the output, which is a new one or one of each part.
 fn write_parts(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     cut: &Cut<'_>,
     axis: i64,
     new: bool,
 ) -> Result<String, String> {
     let mut value = write_checked(emit, scope, cut);
-    if !new && cut.keeps && axis == cut.axis {
-        return Ok(value);
-    }
-    if new && !cut.keeps && axis == cut.axis && axis >= 0 {
+    if new != cut.keeps && axis == cut.axis && (!new || axis >= 0) {
         return Ok(value);
     }
     let unknown = || format!("the rank of {:?} is not known", cut.value);
@@ -285,7 +218,7 @@ fn write_parts(
     perm.remove(from);
     perm.insert(axis, from as i64);
     if axis != from {
-        value = emit.op("Transpose", &[&value], vec![model::ints("perm", &perm)]);
+        value = emit.transpose(&value, &perm);
     }
     Ok(match new {
         true => value,
@@ -294,16 +227,13 @@ fn write_parts(
 }
 
 /// Makes one axis of an axis and the next one.
-fn merge(emit: &mut Emit<'_>, value: &str, axis: i64) -> String {
-    let shape = emit.plain("Shape", &[value]);
-    let [joined, size] = [axis, axis + 1].map(|at| emit.range(&shape, 0, at, at + 1));
-    let joined = emit.plain("Mul", &[&joined, &size]);
-    let behind = emit.range(&shape, 0, axis + 2, i64::MAX);
-    let mut sizes = vec![joined.as_str(), &behind];
-    let before = (axis > 0).then(|| emit.range(&shape, 0, 0, axis));
-    sizes.splice(0..0, before.as_deref());
-    let shape = emit.op("Concat", &sizes, vec![model::int("axis", 0)]);
-    emit.plain("Reshape", &[value, &shape])
+fn merge(emit: &Emit<'_>, value: &str, axis: i64) -> String {
+    let [joined, size] = [axis, axis + 1].map(|at| emit.sizes(value, at, at + 1));
+    let joined = emit.op("Mul", (joined, size));
+    let behind = emit.sizes(value, axis + 2, i64::MAX);
+    let before = (axis > 0).then(|| emit.sizes(value, 0, axis));
+    let sizes = Vec::from_iter(before.into_iter().chain([joined, behind]));
+    emit.op("Reshape", (value, emit.concat(sizes, 0)))
 }
 
 /// Whether all elements of a list provably have the same sizes.
@@ -317,21 +247,9 @@ pub(super) fn have_one_shape<'a>(scope: &'a Scope<'a>, list: &[Segment<'a>]) -> 
 
 /// Writes all elements, stacked along a new first axis.
 pub(in crate::passes::tract) fn write_stack(
-    emit: &mut Emit<'_>,
+    emit: &Emit<'_>,
     scope: &Scope<'_>,
     list: &[Segment<'_>],
 ) -> Result<String, String> {
-    let parts = list.iter().map(|segment| match segment {
-        Segment::One(element) => {
-            let element = write_element(emit, element);
-            Ok(emit.unsqueeze(&element, &[0]))
-        }
-        Segment::Cut(cut) => write_parts(emit, scope, cut, 0, true),
-    });
-    let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    Ok(match parts.as_slice() {
-        [part] => (*part).to_owned(),
-        _ => emit.op("Concat", &parts, vec![model::int("axis", 0)]),
-    })
+    write_join(emit, scope, list, (0, true))
 }

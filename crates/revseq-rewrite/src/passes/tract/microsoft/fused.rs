@@ -1,18 +1,21 @@
 //! Operators that ONNX Runtime's optimiser fuses.
 
 use super::{Fused, OF_CONVOLUTION};
-use crate::emit::Emit;
-use crate::model::{self, AttributeProto, FLOAT};
+use crate::emit::{CAST_LIKE, Emit};
+use crate::model::{self, FLOAT};
 use crate::{sizes, types};
+
+/// The first opset in which Clip takes its bounds as inputs.
+const CLIP_BY_INPUTS: i64 = 11;
 
 /// ONNX's `alpha` and `gamma` of a Selu.
 const SELU: (f32, f32) = (1.673_263_2, 1.050_701);
 
 impl Fused<'_> {
-    pub(super) fn gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn gemm(&self, emit: &Emit<'_>) -> Option<String> {
         let inputs: Vec<&str> = self.node.inputs().collect();
         let attributes = self.attributes(&["alpha", "beta", "transA", "transB"]);
-        let product = emit.op("Gemm", &inputs, attributes);
+        let product = emit.with("Gemm", inputs, attributes);
         let parameter = |name: &str, default| self.float(&format!("activation_{name}"), default);
         let activation = self.node.text("activation").or("")?;
         let parameters = match activation {
@@ -22,62 +25,24 @@ impl Fused<'_> {
             "Selu" => vec![parameter("alpha", SELU.0)?, parameter("gamma", SELU.1)?],
             _ => Vec::new(),
         };
-        self.activate(emit, activation, &parameters, &product)
+        activated(emit, activation, &parameters, product)
     }
 
-    pub(super) fn convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
-        let (data, weights) = (self.input(0)?, self.input(1)?);
-        let inputs: Vec<&str> = [data, weights].into_iter().chain(self.input(2)).collect();
-        let attributes = self.attributes(OF_CONVOLUTION);
-        let mut value = emit.op("Conv", &inputs, attributes);
+    pub(super) fn convolution(&self, emit: &Emit<'_>) -> Option<String> {
+        let mut inputs = vec![self.input(0)?, self.input(1)?];
+        inputs.extend(self.input(2));
+        let mut value = emit.with("Conv", inputs, self.attributes(OF_CONVOLUTION));
         if let Some(addend) = self.input(3) {
-            value = emit.plain("Add", &[&value, addend]);
+            value = emit.op("Add", (value, addend));
         }
         let activation = self.node.text("activation").or("")?;
         let parameters = self.node.floats("activation_params").or(&[])?;
-        self.activate(emit, activation, parameters, &value)
-    }
-
-    /// Writes the final activation.
-    fn activate(
-        &self,
-        emit: &mut Emit<'_>,
-        activation: &str,
-        parameters: &[f32],
-        value: &str,
-    ) -> Option<()> {
-        let named = |names: &[&str]| -> Option<Vec<AttributeProto>> {
-            let given = std::iter::zip(names, parameters);
-            (names.len() == parameters.len()).then(|| {
-                given
-                    .map(|(name, &value)| model::float(name, value))
-                    .collect()
-            })
-        };
-        let (op, attributes) = match activation {
-            "" => ("Identity", Vec::new()),
-            "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => (activation, Vec::new()),
-            "Elu" | "LeakyRelu" | "ThresholdedRelu" => (activation, named(&["alpha"])?),
-            "Selu" => ("Selu", named(&["alpha", "gamma"])?),
-            "HardSigmoid" => ("HardSigmoid", named(&["alpha", "beta"])?),
-            "Clip" if emit.opset() < 11 => ("Clip", named(&["min", "max"])?),
-            "Clip" => {
-                let &[min, max] = parameters else {
-                    return None;
-                };
-                let [min, max] = [min, max].map(|it| emit.tensor(model::float_scalar(it)));
-                emit.write(&[self.output], "Clip", &[value, &min, &max], Vec::new());
-                return Some(());
-            }
-            _ => return None,
-        };
-        emit.write(&[self.output], op, &[value], attributes);
-        Some(())
+        activated(emit, activation, parameters, value)
     }
 
     /// Writes a scaled product of matrices. Each may be transposed, after its first axis, which is
     /// that of its rows, was moved behind those of the batch.
-    pub(super) fn product(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn product(&self, emit: &Emit<'_>) -> Option<String> {
         let mut factors = [self.input(0)?.to_owned(), self.input(1)?.to_owned()];
         for (factor, name) in factors.iter_mut().zip(["A", "B"]) {
             let is_transposed = self.is(&format!("trans{name}"))?;
@@ -99,46 +64,68 @@ impl Fused<'_> {
             if is_transposed {
                 perm.swap(rank - 2, rank - 1);
             }
-            *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &perm)]);
+            *factor = emit.transpose(factor, &perm);
         }
-        let [one, other] = &factors;
-        let alpha = self.float("alpha", 1.0)?;
-        if alpha == 1.0 {
-            emit.write(&[self.output], "MatMul", &[one, other], Vec::new());
-            return Some(());
-        }
-        let product = emit.plain("MatMul", &[one, other]);
-        let alpha = self.number(emit, alpha, &product);
-        emit.write(&[self.output], "Mul", &[&product, &alpha], Vec::new());
-        Some(())
+        let product = emit.op("MatMul", &factors[..]);
+        Some(match self.float("alpha", 1.0)? {
+            1.0 => product,
+            alpha => emit.op("Mul", (&product, self.number(emit, alpha, &product))),
+        })
     }
 
     /// A constant with the type of a value.
-    fn number(&self, emit: &mut Emit<'_>, number: f32, value: &str) -> String {
-        if emit.opset() < 15 && types::of(self.scope, value).is_some_and(|code| code != FLOAT) {
-            let version = emit.opset();
+    fn number(&self, emit: &Emit<'_>, number: f32, value: &str) -> String {
+        let (number, version) = (emit.tensor(model::float_scalar(number)), emit.opset());
+        if version >= CAST_LIKE {
+            return emit.op("CastLike", (number, value));
+        }
+        if types::of(self.scope, value).is_some_and(|code| code != FLOAT) {
             emit.refuse(format!(
                 "version {version} of ONNX's operators has no CastLike"
             ));
         }
-        let number = emit.tensor(model::float_scalar(number));
-        if emit.opset() >= 15 {
-            emit.plain("CastLike", &[&number, value])
-        } else {
-            number
-        }
+        number
     }
 
     /// Writes `x / 2 * (1 + erf(x / sqrt(2)))`.
-    pub(super) fn gelu(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn gelu(&self, emit: &Emit<'_>) -> Option<String> {
         let data = self.input(0)?;
         let [root, one, half] =
             [std::f32::consts::SQRT_2, 1.0, 0.5].map(|it| self.number(emit, it, data));
-        let scaled = emit.plain("Div", &[data, &root]);
-        let erf = emit.plain("Erf", &[&scaled]);
-        let shifted = emit.plain("Add", &[&erf, &one]);
-        let product = emit.plain("Mul", &[data, &shifted]);
-        emit.write(&[self.output], "Mul", &[&product, &half], Vec::new());
-        Some(())
+        let erf = emit.op("Erf", emit.op("Div", (data, root)));
+        let product = emit.op("Mul", (data, emit.op("Add", (erf, one))));
+        Some(emit.op("Mul", (product, half)))
     }
+}
+
+/// Writes the final activation.
+fn activated(
+    emit: &Emit<'_>,
+    activation: &str,
+    parameters: &[f32],
+    value: String,
+) -> Option<String> {
+    let names: &[&str] = match activation {
+        "" => return Some(value),
+        "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => {
+            return Some(emit.op(activation, value));
+        }
+        "Elu" | "LeakyRelu" | "ThresholdedRelu" => &["alpha"],
+        "Selu" => &["alpha", "gamma"],
+        "HardSigmoid" => &["alpha", "beta"],
+        "Clip" => &["min", "max"],
+        _ => return None,
+    };
+    if names.len() != parameters.len() {
+        return None;
+    }
+    if activation == "Clip" && emit.opset() >= CLIP_BY_INPUTS {
+        let bounds = parameters
+            .iter()
+            .map(|&it| emit.tensor(model::float_scalar(it)));
+        return Some(emit.op("Clip", (value, bounds.collect::<Vec<_>>())));
+    }
+    let named = std::iter::zip(names, parameters);
+    let named = named.map(|(name, &value)| model::float(name, value));
+    Some(emit.with(activation, value, named.collect::<Vec<_>>()))
 }

@@ -13,16 +13,16 @@
 mod fused;
 mod quantized;
 
-use crate::emit::Emit;
 use crate::model::{AttributeProto, NodeProto};
-use crate::pass::{Context, Pass, Verdict};
-use crate::scope::{Names, Scope};
+use crate::pass::{At, Other, Pass, Verdict};
+use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::rounding(
     "microsoft",
     "Operators that ONNX Runtime fuses or quantises, to standard ones",
     find,
-);
+)
+.of_domain("com.microsoft", OPERATORS);
 
 /// The attributes of a convolution.
 const OF_CONVOLUTION: &[&str] = &[
@@ -34,7 +34,7 @@ const OF_CONVOLUTION: &[&str] = &[
     "strides",
 ];
 
-pub(super) const OPERATORS: &[&str] = &[
+const OPERATORS: &[&str] = &[
     "DequantizeLinear",
     "DynamicQuantizeMatMul",
     "FusedConv",
@@ -59,49 +59,38 @@ pub(super) const OPERATORS: &[&str] = &[
     "TransposeMatMul",
 ];
 
-fn find(scope: &Scope<'_>, index: usize, _context: &Context<'_>, names: &mut Names) -> Verdict {
-    let node = &scope.nodes[index];
-    let Some(output) = node.output.first() else {
-        return Verdict::Other;
-    };
-    if node.domain() != "com.microsoft" || !OPERATORS.contains(&node.op()) {
-        return Verdict::Other;
-    }
+fn find(at: &At<'_>) -> Verdict {
+    let &At { scope, node, .. } = at;
+    let output = at.output()?;
     if node.op() == "MatMulNBits" && node.int("bits").or(quantized::BITS) != Some(8) {
         // tract has products with weights of 2 and of 4 bits.
-        return Verdict::Other;
+        return Err(Other);
     }
-    let mut emit = Emit::new(output, scope.opset, names);
-    let fused = Fused {
-        scope,
-        node,
-        output,
-    };
+    let emit = at.emit(output);
+    let fused = Fused { scope, node };
     let written = match node.op() {
-        "FusedGemm" => fused.gemm(&mut emit),
-        "FusedConv" => fused.convolution(&mut emit),
-        "FusedMatMul" | "TransposeMatMul" => fused.product(&mut emit),
-        "Gelu" => fused.gelu(&mut emit),
-        "DynamicQuantizeMatMul" => fused.quantized_product(&mut emit),
-        "MatMulIntegerToFloat" => fused.integer_product(&mut emit),
-        "MatMulNBits" => fused.product_of_bytes(&mut emit),
-        "NhwcMaxPool" => fused.max_pool(&mut emit),
-        "QLinearConv" => fused.quantized_convolution(&mut emit),
-        "QGemm" => fused.quantized_gemm(&mut emit),
-        op @ ("QuantizeLinear" | "DequantizeLinear") => fused.same(&mut emit, op),
-        _ => fused.on_quantized(&mut emit),
+        "FusedGemm" => fused.gemm(&emit),
+        "FusedConv" => fused.convolution(&emit),
+        "FusedMatMul" | "TransposeMatMul" => fused.product(&emit),
+        "Gelu" => fused.gelu(&emit),
+        "DynamicQuantizeMatMul" => fused.quantized_product(&emit),
+        "MatMulIntegerToFloat" => fused.integer_product(&emit),
+        "MatMulNBits" => fused.product_of_bytes(&emit),
+        "NhwcMaxPool" => fused.max_pool(&emit),
+        "QLinearConv" => fused.quantized_convolution(&emit),
+        "QGemm" => fused.quantized_gemm(&emit),
+        op @ ("QuantizeLinear" | "DequantizeLinear") => fused.same(&emit, op),
+        _ => fused.on_quantized(&emit),
     };
-    if written.is_none() {
-        return Verdict::Left(format!("this form of {} is not known", node.op()));
-    }
-    emit.finish("standard operators".to_owned())
+    let written = written.ok_or_else(|| format!("this form of {} is not known", node.op()))?;
+    emit.give(output, written);
+    emit.finish("standard operators")
 }
 
 /// A node to be replaced.
 struct Fused<'a> {
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
-    output: &'a str,
 }
 
 impl Fused<'_> {
@@ -119,9 +108,8 @@ impl Fused<'_> {
 
     /// The attributes with these names.
     fn attributes(&self, names: &[&str]) -> Vec<AttributeProto> {
-        let attributes = self.node.attribute.iter();
-        let wanted =
-            attributes.filter(|it| names.contains(&it.name.as_deref().unwrap_or_default()));
-        wanted.cloned().collect()
+        let mut attributes = self.node.attribute.clone();
+        attributes.retain(|it| names.contains(&it.name()));
+        attributes
     }
 }

@@ -16,10 +16,13 @@ const QUANTIZED_BY_AXIS: i64 = 13;
 const QUANTIZED_HALVES: i64 = 19;
 const QUANTIZED_16_BITS: i64 = 21;
 
+/// The attributes of a pool.
+const OF_POOL: &[&str] = &["auto_pad", "ceil_mode", "kernel_shape", "pads", "strides"];
+
 impl Fused<'_> {
     /// Writes ONNX's QuantizeLinear or DequantizeLinear.
-    pub(super) fn same(&self, emit: &mut Emit<'_>, op: &str) -> Option<()> {
-        let inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
+    pub(super) fn same(&self, emit: &Emit<'_>, op: &str) -> Option<String> {
+        let inputs = &self.node.input;
         let (scale, version) = (self.input(1)?, emit.opset());
         let is_vector = sizes::rank(self.scope, scale) != Some(0)
             && sizes::axis(self.scope, scale, 0) != Some(Size::Known(1));
@@ -32,14 +35,13 @@ impl Fused<'_> {
                 "version {version} of ONNX's operators has no {op} along an axis"
             ));
         }
-        self.check_quantized(emit, op, &inputs);
-        emit.write(&[self.output], op, &inputs, axis);
-        Some(())
+        self.check_quantized(emit, op, inputs);
+        Some(emit.with(op, inputs, axis))
     }
 
     /// Checks that ONNX's QuantizeLinear or DequantizeLinear takes the types of its inputs: data,
     /// scale and zero point. It took fewer than `com.microsoft` at first.
-    fn check_quantized(&self, emit: &mut Emit<'_>, op: &str, inputs: &[&str]) {
+    fn check_quantized(&self, emit: &Emit<'_>, op: &str, inputs: &[String]) {
         let input = |index: usize| inputs.get(index).filter(|name| !name.is_empty());
         let code = match (input(2), input(0)) {
             (Some(zero), _) => types::of(self.scope, zero),
@@ -65,88 +67,54 @@ impl Fused<'_> {
     }
 
     /// Inputs: A, B as integers, B's scale, B's zero point, bias.
-    pub(super) fn quantized_product(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn quantized_product(&self, emit: &Emit<'_>) -> Option<String> {
         let [data, scale, zero] = ["quantized", "scale", "zero"].map(|it| emit.name(it));
-        let outputs = [data.as_str(), &scale, &zero];
-        emit.write(
-            &outputs,
-            "DynamicQuantizeLinear",
-            &[self.input(0)?],
-            Vec::new(),
-        );
-        let (weights, weights_scale) = (self.input(1)?, self.input(2)?);
-        let zeros = [Some(zero.as_str()), self.input(3)];
-        self.scaled(
-            [&data, weights],
-            zeros,
-            [&scale, weights_scale],
-            self.input(4),
-            emit,
-        )
+        let outputs = [&*data, &scale, &zero];
+        emit.write(&outputs, "DynamicQuantizeLinear", self.input(0)?, ());
+        let (factors, scales) = ([&*data, self.input(1)?], [&*scale, self.input(2)?]);
+        let zeros = [Some(&*zero), self.input(3)];
+        Some(scaled(emit, factors, zeros, scales, self.input(4)))
     }
 
     /// Inputs: A, B, their scales, their zero points, bias.
-    pub(super) fn integer_product(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn integer_product(&self, emit: &Emit<'_>) -> Option<String> {
         let factors = [self.input(0)?, self.input(1)?];
         let scales = [self.input(2)?, self.input(3)?];
         let zeros = [self.input(4), self.input(5)];
-        self.scaled(factors, zeros, scales, self.input(6), emit)
-    }
-
-    /// Writes the product of two matrices of integers, times both scales, plus a bias of floats.
-    fn scaled(
-        &self,
-        factors: [&str; 2],
-        zeros: [Option<&str>; 2],
-        scales: [&str; 2],
-        bias: Option<&str>,
-        emit: &mut Emit<'_>,
-    ) -> Option<()> {
-        let product = whole_product(emit, factors, zeros);
-        let to_float = vec![model::int("to", FLOAT.into())];
-        let product = emit.op("Cast", &[&product], to_float);
-        let scale = emit.plain("Mul", &scales);
-        let Some(bias) = bias else {
-            emit.write(&[self.output], "Mul", &[&product, &scale], Vec::new());
-            return Some(());
-        };
-        let scaled = emit.plain("Mul", &[&product, &scale]);
-        emit.write(&[self.output], "Add", &[&scaled, bias], Vec::new());
-        Some(())
+        Some(scaled(emit, factors, zeros, scales, self.input(6)))
     }
 
     /// Inputs: A, its scale and zero point, B likewise, a bias of int32, and the scale and zero
     /// point of the output, which is of floats without them.
-    pub(super) fn quantized_gemm(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn quantized_gemm(&self, emit: &Emit<'_>) -> Option<String> {
         let mut factors = [self.input(0)?.to_owned(), self.input(3)?.to_owned()];
         for (factor, attribute) in factors.iter_mut().zip(["transA", "transB"]) {
             if self.is(attribute)? {
-                *factor = emit.op("Transpose", &[factor], vec![model::ints("perm", &[1, 0])]);
+                *factor = emit.transpose(factor, &[1, 0]);
             }
         }
         let zeros = [self.input(2), self.input(5)];
         let mut sum = whole_product(emit, [&factors[0], &factors[1]], zeros);
         if let Some(bias) = self.input(6) {
-            sum = emit.plain("Add", &[&sum, bias]);
+            sum = emit.op("Add", (sum, bias));
         }
-        let sum = emit.op("Cast", &[&sum], vec![model::int("to", FLOAT.into())]);
-        let mut scale = emit.plain("Mul", &[self.input(1)?, self.input(4)?]);
+        let sum = emit.cast(sum, FLOAT);
+        let mut scale = emit.op("Mul", (self.input(1)?, self.input(4)?));
         let alpha = self.float("alpha", 1.0)?;
         if alpha != 1.0 {
             let alpha = emit.tensor(model::float_scalar(alpha));
-            scale = emit.plain("Mul", &[&scale, &alpha]);
+            scale = emit.op("Mul", (scale, alpha));
         }
-        if self.input(7).is_none() {
-            emit.write(&[self.output], "Mul", &[&sum, &scale], Vec::new());
-            return Some(());
+        let value = emit.op("Mul", (sum, scale));
+        match self.input(7) {
+            None => Some(value),
+            Some(_) => self.quantize(emit, value, 7, self.input(0)?),
         }
-        let value = emit.plain("Mul", &[&sum, &scale]);
-        self.quantize(emit, &value, 7, self.input(0)?)
     }
 
     /// Inputs: A, B as bytes of blocks, [N, blocks, block size], B's scales and zero points, one of
     /// each for a block; further ones are the order of B's rows, and the bias.
-    pub(super) fn product_of_bytes(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn product_of_bytes(&self, emit: &Emit<'_>) -> Option<String> {
         let number = |name: &str| self.node.int(name).value().filter(|it| *it > 0);
         let [inner, columns, block] = [number("K")?, number("N")?, number("block_size")?];
         let blocks = inner.checked_add(block - 1)? / block;
@@ -157,137 +125,97 @@ impl Fused<'_> {
         if !is_float || !are_bytes || self.input(4).is_some() || emit.opset() < QUANTIZED_BY_AXIS {
             return None;
         }
-        let reshaped = |emit: &mut Emit<'_>, value: &str, sizes: &[i64]| {
-            let sizes = emit.ints(sizes);
-            emit.plain("Reshape", &[value, &sizes])
-        };
-        let weights = reshaped(emit, self.input(1)?, &[count, block]);
-        let scales = reshaped(emit, self.input(2)?, &[count]);
+        let weights = emit.op("Reshape", (self.input(1)?, [count, block]));
+        let scales = emit.op("Reshape", (self.input(2)?, [count]));
         let zeros = match zeros {
-            Some(zeros) => reshaped(emit, zeros, &[count]),
+            Some(zeros) => emit.op("Reshape", (zeros, [count])),
             None => {
                 let mut middle = model::zero(UINT8)?;
                 middle.raw_data = Some(vec![1 << 7]);
-                let (middle, sizes) = (emit.tensor(middle), emit.ints(&[count]));
-                emit.plain("Expand", &[&middle, &sizes])
+                emit.op("Expand", (emit.tensor(middle), [count]))
             }
         };
-        let along = vec![model::int("axis", 0)];
-        let weights = emit.op("DequantizeLinear", &[&weights, &scales, &zeros], along);
-        let mut weights = reshaped(emit, &weights, &[columns, padded]);
+        let weights = emit.with("DequantizeLinear", (weights, scales, zeros), ("axis", 0));
+        let mut weights = emit.op("Reshape", (weights, [columns, padded]));
         if padded > inner {
             weights = emit.range(&weights, 1, 0, inner);
         }
-        let weights = emit.op("Transpose", &[&weights], vec![model::ints("perm", &[1, 0])]);
-        let factors = [self.input(0)?, &weights];
-        let Some(bias) = self.input(5) else {
-            emit.write(&[self.output], "MatMul", &factors, Vec::new());
-            return Some(());
-        };
-        let product = emit.plain("MatMul", &factors);
-        emit.write(&[self.output], "Add", &[&product, bias], Vec::new());
-        Some(())
+        let weights = emit.transpose(&weights, &[1, 0]);
+        let product = emit.op("MatMul", (self.input(0)?, weights));
+        Some(match self.input(5) {
+            None => product,
+            Some(bias) => emit.op("Add", (product, bias)),
+        })
     }
 
-    /// Writes ONNX's QLinearConv between transpositions, if the channels are last.
-    pub(super) fn quantized_convolution(&self, emit: &mut Emit<'_>) -> Option<()> {
+    /// Writes ONNX's QLinearConv, between transpositions if the channels are last.
+    pub(super) fn quantized_convolution(&self, emit: &Emit<'_>) -> Option<String> {
         let attributes = self.attributes(OF_CONVOLUTION);
-        let mut inputs: Vec<&str> = self.node.input.iter().map(String::as_str).collect();
         if !self.is("channels_last")? {
-            emit.write(&[self.output], "QLinearConv", &inputs, attributes);
-            return Some(());
+            return Some(emit.with("QLinearConv", &self.node.input, attributes));
         }
         let rank = sizes::rank(self.scope, self.input(3)?)?;
-        let data = channels_second(emit, self.input(0)?, rank)?;
-        inputs[0] = &data;
-        let made = emit.op("QLinearConv", &inputs, attributes);
-        channels_last(emit, self.output, &made, rank)
+        let mut inputs = self.node.input.clone();
+        inputs[0] = channels_second(emit, self.input(0)?, rank)?;
+        channels_last(emit, emit.with("QLinearConv", inputs, attributes), rank)
     }
 
     /// Writes a MaxPool between transpositions.
-    pub(super) fn max_pool(&self, emit: &mut Emit<'_>) -> Option<()> {
-        let attributes = self.attributes(&[
-            "auto_pad",
-            "ceil_mode",
-            "dilations",
-            "kernel_shape",
-            "pads",
-            "strides",
-        ]);
+    pub(super) fn max_pool(&self, emit: &Emit<'_>) -> Option<String> {
+        let attributes = [OF_POOL, &["dilations"]].concat();
         let rank = self.node.ints("kernel_shape").value()?.len() + 2;
         let data = channels_second(emit, self.input(0)?, rank)?;
-        let made = emit.op("MaxPool", &[&data], attributes);
-        channels_last(emit, self.output, &made, rank)
+        let pooled = emit.with("MaxPool", data, self.attributes(&attributes));
+        channels_last(emit, pooled, rank)
     }
 
     /// Dequantises the inputs of an operator on integers, and quantises its output.
-    pub(super) fn on_quantized(&self, emit: &mut Emit<'_>) -> Option<()> {
+    pub(super) fn on_quantized(&self, emit: &Emit<'_>) -> Option<String> {
         let op = self.node.op().strip_prefix("QLinear")?;
+        let operand = |first| self.dequantized(emit, first);
         let (value, scale) = match op {
-            "Add" | "Mul" => {
-                let operands = [self.dequantized(emit, 0)?, self.dequantized(emit, 3)?];
-                (emit.plain(op, &[&operands[0], &operands[1]]), 6)
-            }
-            "Where" => {
-                let operands = [self.dequantized(emit, 1)?, self.dequantized(emit, 4)?];
-                let inputs = [self.input(0)?, &operands[0], &operands[1]];
-                (emit.plain(op, &inputs), 7)
-            }
+            "Add" | "Mul" => (emit.op(op, (operand(0)?, operand(3)?)), 6),
+            "Where" => (emit.op(op, (self.input(0)?, operand(1)?, operand(4)?)), 7),
             "Concat" => {
-                let parts = (2..self.node.input.len()).step_by(3);
-                let parts = parts.map(|first| self.dequantized(emit, first));
+                let parts = (2..self.node.input.len()).step_by(3).map(operand);
                 let parts: Vec<String> = parts.collect::<Option<_>>()?;
-                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                (emit.op(op, &parts, self.attributes(&["axis"])), 0)
+                (emit.with(op, parts, self.attributes(&["axis"])), 0)
             }
-            _ => {
-                let operand = self.dequantized(emit, 0)?;
-                (self.of_one(emit, op, &operand)?, 3)
-            }
+            _ => (self.of_one(emit, op, operand(0)?)?, 3),
         };
         let data = if scale == 0 { 2 } else { scale - 3 };
-        self.quantize(emit, &value, scale, self.input(data)?)
+        self.quantize(emit, value, scale, self.input(data)?)
     }
 
     /// Dequantises the input at a place, which its scale and possibly its zero point follow.
-    fn dequantized(&self, emit: &mut Emit<'_>, first: usize) -> Option<String> {
-        let inputs: Vec<&str> = [self.input(first)?, self.input(first + 1)?]
-            .into_iter()
-            .chain(self.input(first + 2))
-            .collect();
+    fn dequantized(&self, emit: &Emit<'_>, first: usize) -> Option<String> {
+        let mut inputs = vec![
+            self.input(first)?.to_owned(),
+            self.input(first + 1)?.to_owned(),
+        ];
+        inputs.extend(self.input(first + 2).map(str::to_owned));
         self.check_quantized(emit, "DequantizeLinear", &inputs);
-        Some(emit.plain("DequantizeLinear", &inputs))
+        Some(emit.op("DequantizeLinear", inputs))
     }
 
     /// Writes an operator of one input.
-    fn of_one(&self, emit: &mut Emit<'_>, op: &str, operand: &str) -> Option<String> {
+    fn of_one(&self, emit: &Emit<'_>, op: &str, operand: String) -> Option<String> {
         let attributes = match op {
-            "Sigmoid" => Vec::new(),
+            "Sigmoid" | "GlobalAveragePool" => Vec::new(),
             "LeakyRelu" => self.attributes(&["alpha"]),
             "Softmax" => vec![self.softmax_axis(emit.opset())?],
-            "GlobalAveragePool" => Vec::new(),
-            "AveragePool" => self.attributes(&[
-                "auto_pad",
-                "ceil_mode",
-                "count_include_pad",
-                "kernel_shape",
-                "pads",
-                "strides",
-            ]),
+            "AveragePool" => self.attributes(&[OF_POOL, &["count_include_pad"]].concat()),
             _ => return None,
         };
         if !self.is("channels_last")? {
-            return Some(emit.op(op, &[operand], attributes));
+            return Some(emit.with(op, operand, attributes));
         }
         let rank = match self.node.ints("kernel_shape").value() {
             Some(kernel) => kernel.len() + 2,
             None => sizes::rank(self.scope, self.input(0)?)?,
         };
-        let operand = channels_second(emit, operand, rank)?;
-        let made = emit.op(op, &[&operand], attributes);
-        let output = emit.name("channels_last");
-        channels_last(emit, &output, &made, rank)?;
-        Some(output)
+        let operand = channels_second(emit, &operand, rank)?;
+        channels_last(emit, emit.with(op, operand, attributes), rank)
     }
 
     /// The axis of a Softmax, which before opset 13 is over all axes from one on. The node tells
@@ -304,47 +232,56 @@ impl Fused<'_> {
 
     /// Quantises the output by the scale at a place, which its zero point may follow. Without one
     /// it has the type of `data` in ONNX Runtime.
-    fn quantize(&self, emit: &mut Emit<'_>, value: &str, scale: usize, data: &str) -> Option<()> {
+    fn quantize(&self, emit: &Emit<'_>, value: String, scale: usize, data: &str) -> Option<String> {
         let zero = self.input(scale + 1);
         if zero.is_none() && quantized_type(self.scope, data) != Some(UINT8) {
-            emit.refuse("its output has no zero point and is not provably uint8".to_owned());
+            emit.refuse("its output has no zero point and is not provably uint8");
         }
-        let mut inputs = vec![value, self.input(scale)?];
-        inputs.extend(zero);
+        let mut inputs = vec![value, self.input(scale)?.to_owned()];
+        inputs.extend(zero.map(str::to_owned));
         self.check_quantized(emit, "QuantizeLinear", &inputs);
-        emit.write(&[self.output], "QuantizeLinear", &inputs, Vec::new());
-        Some(())
+        Some(emit.op("QuantizeLinear", inputs))
     }
 }
 
 /// Moves the last axis behind the first.
-fn channels_second(emit: &mut Emit<'_>, value: &str, rank: usize) -> Option<String> {
+fn channels_second(emit: &Emit<'_>, value: &str, rank: usize) -> Option<String> {
     let mut perm: Vec<i64> = (0..rank as i64).collect();
     perm.get_mut(1..)?.rotate_right(1);
-    Some(emit.op("Transpose", &[value], vec![model::ints("perm", &perm)]))
+    Some(emit.transpose(value, &perm))
 }
 
-/// Moves the second axis to the end, into a named value.
-fn channels_last(emit: &mut Emit<'_>, output: &str, value: &str, rank: usize) -> Option<()> {
+/// Moves the second axis to the end.
+fn channels_last(emit: &Emit<'_>, value: String, rank: usize) -> Option<String> {
     let mut perm: Vec<i64> = (0..rank as i64).collect();
     perm.get_mut(1..)?.rotate_left(1);
-    emit.write(
-        &[output],
-        "Transpose",
-        &[value],
-        vec![model::ints("perm", &perm)],
-    );
-    Some(())
+    Some(emit.transpose(&value, &perm))
+}
+
+/// Writes the product of two matrices of integers, times both scales, plus a bias of floats.
+fn scaled(
+    emit: &Emit<'_>,
+    factors: [&str; 2],
+    zeros: [Option<&str>; 2],
+    scales: [&str; 2],
+    bias: Option<&str>,
+) -> String {
+    let product = emit.cast(whole_product(emit, factors, zeros), FLOAT);
+    let scaled = emit.op("Mul", (product, emit.op("Mul", scales)));
+    match bias {
+        None => scaled,
+        Some(bias) => emit.op("Add", (scaled, bias)),
+    }
 }
 
 /// Writes the product of two matrices of integers, with their zero points.
-fn whole_product(emit: &mut Emit<'_>, factors: [&str; 2], zeros: [Option<&str>; 2]) -> String {
+fn whole_product(emit: &Emit<'_>, factors: [&str; 2], zeros: [Option<&str>; 2]) -> String {
     let zeros = match zeros {
         [None, None] => Vec::new(),
         [Some(one), None] => vec![one],
         [one, Some(other)] => vec![one.unwrap_or_default(), other],
     };
-    emit.plain("MatMulInteger", &[&factors[..], &zeros].concat())
+    emit.op("MatMulInteger", (factors, zeros))
 }
 
 /// The element type of a quantised value.
