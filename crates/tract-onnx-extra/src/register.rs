@@ -16,8 +16,8 @@ use crate::loops::{self, if_, onnx_scan};
 use crate::node::{check_arity, names};
 use crate::operator::Parsed;
 use crate::operators::{
-    arithmetic, batch_norm, cast, categories, compare, conv, div, dropout, einsum, empty,
-    functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
+    arithmetic, batch_norm, bit_shift, cast, categories, compare, conv, div, dropout, einsum,
+    empty, functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
     nd_indices, pool, quantize, random, range, reduce, resize, retyped, split, top_k, within_rank,
 };
 use crate::recurrent;
@@ -29,7 +29,7 @@ type Parser = fn(&ParsingContext<'_>, &NodeProto) -> Parsed;
 /// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without
 /// reciprocals, `Range` of any span, reductions of nothing and of integers, `Slice` along axes of any
 /// size, `Squeeze`, `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`,
-/// `Resize` and `Tile` with sizes from data, `Unique`, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`,
+/// `Resize` and `Tile` with sizes from data, `Unique`, `BitShift` by any number, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`,
 /// `Trilu` and `Upsample`, `GatherND` and `ScatterND` with indices from the end, `QuantizeLinear` and
 /// `DequantizeLinear` of all versions, and operators such as `CumSum` for int64 that comes from data. An
 /// operator whose outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder`
@@ -47,6 +47,7 @@ pub fn register(onnx: &mut tract_onnx::Onnx) {
 const PARSERS: &[(Parser, &str)] = &[
     (arithmetic::parse, "Add Neg Sub Sum"),
     (batch_norm::parse, "BatchNormalization"),
+    (bit_shift::parse, "BitShift"),
     (cast::parse, "Cast"),
     (categories::parse, "LabelEncoder OneHotEncoder"),
     (

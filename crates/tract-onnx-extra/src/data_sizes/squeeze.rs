@@ -19,7 +19,7 @@ use tract_onnx::tract_hir::ops::array;
 use super::node_context::NodeContext;
 use super::size_symbols::axis;
 use crate::dims::{least, most};
-use crate::node::{check_domain, parse_with_tract};
+use crate::node::check_domain;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract, own};
 use crate::typed_op::{Stateless, Typed};
 
@@ -37,7 +37,22 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     }
     match axes {
         Some(axes) => over_tract(ctx, node, OnnxSqueeze { axes }),
-        None => parse_with_tract("Squeeze", ctx, node),
+        None => over_tract(ctx, node, AxesOfRun),
+    }
+}
+
+/// The operator over one that gets its axes in a run: of an empty list tract takes none for all.
+#[derive(Clone, Debug)]
+struct AxesOfRun;
+
+impl Operator for AxesOfRun {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let axes = node.inputs[1].shape.concretize();
+        ensure!(
+            axes.is_none_or(|axes| !axes.contains(&0.to_dim())),
+            "its axes come from data, expected constant ones"
+        );
+        Ok(None)
     }
 }
 
@@ -66,12 +81,12 @@ struct OnnxSqueeze {
 }
 
 impl OnnxSqueeze {
-    /// The squeezed axes, last one first, if any of their sizes is unknown, or if they are not in order:
-    /// tract removes one after another, and loses count.
+    /// The squeezed axes, last one first, if any of their sizes is unknown, or if they are not in order or
+    /// one is there twice: tract removes one after another, and loses count.
     fn unknown(&self, shape: &[TDim]) -> TractResult<Option<Vec<usize>>> {
         let axes = self.axes.iter().map(|it| axis(*it, shape.len()));
         let mut axes: Vec<usize> = axes.collect::<TractResult<_>>()?;
-        let is_mixed = !axes.is_sorted();
+        let is_mixed = !axes.is_sorted_by(|axis, next| axis < next);
         axes.sort_unstable();
         axes.dedup();
         axes.reverse();

@@ -283,7 +283,7 @@ impl<T: Operator> InferenceOp for Mended<T> {
         };
         match self.op.wire(&mut wiring)? {
             Some(outlets) => Ok(outlets),
-            None => wiring.without_facts(),
+            None => wiring.by_upstream(),
         }
     }
 

@@ -45,31 +45,13 @@ impl<'a> Wiring<'a> {
         }
     }
 
-    /// Wires the node like the operator beneath.
+    /// Wires the node like the operator beneath, without the facts inferred for its outputs: tract compares
+    /// wired facts with inferred ones, in which another symbol may stand for the same size. Floats stay the
+    /// floats that they are computed from, since a Mean divides by a number of that type.
     ///
     /// # Errors
     /// Those of the operator.
     pub fn by_upstream(&mut self) -> TractResult<TVec<OutletId>> {
-        self.by_upstream_with(None)
-    }
-
-    /// Wires the node like the operator beneath, without the facts inferred for its outputs: tract compares
-    /// wired facts with inferred ones, in which another symbol may stand for the same size. Floats stay the
-    /// floats that they are computed from, since a Mean divides by a number of that type.
-    pub(crate) fn without_facts(&mut self) -> TractResult<TVec<OutletId>> {
-        self.by_upstream_with(Some(|node, types| {
-            for output in &mut node.outputs {
-                let datum_type = output.fact.datum_type.concretize();
-                let kept = datum_type.filter(|it| it.is_float() && types.contains(it));
-                output.fact = kept.map(InferenceFact::dt).unwrap_or_default();
-            }
-        }))
-    }
-
-    fn by_upstream_with(
-        &mut self,
-        change: Option<fn(&mut InferenceNode, &[DatumType])>,
-    ) -> TractResult<TVec<OutletId>> {
         let upstream = self.upstream.zip(self.place);
         let (upstream, place) = upstream.context("tract has no such operator here")?;
         let (mut node, mut mapping) = (Cow::Borrowed(place.node), Cow::Borrowed(place.mapping));
@@ -81,8 +63,14 @@ impl<'a> Wiring<'a> {
                 mapping.to_mut().insert(own, *input);
             }
         }
-        if let Some(change) = change {
-            change(node.to_mut(), &self.types()?);
+        let types = self.types()?;
+        for (slot, output) in place.node.outputs.iter().enumerate() {
+            let datum_type = output.fact.datum_type.concretize();
+            let kept = datum_type.filter(|it| it.is_float() && types.contains(it));
+            let fact = kept.map(InferenceFact::dt).unwrap_or_default();
+            if fact != output.fact {
+                node.to_mut().outputs[slot].fact = fact;
+            }
         }
         upstream.to_typed(place.source, &node, self.model, &mapping)
     }
@@ -99,7 +87,8 @@ impl<'a> Wiring<'a> {
     /// The facts that were inferred of the outputs.
     pub(crate) fn inferred_outputs(&self) -> impl Iterator<Item = &'a InferenceFact> + use<'a> {
         let place = self.place.into_iter();
-        place.flat_map(|it| it.node.outputs.iter().map(|output| &output.fact))
+        let outputs = place.flat_map(|it| &it.source.node(it.node.id).outputs);
+        outputs.map(|output| &output.fact)
     }
 
     /// The fact of an outlet.

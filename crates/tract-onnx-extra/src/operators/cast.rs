@@ -15,8 +15,9 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{check_domain, parse_with_tract};
+use crate::node::check_domain;
 use crate::operator::Parsed;
+use crate::operators::empty;
 
 /// Parses a Cast.
 ///
@@ -40,7 +41,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         let to = i32::datum_type();
         return Ok((expand(CastToIntegers { to }), vec![]));
     }
-    parse_with_tract("Cast", ctx, node)
+    empty::parse(ctx, node)
 }
 
 /// The most values that are visited; a Keras layer has a dozen.

@@ -20,7 +20,7 @@ fn fitting(node: &mut Wiring<'_>) -> Wired {
     if image.shape.iter().any(|size| *size == TDim::Val(0)) {
         return OrNothing.wire(node);
     }
-    let outlets = node.without_facts()?;
+    let outlets = node.by_upstream()?;
     let wired = node.model.node(outlets[0].node);
     if let Some(conv) = wired.op_as::<Conv>() {
         window_facts(&conv.pool_spec, &node.model.node_input_facts(wired.id)?)?;

@@ -44,7 +44,7 @@ impl Operator for OrNothing {
         let outputs = node.inferred_outputs().map(nothing);
         let Some(outputs) = outputs.collect::<Option<TVec<_>>>() else {
             let first = node.model.nodes().len();
-            let outlets = node.without_facts()?;
+            let outlets = node.by_upstream()?;
             along_axes::wrap(node.model, first);
             return Ok(Some(outlets));
         };

@@ -9,6 +9,7 @@
 pub(crate) mod along_axes;
 pub(crate) mod arithmetic;
 pub(crate) mod batch_norm;
+pub(crate) mod bit_shift;
 pub(crate) mod cast;
 pub(crate) mod categories;
 pub(crate) mod compare;

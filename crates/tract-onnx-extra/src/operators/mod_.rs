@@ -48,7 +48,7 @@ struct Remainder {
     datum_type: DatumType,
 }
 
-fn common_type(a: DatumType, b: DatumType) -> TractResult<DatumType> {
+pub(super) fn common_type(a: DatumType, b: DatumType) -> TractResult<DatumType> {
     a.common_super_type(b)
         .with_context(|| format!("its operands are of types {a:?} and {b:?}, expected one type"))
 }
@@ -93,7 +93,7 @@ impl Remainder {
 }
 
 /// Computes each element of a broadcast result.
-fn each<T: Datum>(
+pub(super) fn each<T: Datum>(
     inputs: [&Tensor; 2],
     function: impl Fn(&T, &T) -> TractResult<T>,
 ) -> TractResult<Tensor> {

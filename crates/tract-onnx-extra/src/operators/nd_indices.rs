@@ -103,6 +103,14 @@ impl Stateless for FromStart {
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (data, indices) = args_2!(inputs);
         let sizes = self.indexed(data.shape(), indices.shape())?;
+        let batches = [data.shape(), indices.shape()].map(|shape| shape.get(..self.first));
+        ensure!(
+            batches[0] == batches[1],
+            "its data is {:?}, and its indices {:?}, expected the same sizes of {} axes",
+            data.shape(),
+            indices.shape(),
+            self.first
+        );
         let mut indices = indices.into_tensor();
         let mut plain = indices.try_as_plain_ram_mut()?;
         let tuples = plain.as_slice_mut::<i64>()?;

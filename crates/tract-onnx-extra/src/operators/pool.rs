@@ -57,7 +57,7 @@ impl Operator for Sliding {
     }
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let outlets = node.without_facts()?;
+        let outlets = node.by_upstream()?;
         let datum_type = node.fact(outlets[0])?.datum_type;
         let (target, id) = (&mut *node.model, outlets[0].node);
         let wired = target.node_mut(id);

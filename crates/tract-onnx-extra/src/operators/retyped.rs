@@ -73,7 +73,7 @@ impl Operator for InOtherType {
         if node.inputs == before {
             return node.by_upstream().map(Some);
         }
-        let mut made = node.without_facts()?;
+        let mut made = node.by_upstream()?;
         for (made, fact) in std::iter::zip(&mut made, node.inferred_outputs()) {
             let datum_type = fact.datum_type.concretize();
             if let Some(datum_type) = datum_type.filter(|it| self.other(*it).is_some()) {

@@ -95,6 +95,7 @@ fn a_squeeze_may_list_its_axes_in_any_order() {
         (&[1, 6, 1, 4][..], [-2, 0], &[6, 4][..]),
         (&[1, 1, 5], [1, 0], &[5]),
         (&[1, 1], [-1, 0], &[]),
+        (&[1, 3, 1], [2, -1], &[1, 3]),
     ] {
         let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
         let model = graph(
@@ -941,4 +942,28 @@ fn a_pad_keeps_the_sign_of_zero() {
         let value: f32 = inputs[2].cast_to_scalar().unwrap();
         assert_eq!(found[0].to_bits(), value.to_bits());
     }
+}
+
+/// The sizes of a Pad that a run needs are numbers once it is wired; what reads it was inferred before.
+#[test]
+fn a_cast_reads_sizes_that_are_known_once_they_are_wired() {
+    let model = graph(
+        "x:f32[2,3] m:f32[2,2] row:f32[B,1]",
+        "y",
+        "all = Shape<start=1>(x)
+         own = Shape<start=1>(m)
+         missing = Sub(all, own)
+         pads = Concat<axis=0>(none, missing)
+         value = CastLike(seven, m)
+         wide = Pad(m, pads, value, last)
+         both = Add(wide, row)
+         y = Cast<to=11>(both)",
+    )
+    .constant("none", tensor1(&[0_i64]))
+    .constant("seven", tensor0(7_f32))
+    .constant("last", tensor1(&[-1_i64]));
+    let inputs = [counted(&[2, 3]), counted(&[2, 2]), counted(&[2, 1])];
+    let found = run(model, &inputs).unwrap();
+    let expected = tensor2(&[[2_f64, 3., 8.], [5., 6., 9.]]);
+    assert_eq!(found[0], expected);
 }

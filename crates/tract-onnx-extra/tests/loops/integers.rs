@@ -28,6 +28,7 @@ fn models(outputs: &str, node: &str) -> [Graph; 2] {
             .constant("three", tensor0(3_i64))
             .constant("minus_three", tensor0(-3_i64))
             .constant("seven", tensor0(7_i64))
+            .constant("seventy", tensor0(70_i64))
             .constant("pads", tensor1(&[0_i64, 0, 0, 1]))
     })
 }
@@ -63,6 +64,31 @@ fn integers_are_computed_as_numbers() {
         ("y = Sign(n)", whole, &[1, -1, 1, 1, 0, 1]),
         ("y = BitwiseAnd(n, three)", whole, &[3, 0, 2, 0, 0, 1]),
         ("y = BitwiseNot(n)", whole, &[-4, 3, -11, -9, -1, -6]),
+        (
+            "y = BitShift<direction=\"LEFT\">(n, one)",
+            whole,
+            &[6, -8, 20, 16, 0, 10],
+        ),
+        (
+            "y = BitShift<direction=\"LEFT\">(n, seventy)",
+            whole,
+            &[0; 6],
+        ),
+        (
+            "y = BitShift<direction=\"RIGHT\">(n, one)",
+            whole,
+            &[1, -2, 5, 4, 0, 2],
+        ),
+        (
+            "y = BitShift<direction=\"RIGHT\">(n, seventy)",
+            whole,
+            &[0, -1, 0, 0, 0, 0],
+        ),
+        (
+            "y = BitShift<direction=\"RIGHT\">(n, minus_three)",
+            whole,
+            &[0, -1, 0, 0, 0, 0],
+        ),
         ("y = ArgMax<axis=1>(n)", &[2, 1], &[2, 0]),
         ("y = ArgMin<axis=1>(n)", &[2, 1], &[1, 1]),
         (

@@ -76,3 +76,14 @@ fn an_index_out_of_range_is_an_error() {
         }
     }
 }
+
+#[test]
+fn data_and_indices_have_the_same_batches() {
+    let node = "y = GatherND<batch_dims=1>(x, i)";
+    for found in results(node, &[0, 0], &[2, 1]) {
+        let message = format!("{:#}", found.unwrap_err());
+        let expected =
+            "its data is [3, 2], and its indices [2, 1], expected the same sizes of 1 axes";
+        assert!(message.contains(expected), "{message}");
+    }
+}

@@ -185,7 +185,7 @@ impl Operator for Cropping {
         };
         let added: Vec<i64> = pads.iter().map(|pad| (*pad).max(0)).collect();
         node.inputs[1] = node.constant("added", tensor1(&added))?;
-        let mut wire = node.without_facts()?[0];
+        let mut wire = node.by_upstream()?[0];
         for (index, axis) in axes.into_iter().enumerate() {
             let removed = |at: usize| pads[at].min(0).saturating_neg();
             let (first, last) = (removed(index), removed(index + pads.len() / 2));
