@@ -1,6 +1,9 @@
 //! Runs tests in the layout of ONNX's backend tests on plain tract and with this project's
 //! operators, and fails if one runs worse with them. `cargo xtask test onnx` gives it ONNX's own
 //! tests of nodes.
+//!
+//! With `--sizes`, each test's data sets of several sizes run in one session, with one plan and with the data's,
+//! and none may have other outputs than expected. `cargo xtask test node-sizes` gives it these.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,13 +30,17 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let folder = std::env::args_os().nth(1).map(PathBuf::from);
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let folder = arguments.last().map(PathBuf::from);
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
         eprintln!("expected a folder of tests");
         return ExitCode::FAILURE;
     };
     // A panic of tract's is a failure like others.
     std::panic::set_hook(Box::new(|_| {}));
+    if arguments.len() > 1 {
+        return in_sizes(&folder);
+    }
     let mut counts: BTreeMap<[Outcome; 4], Vec<String>> = BTreeMap::new();
     for test in tests(&folder) {
         let outcomes = [
@@ -70,6 +77,34 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Runs the data sets of each test, and the first one again, in one session.
+fn in_sizes(folder: &Path) -> ExitCode {
+    let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
+    let mut different = vec![];
+    for test in tests(folder) {
+        for sizes in [Sizes::Symbolic, Sizes::OfData] {
+            let options = LoadOptions::new().with_sizes(sizes);
+            let Ok(session) = Session::open_with(test.join("model.onnx"), &options) else {
+                *counts.entry(Outcome::Fails).or_default() += 1;
+                continue;
+            };
+            let again = std::iter::once(test.join("test_data_set_0"));
+            for set in data_sets(&test).chain(again) {
+                let outcome = outcome(|| agrees_in(&set, |inputs| run_in(&session, inputs)));
+                *counts.entry(outcome).or_default() += 1;
+                if outcome == Outcome::Differs {
+                    different.push(format!("{} {sizes:?}", set.display()));
+                }
+            }
+        }
+    }
+    println!("{counts:?}\n{}", different.join("\n"));
+    match counts.contains_key(&Outcome::Agrees) && different.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
 /// The folders with a model, in order.
 fn tests(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -87,25 +122,35 @@ fn outcome(agrees: impl FnOnce() -> TractResult<bool>) -> Outcome {
     }
 }
 
+/// The data sets of a test, by number.
+fn data_sets(test: &Path) -> impl Iterator<Item = PathBuf> {
+    let sets = (0..).map(|number| test.join(format!("test_data_set_{number}")));
+    sets.take_while(|set| set.is_dir())
+}
+
 /// Runs a model on each of its data sets.
 fn agrees(
     test: &Path,
     run: impl Fn(&Path, Vec<Tensor>) -> TractResult<Vec<TValue>>,
 ) -> TractResult<bool> {
-    for set in 0.. {
-        let set = test.join(format!("test_data_set_{set}"));
-        if !set.is_dir() {
-            break;
-        }
-        let outputs = run(&test.join("model.onnx"), tensors(&set, "input")?)?;
-        let expected = tensors(&set, "output")?;
-        let are_close = std::iter::zip(&expected, &outputs)
-            .all(|(expected, output)| is_close(expected, output).unwrap_or(false));
-        if expected.len() != outputs.len() || !are_close {
+    for set in data_sets(test) {
+        if !agrees_in(&set, |inputs| run(&test.join("model.onnx"), inputs))? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Runs a data set.
+fn agrees_in(
+    set: &Path,
+    run: impl FnOnce(Vec<Tensor>) -> TractResult<Vec<TValue>>,
+) -> TractResult<bool> {
+    let outputs = run(tensors(set, "input")?)?;
+    let expected = tensors(set, "output")?;
+    let are_close = std::iter::zip(&expected, &outputs)
+        .all(|(expected, output)| is_close(expected, output).unwrap_or(false));
+    Ok(expected.len() == outputs.len() && are_close)
 }
 
 /// Whether an output is the expected one. Those of half floats are values of floats, rounded: they
@@ -157,7 +202,13 @@ fn with_sizes(mut model: InferenceModel, inputs: &[Tensor]) -> TractResult<Infer
 
 /// Runs a model in a session.
 fn session(path: &Path, inputs: Vec<Tensor>, sizes: Sizes) -> TractResult<Vec<TValue>> {
-    let session = Session::open_with(path, &LoadOptions::new().with_sizes(sizes))?;
+    run_in(
+        &Session::open_with(path, &LoadOptions::new().with_sizes(sizes))?,
+        inputs,
+    )
+}
+
+fn run_in(session: &Session, inputs: Vec<Tensor>) -> TractResult<Vec<TValue>> {
     let names: Vec<String> = session.inputs().iter().map(|it| it.name.clone()).collect();
     let outputs = session.run(std::iter::zip(names, inputs))?;
     Ok(outputs.into_iter().map(|(_, value)| value).collect())

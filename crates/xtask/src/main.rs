@@ -173,6 +173,8 @@ fn test_steps() -> Vec<Step> {
         Step::new("onnx", onnx)
             .says("ONNX's own tests of nodes on tract, with and without this project's operators")
             .beside(),
+        Step::extra("node-sizes", node_sizes)
+            .says("ONNX's own tests of nodes in sizes that one session plans at once (minutes)"),
         Step::extra("random", random).says("the step `test` with another seed, which it prints"),
         Step::extra("wheels", ep::test_wheels)
             .says("both wheels, installed where there is no Rust (minutes to build)"),
@@ -258,13 +260,26 @@ fn random() -> Result<(), String> {
 
 /// Runs ONNX's own node tests: no test that plain tract passes may fare worse with revseq.
 fn onnx() -> Result<(), String> {
-    let folder = target().join("node-tests");
-    Command::new(ep::python_of_models()?)
-        .arg(root().join("crates/xtask/node_tests.py"))
+    let python = ep::python_of_models()?;
+    node_tests(&python, "node_tests.py", &[])
+}
+
+/// Runs ONNX's own node tests in other sizes: no output may be another than ONNX Runtime's.
+fn node_sizes() -> Result<(), String> {
+    let (python, _) = ep::onnxruntime()?;
+    node_tests(&python, "node_sizes.py", &["--sizes"])
+}
+
+/// Runs the tests that a script writes.
+fn node_tests(python: &Path, script: &str, options: &[&str]) -> Result<(), String> {
+    let folder = target().join(script.trim_end_matches(".py"));
+    Command::new(python)
+        .arg(root().join("crates/xtask").join(script))
         .arg(&folder)
         .run()?;
     workspace("test")
         .words("--test node-tests --")
+        .args(options)
         .arg(folder)
         .run()
 }
