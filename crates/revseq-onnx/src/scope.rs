@@ -8,6 +8,7 @@ use buffa::Message;
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
+use crate::sizes::Followed;
 
 /// A graph within its enclosing graphs.
 pub struct Scope<'a> {
@@ -37,6 +38,8 @@ pub struct Scope<'a> {
     proves_more: Cell<bool>,
     /// Facts proved about the sizes of the graph's own values.
     pub(crate) proved: RefCell<Proved>,
+    /// How far a question about sizes has been followed, in the main graph.
+    followed: Followed,
 }
 
 /// Facts proved about sizes; `None` where the proof failed.
@@ -195,6 +198,7 @@ impl<'a> Scope<'a> {
             same: OnceCell::new(),
             proves_more: Cell::new(false),
             proved: RefCell::default(),
+            followed: Followed::default(),
         }
     }
 
@@ -274,6 +278,11 @@ impl<'a> Scope<'a> {
     pub(crate) fn proves_more(&self) -> bool {
         self.parent
             .map_or(self.proves_more.get(), Self::proves_more)
+    }
+
+    /// How far the present question about sizes has been followed.
+    pub(crate) fn followed(&self) -> &Followed {
+        self.parent.map_or(&self.followed, Self::followed)
     }
 
     /// The first input of the main graph with an axis of this name, and the axis, if such names

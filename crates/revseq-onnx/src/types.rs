@@ -1,8 +1,9 @@
 //! Proves element types.
 
-use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, ValueInfoProto, tensor_type};
+use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, element_type};
 use crate::operators::{
-    ELEMENTWISE, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS, OTHER_OUTPUTS,
+    BROADCAST, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS, OTHER_OUTPUTS, REDUCE,
+    SAME_RANK, has_sizes_of_input,
 };
 use crate::scope::{Scope, Source};
 
@@ -41,7 +42,7 @@ pub fn may_be_strings(scope: &Scope<'_>, name: &str) -> bool {
 fn inferred(scope: &Scope<'_>, name: &str) -> Known {
     let (mut scope, mut name) = (scope, name);
     for _ in 0..MAXIMUM_STEPS {
-        if let Some(code) = scope.declaration(name).and_then(declared) {
+        if let Some(code) = scope.declaration(name).and_then(element_type) {
             return Known::Type(code);
         }
         let (inner, node, output) = match scope.source(name) {
@@ -62,11 +63,6 @@ fn inferred(scope: &Scope<'_>, name: &str) -> Known {
         }
     }
     Known::Nothing
-}
-
-/// A value's declared element type.
-fn declared(value: &ValueInfoProto) -> Option<i32> {
-    tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
 /// The element type of a node's output, as far as the node itself tells it.
@@ -92,6 +88,9 @@ pub fn of_output(node: &NodeProto, output: usize) -> OutputType {
         _ => OutputType::Unknown,
     }
 }
+
+/// The operators whose outputs have the first input's type, besides those that keep its sizes.
+const HAVE_FIRST_INPUTS_TYPE: [&[&str]; 4] = [BROADCAST, FIRST_INPUTS_TYPE, REDUCE, SAME_RANK];
 
 fn by_operator(node: &NodeProto, output: usize) -> OutputType {
     let of_tensor = |name: &str, default: i32| match node.tensor(name) {
@@ -132,7 +131,12 @@ fn by_operator(node: &NodeProto, output: usize) -> OutputType {
         "ConstantOfShape" => known(of_tensor("value", FLOAT)),
         op if GIVES_SIZES.contains(&op) => OutputType::Code(INT64),
         op if GIVES_BOOL.contains(&op) => OutputType::Code(BOOL),
-        op if ELEMENTWISE.contains(&op) || FIRST_INPUTS_TYPE.contains(&op) => OutputType::Input(0),
+        "DynamicQuantizeLinear" | "QuantizeLinear" => OutputType::NoStrings,
+        op if has_sizes_of_input(op)
+            || HAVE_FIRST_INPUTS_TYPE.iter().any(|it| it.contains(&op)) =>
+        {
+            OutputType::Input(0)
+        }
         op if MAY_GIVE_STRINGS.contains(&op) => OutputType::Unknown,
         _ => OutputType::NoStrings,
     }

@@ -1,21 +1,20 @@
 //! Elements of integer tensors after arithmetic, comparisons and choices.
 
-use super::element::{element, place_in_operand};
-use super::{Size, Steps};
+use super::Size;
+use super::element::place_in_operand;
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
 use crate::numbers::Operation;
 use crate::scope::Scope;
-use crate::types;
+use crate::{sizes, types};
 
 /// An element of an operator's output, at an index along each of its axes.
 pub(super) fn element_of<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     place: &[usize],
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let at = |input: usize| operand(scope, node.input(input)?, place, steps);
+    let at = |input: usize| operand(scope, node.input(input)?, place);
     match node.op() {
         "ConstantOfShape" => match node.tensor("value") {
             Attribute::Value(tensor) => {
@@ -68,12 +67,7 @@ fn equal(one: Size<'_>, other: Size<'_>) -> Option<bool> {
 }
 
 /// An element of an operand that is broadcast.
-fn operand<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    place: &[usize],
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let own = place_in_operand(scope, name, place, steps)?;
-    element(scope, name, &own, steps)
+fn operand<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
+    let own = place_in_operand(scope, name, place)?;
+    sizes::element_at(scope, name, &own)
 }

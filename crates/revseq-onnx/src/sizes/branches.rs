@@ -1,18 +1,14 @@
 //! Ranks and sizes of an If's outputs.
 
-use super::{Size, Steps, axis_within, rank_within};
+use super::Size;
 use crate::model::NodeProto;
 use crate::scope::Scope;
+use crate::sizes;
 
 /// The rank that an output has in all branches.
-pub(super) fn rank_of_output(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    output: usize,
-    steps: Steps<'_>,
-) -> Option<usize> {
+pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
     agreed(scope, node, |branch| {
-        rank_within(branch, branch.outputs.get(output)?, steps)
+        sizes::rank(branch, branch.outputs.get(output)?)
     })
 }
 
@@ -22,10 +18,9 @@ pub(super) fn axis_of_output<'a>(
     node: &'a NodeProto,
     output: usize,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     agreed(scope, node, |branch| {
-        let size = axis_within(branch, branch.outputs.get(output)?, axis, steps)?;
+        let size = sizes::axis(branch, branch.outputs.get(output)?, axis)?;
         let proved = size.proved(scope)?;
         Size::of_proved(scope, &proved)
     })

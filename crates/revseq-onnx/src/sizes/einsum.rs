@@ -1,8 +1,9 @@
 //! Sizes after Einsum, whose axes have letters.
 
-use super::{Size, Steps, axis_within, broadcast, rank_within};
+use super::{Size, broadcast};
 use crate::model::NodeProto;
 use crate::scope::Scope;
+use crate::sizes;
 
 /// A letter, or the axes of an ellipsis.
 const ELLIPSIS: char = '.';
@@ -36,26 +37,21 @@ fn letters(node: &NodeProto) -> Option<(Vec<Vec<char>>, Vec<char>)> {
 }
 
 /// The number of axes that the ellipses stand for.
-fn in_ellipsis(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    operands: &[Vec<char>],
-    steps: Steps<'_>,
-) -> Option<usize> {
+fn in_ellipsis(scope: &Scope<'_>, node: &NodeProto, operands: &[Vec<char>]) -> Option<usize> {
     let mut most = 0;
     for (name, letters) in std::iter::zip(node.inputs(), operands) {
         if letters.contains(&ELLIPSIS) {
             let others = letters.len() - 1;
-            most = most.max(rank_within(scope, name, steps)?.checked_sub(others)?);
+            most = most.max(sizes::rank(scope, name)?.checked_sub(others)?);
         }
     }
     Some(most)
 }
 
-pub(super) fn rank_of(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<usize> {
+pub(super) fn rank_of(scope: &Scope<'_>, node: &NodeProto) -> Option<usize> {
     let (operands, output) = letters(node)?;
     match output.contains(&ELLIPSIS) {
-        true => Some(output.len() - 1 + in_ellipsis(scope, node, &operands, steps)?),
+        true => Some(output.len() - 1 + in_ellipsis(scope, node, &operands)?),
         false => Some(output.len()),
     }
 }
@@ -64,7 +60,6 @@ pub(super) fn axis_of<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let (operands, output) = letters(node)?;
     if operands.iter().flatten().any(|it| *it == ELLIPSIS) {
@@ -75,7 +70,7 @@ pub(super) fn axis_of<'a>(
     for (name, letters) in std::iter::zip(node.inputs(), &operands) {
         let places = letters.iter().enumerate().filter(|(_, it)| *it == letter);
         for (place, _) in places {
-            sizes.push(axis_within(scope, name, place, steps)?);
+            sizes.push(sizes::axis(scope, name, place)?);
         }
     }
     broadcast(sizes)

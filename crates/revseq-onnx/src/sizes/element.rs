@@ -1,27 +1,28 @@
 //! Proves elements of integer tensors.
 
+use std::ops::Range;
+
 use super::reshape::reshape_axis;
-use super::{
-    Size, Steps, arithmetic, axis_within, follow, rank_within, reduced, shape_range,
-    squeezed_within, transposed_within, unsqueezed_within,
-};
+use super::{Size, arithmetic, reduced, shape_range};
 use crate::constant;
 use crate::model::{INT32, INT64, NodeProto};
-use crate::numbers;
+use crate::numbers::{self, Operation};
 use crate::scope::Scope;
-use crate::types;
+use crate::{sizes, types};
+
+/// Number of nodes that move an element and are followed.
+const MAXIMUM_MOVES: usize = 128;
 
 /// The most elements of a tensor that are visited one by one.
 const MAXIMUM_ELEMENTS: usize = 64;
 
-/// An element of an integer tensor, at an index along each of its axes.
-pub(super) fn element<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    place: &[usize],
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let steps = steps.next()?;
+/// The element of a value at a place, an index for each axis.
+#[must_use]
+pub fn element_at<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
+    scope.visit(|| element(scope, name, place))
+}
+
+fn element<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
     if let Some(value) = numbers::constant(scope, name) {
         let index = index_of(&value.sizes, place)?;
         return value.elements.get(index).copied().map(Size::Known);
@@ -36,20 +37,27 @@ pub(super) fn element<'a>(
             let &[place] = place else { return None };
             let start = match usize::try_from(node.int("start").or(0)?) {
                 Ok(start) => start,
-                Err(_) => usize::try_from(shape_range(scope, node, steps)?.0).ok()?,
+                Err(_) => usize::try_from(shape_range(scope, node)?.0).ok()?,
             };
-            axis_within(scope, input, start.checked_add(place)?, steps)
+            sizes::axis(scope, input, start.checked_add(place)?)
         }
         "Range" => {
-            let number = |input: usize| scalar_within(scope, node.input(input)?, steps)?.number();
+            let number = |input: usize| sizes::scalar(scope, node.input(input)?)?.number();
             let ahead = number(2)?.checked_mul(i64::try_from(*place.first()?).ok()?)?;
             let code = types::of(scope, input)?;
             numbers::cast(code, number(0)?.checked_add(ahead)?).map(Size::Known)
         }
-        "Cast" => cast(node, element(scope, input, place, steps)?),
-        _ => match moved(scope, node, place, steps) {
-            Some((from, place)) => element(scope, from, &place, steps),
-            None => arithmetic::element_of(scope, node, place, steps),
+        "Size" => {
+            let count = known_count(scope, input, 0..sizes::rank(scope, input)?)?;
+            i64::try_from(count).ok().map(Size::Known)
+        }
+        "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceSum" => {
+            reduced_element(scope, node, place)
+        }
+        "Cast" => cast(node, sizes::element_at(scope, input, place)?),
+        _ => match moved(scope, node, place) {
+            Some((from, place)) => sizes::element_at(scope, from, &place),
+            None => arithmetic::element_of(scope, node, place),
         },
     }
 }
@@ -59,7 +67,6 @@ fn moved<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     place: &[usize],
-    steps: Steps<'_>,
 ) -> Option<(&'a str, Vec<usize>)> {
     match node.op() {
         "Identity" => Some((node.input(0)?, place.to_vec())),
@@ -67,7 +74,7 @@ fn moved<'a>(
             let axis = constant::normal_axis(node.int("axis").value()?, place.len())?;
             let mut place = place.to_vec();
             for part in node.inputs() {
-                let size = known_size(scope, part, axis, steps)?;
+                let size = known_size(scope, part, axis)?;
                 if place[axis] < size {
                     return Some((part, place));
                 }
@@ -77,12 +84,12 @@ fn moved<'a>(
         }
         "Where" => {
             let condition = node.input(0)?;
-            let own = place_in_operand(scope, condition, place, steps)?;
-            let truth = element(scope, condition, &own, steps)?.number()?;
+            let own = place_in_operand(scope, condition, place)?;
+            let truth = sizes::element_at(scope, condition, &own)?.number()?;
             let chosen = node.input(if truth != 0 { 1 } else { 2 })?;
-            Some((chosen, place_in_operand(scope, chosen, place, steps)?))
+            Some((chosen, place_in_operand(scope, chosen, place)?))
         }
-        _ => Some((node.input(0)?, place_in_input(scope, node, place, steps)?)),
+        _ => Some((node.input(0)?, place_in_input(scope, node, place)?)),
     }
 }
 
@@ -93,24 +100,17 @@ pub fn origin<'a>(
     name: &'a str,
     place: &[usize],
 ) -> (&'a Scope<'a>, &'a str, Vec<usize>) {
-    follow(|steps| origin_within(scope, name, place, steps))
-}
-
-pub(super) fn origin_within<'a>(
-    scope: &'a Scope<'a>,
-    name: &'a str,
-    place: &[usize],
-    steps: Steps<'_>,
-) -> (&'a Scope<'a>, &'a str, Vec<usize>) {
-    let mut found = (scope, name, place.to_vec());
-    while let Some(steps) = steps.next()
-        && let Some((inner, node, 0)) = found.0.producer(found.1)
-        && node.domain().is_empty()
-        && let Some((from, place)) = moved(inner, node, &found.2, steps)
-    {
-        found = (inner, from, place);
-    }
-    found
+    let next = |&(scope, name, ref place): &(&'a Scope<'a>, &'a str, Vec<usize>)| {
+        let (inner, node, output) = scope.producer(name)?;
+        if output != 0 || !node.domain().is_empty() {
+            return None;
+        }
+        let (from, place) = moved(inner, node, place)?;
+        Some((inner, from, place))
+    };
+    let found = std::iter::successors(Some((scope, name, place.to_vec())), next);
+    let last = found.take(MAXIMUM_MOVES).last();
+    last.unwrap_or_else(|| (scope, name, place.to_vec()))
 }
 
 /// The place in an operand that is broadcast.
@@ -118,15 +118,14 @@ pub(super) fn place_in_operand(
     scope: &Scope<'_>,
     name: &str,
     place: &[usize],
-    steps: Steps<'_>,
 ) -> Option<Vec<usize>> {
-    let rank = rank_within(scope, name, steps)?;
+    let rank = sizes::rank(scope, name)?;
     let skipped = place.len().checked_sub(rank)?;
     let own = place[skipped..].iter().enumerate();
     let own = own.map(|(axis, &place)| match place {
         0 => Some(0),
         // An axis that may be 1 may be broadcast.
-        _ => match known_size(scope, name, axis, steps)? {
+        _ => match known_size(scope, name, axis)? {
             1 => Some(0),
             _ => Some(place),
         },
@@ -139,12 +138,11 @@ fn place_in_input<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     place: &[usize],
-    steps: Steps<'_>,
 ) -> Option<Vec<usize>> {
     let input = node.input(0)?;
     match node.op() {
         "Squeeze" => {
-            let removed = squeezed_within(scope, node, steps)?;
+            let removed = sizes::squeezed(scope, node)?;
             let mut kept = place.iter().copied();
             let rank = place.len() + removed.len();
             let place = (0..rank).map(|axis| match removed.contains(&axis) {
@@ -154,51 +152,42 @@ fn place_in_input<'a>(
             place.collect()
         }
         "Unsqueeze" => {
-            let (added, rank) = unsqueezed_within(scope, node, steps)?;
+            let (added, rank) = sizes::unsqueezed(scope, node)?;
             let kept = (0..place.len()).filter(|axis| !added.contains(axis));
             (place.len() == rank).then(|| kept.map(|axis| place[axis]).collect())
         }
         "Transpose" => {
-            let rank = rank_within(scope, node.output.first()?, steps)?;
+            let rank = sizes::rank(scope, node.output.first()?)?;
             let mut before = vec![0; place.len()];
             for (axis, &place) in place.iter().enumerate() {
-                *before.get_mut(transposed_within(scope, node, axis, steps)?)? = place;
+                *before.get_mut(sizes::transposed(scope, node, axis)?)? = place;
             }
             (rank == place.len()).then_some(before)
         }
         "Reshape" => {
-            let sizes =
-                (1..place.len()).map(|axis| number(reshape_axis(scope, node, axis, steps)?));
+            let sizes = (1..place.len()).map(|axis| number(reshape_axis(scope, node, axis)?));
             let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
-            let index = index_behind(&sizes, place)?;
-            let rank = rank_within(scope, input, steps)?;
-            let sizes = (1..rank).map(|axis| known_size(scope, input, axis, steps));
-            let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
-            place_of(&sizes, index, rank)
+            reshaped_place(scope, input, index_behind(&sizes, place)?)
+        }
+        "Flatten" => {
+            let rank = sizes::rank(scope, input)?;
+            let axis = match node.int("axis").or(1)? {
+                axis if axis == rank as i64 => rank,
+                axis => constant::normal_axis(axis, rank)?,
+            };
+            let columns = known_count(scope, input, axis..rank)?;
+            reshaped_place(scope, input, index_behind(&[columns], place)?)
         }
         "Expand" => {
-            let rank = rank_within(scope, input, steps)?;
+            let rank = sizes::rank(scope, input)?;
             let skipped = place.len().checked_sub(rank)?;
-            let place = (0..rank).map(|axis| match known_size(scope, input, axis, steps)? {
+            let place = (0..rank).map(|axis| match known_size(scope, input, axis)? {
                 1 => Some(0),
                 _ => Some(place[skipped + axis]),
             });
             place.collect()
         }
-        "Gather" => gathered_place(scope, node, place, steps),
-        // Of one element.
-        "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceSum" => {
-            let removed = reduced(scope, node, steps)?;
-            let is_one = |&axis: &usize| known_size(scope, input, axis, steps) == Some(1);
-            let mut kept = place.iter().copied();
-            let keeps = node.int("keepdims").or(1)? != 0;
-            let rank = rank_within(scope, input, steps).filter(|_| removed.iter().all(is_one))?;
-            let place = (0..rank).map(|axis| match removed.contains(&axis) && !keeps {
-                true => Some(0),
-                false => kept.next(),
-            });
-            place.collect()
-        }
+        "Gather" => gathered_place(scope, node, place),
         "Slice" => {
             let mut place = place.to_vec();
             for range in constant::ranges(scope, node)? {
@@ -207,7 +196,7 @@ fn place_in_input<'a>(
                 let start = if range.start >= 0 && range.step > 0 {
                     range.start
                 } else {
-                    range.on(known_size(scope, input, axis, steps)? as i64).0
+                    range.on(known_size(scope, input, axis)? as i64).0
                 };
                 let moved = range.step.checked_mul(place[axis] as i64)?;
                 place[axis] = usize::try_from(start.checked_add(moved)?).ok()?;
@@ -218,36 +207,93 @@ fn place_in_input<'a>(
     }
 }
 
+/// The place of the element with a row-major index.
+fn reshaped_place(scope: &Scope<'_>, name: &str, index: usize) -> Option<Vec<usize>> {
+    let rank = sizes::rank(scope, name)?;
+    let sizes = (1..rank).map(|axis| known_size(scope, name, axis));
+    place_of(&sizes.collect::<Option<Vec<_>>>()?, index, rank)
+}
+
+/// The number of elements along some axes.
+fn known_count(scope: &Scope<'_>, name: &str, mut axes: Range<usize>) -> Option<usize> {
+    axes.try_fold(1_usize, |all, axis| {
+        all.checked_mul(known_size(scope, name, axis)?)
+    })
+}
+
+/// An element of a reduction: the only one that is reduced, or a number.
+fn reduced_element<'a>(
+    scope: &'a Scope<'a>,
+    node: &'a NodeProto,
+    place: &[usize],
+) -> Option<Size<'a>> {
+    let input = node.input(0)?;
+    let removed = reduced(scope, node)?;
+    let keeps = node.int("keepdims").or(1)? != 0;
+    let mut kept = place.iter().copied();
+    let place = (0..sizes::rank(scope, input)?).map(|axis| match removed.contains(&axis) {
+        true if !keeps => Some(0),
+        _ => kept.next(),
+    });
+    let mut place: Vec<usize> = place.collect::<Option<_>>()?;
+    let lengths = removed.iter().map(|&axis| known_size(scope, input, axis));
+    let lengths: Vec<usize> = lengths.collect::<Option<_>>()?;
+    let count = lengths
+        .iter()
+        .try_fold(1_usize, |all, &size| all.checked_mul(size))?;
+    let mut at = |index| {
+        let own = place_of(lengths.get(1..).unwrap_or_default(), index, removed.len())?;
+        for (&axis, own) in std::iter::zip(&removed, own) {
+            place[axis] = own;
+        }
+        sizes::element_at(scope, input, &place)
+    };
+    // The runtime chooses the order of a sum of floats.
+    let (operation, of_nothing) = match node.op() {
+        "ReduceMax" => (Operation::Numbers(|one, other| Some(one.max(other))), None),
+        "ReduceMin" => (Operation::Numbers(|one, other| Some(one.min(other))), None),
+        "ReduceProd" => (Operation::Integers(i64::checked_mul), Some(1)),
+        _ => (Operation::Integers(i64::checked_add), Some(0)),
+    };
+    match count {
+        0 => of_nothing.map(Size::Known),
+        1 => at(0),
+        _ if count > MAXIMUM_ELEMENTS => None,
+        _ => {
+            let code = types::of(scope, input)?;
+            let first = at(0)?.number()?;
+            let number = (1..count).try_fold(first, |all, index| {
+                operation.on(code, all, at(index)?.number()?)
+            });
+            number.map(Size::Known)
+        }
+    }
+}
+
 /// Returns [`place_in_input`] of a Gather: the index stands between the axes before and after it.
 fn gathered_place<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     place: &[usize],
-    steps: Steps<'_>,
 ) -> Option<Vec<usize>> {
     let (input, indices) = (node.input(0)?, node.input(1)?);
-    let axis = constant::normal_axis(node.int("axis").or(0)?, rank_within(scope, input, steps)?)?;
-    let end = axis + rank_within(scope, indices, steps)?;
-    let Size::Known(index) = element(scope, indices, place.get(axis..end)?, steps)? else {
+    let axis = constant::normal_axis(node.int("axis").or(0)?, sizes::rank(scope, input)?)?;
+    let end = axis + sizes::rank(scope, indices)?;
+    let Size::Known(index) = sizes::element_at(scope, indices, place.get(axis..end)?)? else {
         return None;
     };
     let index = match usize::try_from(index) {
         Ok(index) => index,
         Err(_) => {
-            let size = known_size(scope, input, axis, steps)? as i64;
+            let size = known_size(scope, input, axis)? as i64;
             usize::try_from(index.checked_add(size)?).ok()?
         }
     };
     Some([&place[..axis], &[index], &place[end..]].concat())
 }
 
-pub(super) fn known_size(
-    scope: &Scope<'_>,
-    name: &str,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<usize> {
-    number(axis_within(scope, name, axis, steps)?)
+pub(super) fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<usize> {
+    number(sizes::axis(scope, name, axis)?)
 }
 
 /// A size as a number, `None` if it is symbolic.
@@ -300,43 +346,26 @@ fn place_of(sizes: &[usize], index: usize, rank: usize) -> Option<Vec<usize>> {
     Some(place)
 }
 
-/// The element of a value at a place, an index for each axis.
-#[must_use]
-pub fn element_at<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
-    follow(|steps| element(scope, name, place, steps))
-}
-
 /// A value's integer, if it has exactly one: a number, or the length of an axis.
 #[must_use]
 pub fn scalar<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
-    follow(|steps| scalar_within(scope, name, steps))
-}
-
-pub(super) fn scalar_within<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let rank = rank_within(scope, name, steps)?;
-    let is_one =
-        (0..rank).all(|axis| axis_within(scope, name, axis, steps) == Some(Size::Known(1)));
-    is_one
-        .then(|| element(scope, name, &vec![0; rank], steps))
-        .flatten()
+    scope.visit(|| {
+        let rank = sizes::rank(scope, name)?;
+        let is_one = |axis| sizes::axis(scope, name, axis) == Some(Size::Known(1));
+        (0..rank)
+            .all(is_one)
+            .then(|| sizes::element_at(scope, name, &vec![0; rank]))
+            .flatten()
+    })
 }
 
 /// The integer that all elements of a tensor equal.
 #[must_use]
 pub fn every_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
-    follow(|steps| every_element_within(scope, name, steps))
+    scope.visit(|| same_element(scope, name))
 }
 
-pub(super) fn every_element_within<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let steps = steps.next()?;
+fn same_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
     if let Some(values) = constant::ints(scope, name) {
         let first = *values.first()?;
         let mut all = values.iter();
@@ -344,34 +373,32 @@ pub(super) fn every_element_within<'a>(
             .all(|&value| value == first)
             .then_some(Size::Known(first));
     }
-    if let Some(size) = agreed_element(scope, name, steps) {
+    if let Some(size) = agreed_element(scope, name) {
         return Some(size);
     }
     let (scope, node, output) = scope.producer(name)?;
     if !node.domain().is_empty() || output != 0 {
         return None;
     }
-    let of_input = || every_element_within(scope, node.input(0)?, steps);
+    let of_input = || sizes::every_element(scope, node.input(0)?);
     match node.op() {
         "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
         | "Transpose" | "Unsqueeze" => of_input(),
         "Cast" => cast(node, of_input()?),
-        "ConstantOfShape" => arithmetic::element_of(scope, node, &[], steps),
+        "ConstantOfShape" => arithmetic::element_of(scope, node, &[]),
         _ => None,
     }
 }
 
 /// The integer that all elements equal, proved one by one.
-fn agreed_element<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Size<'a>> {
-    let rank = rank_within(scope, name, steps)?;
-    let sizes = (0..rank).map(|axis| known_size(scope, name, axis, steps));
+fn agreed_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
+    let rank = sizes::rank(scope, name)?;
+    let sizes = (0..rank).map(|axis| known_size(scope, name, axis));
     let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
-    let count = sizes
-        .iter()
-        .try_fold(1, |count: usize, &size| count.checked_mul(size))?;
+    let count = known_count(scope, name, 0..rank)?;
     let at = |index| {
         let place = place_of(sizes.get(1..).unwrap_or_default(), index, rank)?;
-        element(scope, name, &place, steps)
+        sizes::element_at(scope, name, &place)
     };
     let first = at(0).filter(|_| (1..=MAXIMUM_ELEMENTS).contains(&count))?;
     (1..count)

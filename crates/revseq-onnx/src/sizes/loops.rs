@@ -1,8 +1,9 @@
 //! Ranks and sizes of a Loop's states and outputs, and ranks of a Scan's.
 
-use super::{Size, Steps, axis_within, follow, rank_within};
+use super::Size;
 use crate::model::{GraphProto, NodeProto, declared_sizes};
 use crate::scope::Scope;
+use crate::sizes;
 
 /// The inputs of a Loop, and of its body, before the states.
 const BEFORE_STATES: usize = 2;
@@ -36,23 +37,14 @@ impl<'a> LoopBody<'a> {
         node: &'a NodeProto,
         assume: impl Fn(&Scope<'a>),
     ) -> Option<Self> {
-        follow(|steps| Self::of_within(outer, node, steps, assume))
-    }
-
-    fn of_within(
-        outer: &'a Scope<'a>,
-        node: &'a NodeProto,
-        steps: Steps<'_>,
-        assume: impl Fn(&Scope<'a>),
-    ) -> Option<Self> {
         let body: &GraphProto = node.graph("body").filter(|_| node.is("Loop"))?;
         let carried = body.inputs().skip(BEFORE_STATES);
         let states = carried.zip(body.outputs().skip(1));
         let initial = node.input.iter().skip(BEFORE_STATES);
         let mut kept: Vec<Kept<'a>> = std::iter::zip(states, initial)
             .filter_map(|((carried, updated), initial)| {
-                let rank = rank_within(outer, initial, steps)?;
-                let size = |axis| Some((axis, axis_within(outer, initial, axis, steps)?));
+                let rank = sizes::rank(outer, initial)?;
+                let size = |axis| Some((axis, sizes::axis(outer, initial, axis)?));
                 Some(Kept {
                     carried,
                     updated,
@@ -81,11 +73,11 @@ impl<'a> LoopBody<'a> {
             let mut holds = true;
             kept.retain_mut(|state| {
                 let updated = state.updated;
-                let keeps_rank = rank_within(&scope, updated, steps) == Some(state.rank);
+                let keeps_rank = sizes::rank(&scope, updated) == Some(state.rank);
                 let count = state.sizes.len();
-                state.sizes.retain(|&(axis, size)| {
-                    axis_within(&scope, updated, axis, steps) == Some(size)
-                });
+                state
+                    .sizes
+                    .retain(|&(axis, size)| sizes::axis(&scope, updated, axis) == Some(size));
                 holds &= keeps_rank && state.sizes.len() == count;
                 keeps_rank
             });
@@ -98,17 +90,8 @@ impl<'a> LoopBody<'a> {
     /// The length of an axis of a value of the body, in terms of the graphs around it, if it is the
     /// same in all iterations.
     #[must_use]
-    pub fn fixed_axis<'s>(&'s self, value: &'s str, axis: usize) -> Option<Size<'s>> {
-        follow(|steps| self.fixed_axis_within(value, axis, steps))
-    }
-
-    fn fixed_axis_within<'s>(
-        &'s self,
-        value: &str,
-        axis: usize,
-        steps: Steps<'_>,
-    ) -> Option<Size<'s>> {
-        let size = axis_within(&self.scope, value, axis, steps)?;
+    pub fn fixed_axis<'s>(&'s self, value: &str, axis: usize) -> Option<Size<'s>> {
+        let size = sizes::axis(&self.scope, value, axis)?;
         let is_outer = match size {
             Size::Known(_) => true,
             Size::Axis { scope, .. } => !scope.is(&self.scope),
@@ -117,21 +100,16 @@ impl<'a> LoopBody<'a> {
     }
 }
 
-pub(super) fn rank_of_output(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    output: usize,
-    steps: Steps<'_>,
-) -> Option<usize> {
+pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
     if !scope.proves_more() {
         return None;
     }
-    let body = LoopBody::of_within(scope, node, steps, |_| {})?;
+    let body = LoopBody::of(scope, node)?;
     let value = *body.scope.outputs.get(1 + output)?;
-    let rank = rank_within(&body.scope, value, steps)?;
+    let rank = sizes::rank(&body.scope, value)?;
     match node.input.get(BEFORE_STATES + output) {
         // Without an iteration, a state is as it begins.
-        Some(initial) => (rank_within(scope, initial, steps)? == rank).then_some(rank),
+        Some(initial) => (sizes::rank(scope, initial)? == rank).then_some(rank),
         None => Some(rank + 1),
     }
 }
@@ -141,7 +119,6 @@ pub(super) fn rank_of_scan_output(
     scope: &Scope<'_>,
     node: &NodeProto,
     output: usize,
-    steps: Steps<'_>,
 ) -> Option<usize> {
     if scope.opset < 9 {
         return None;
@@ -149,18 +126,18 @@ pub(super) fn rank_of_scan_output(
     let scanned = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
     let states = node.input.len().checked_sub(scanned)?;
     if output < states {
-        return rank_within(scope, node.input(output)?, steps);
+        return sizes::rank(scope, node.input(output)?);
     }
     let body = node.graph("body")?;
     let inner = Scope::graph(body, Some(scope), scope.opset);
     for (index, (given, name)) in std::iter::zip(&node.input, body.inputs()).enumerate() {
-        let rank = rank_within(scope, given, steps);
+        let rank = sizes::rank(scope, given);
         let removed = usize::from(index >= states);
         if let Some(rank) = rank.and_then(|rank| rank.checked_sub(removed)) {
             inner.assume_rank(name, rank);
         }
     }
-    let element = rank_within(&inner, inner.outputs.get(output).copied()?, steps)?;
+    let element = sizes::rank(&inner, inner.outputs.get(output).copied()?)?;
     Some(element + 1)
 }
 
@@ -169,7 +146,6 @@ pub(super) fn axis_of_output<'a>(
     node: &'a NodeProto,
     output: usize,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     if !scope.proves_more() {
         return None;
@@ -181,10 +157,9 @@ pub(super) fn axis_of_output<'a>(
     } else {
         axis.checked_sub(1)?
     };
-    let body = LoopBody::of_within(scope, node, steps, |_| {})?;
-    let size = body.fixed_axis_within(body.scope.outputs.get(1 + output)?, own, steps)?;
-    let begins =
-        initial.is_none_or(|initial| axis_within(scope, initial, axis, steps) == Some(size));
+    let body = LoopBody::of(scope, node)?;
+    let size = body.fixed_axis(body.scope.outputs.get(1 + output)?, own)?;
+    let begins = initial.is_none_or(|initial| sizes::axis(scope, initial, axis) == Some(size));
     let proved = size.proved(scope).filter(|_| begins)?;
     Size::of_proved(scope, &proved)
 }

@@ -1,8 +1,9 @@
 //! Sizes after MatMul and Gemm.
 
-use super::{Size, Steps, axis_within, broadcast, rank_within};
+use super::{Size, broadcast};
 use crate::model::NodeProto;
 use crate::scope::Scope;
+use crate::sizes;
 
 /// The rank of a product of operands of these ranks. A vector has no axis for its rows or columns.
 pub(super) fn rank_of(ranks: [usize; 2]) -> Option<usize> {
@@ -15,12 +16,11 @@ pub(super) fn axis_of<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let inputs = [node.input(0)?, node.input(1)?];
     let ranks = [
-        rank_within(scope, inputs[0], steps)?,
-        rank_within(scope, inputs[1], steps)?,
+        sizes::rank(scope, inputs[0])?,
+        sizes::rank(scope, inputs[1])?,
     ];
     let rank = rank_of(ranks)?;
     let own: Vec<(usize, usize)> = (ranks.iter().enumerate())
@@ -31,7 +31,7 @@ pub(super) fn axis_of<'a>(
     match (axis + own.len()).checked_sub(rank) {
         Some(place) => {
             let &(input, axis) = own.get(place)?;
-            axis_within(scope, inputs[input], axis, steps)
+            sizes::axis(scope, inputs[input], axis)
         }
         None => {
             let behind = rank - own.len() - axis;
@@ -39,7 +39,7 @@ pub(super) fn axis_of<'a>(
             for (input, &rank) in inputs.iter().zip(&ranks) {
                 let batch = rank.saturating_sub(2).checked_sub(behind);
                 if let Some(axis) = batch {
-                    sizes.push(axis_within(scope, input, axis, steps)?);
+                    sizes.push(sizes::axis(scope, input, axis)?);
                 }
             }
             broadcast(sizes)
@@ -51,10 +51,9 @@ pub(super) fn axis_of_gemm<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let attribute = *["transA", "transB"].get(axis)?;
     let is_transposed = node.int(attribute).or(0)? != 0;
     let own = if is_transposed { 1 - axis } else { axis };
-    axis_within(scope, node.input(axis)?, own, steps)
+    sizes::axis(scope, node.input(axis)?, own)
 }

@@ -21,7 +21,6 @@ use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
-use element::element;
 pub use element::{element_at, every_element, origin, scalar};
 pub use loops::LoopBody;
 use node::node_axis;
@@ -37,39 +36,38 @@ const MAXIMUM_VALUES: usize = 4096;
 /// The most axes that are visited: a model can name any number, but no runtime takes more.
 pub const MAXIMUM_RANK: usize = 64;
 
-/// The remaining depth and number of values.
-#[derive(Clone, Copy)]
-struct Steps<'s> {
-    depth: usize,
-    values: &'s Cell<usize>,
+/// How far a question has been followed.
+#[derive(Default)]
+pub(crate) struct Followed {
+    depth: Cell<usize>,
+    values: Cell<usize>,
     /// Whether a limit was reached.
-    is_cut: &'s Cell<bool>,
+    is_cut: Cell<bool>,
 }
 
-impl Steps<'_> {
-    /// One value further; `None` beyond a limit.
-    fn next(self) -> Option<Self> {
-        let left = self
-            .values
-            .get()
-            .checked_sub(1)
-            .zip(self.depth.checked_sub(1));
-        let Some((values, depth)) = left else {
-            self.is_cut.set(true);
+impl Scope<'_> {
+    /// Asks for a value, which a question or the answer to another one needs; `None` beyond a limit.
+    fn visit<T>(&self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
+        let Followed {
+            depth,
+            values,
+            is_cut,
+        } = self.followed();
+        let before = depth.get();
+        if before == 0 {
+            values.set(0);
+            is_cut.set(false);
+        }
+        if before == MAXIMUM_DEPTH || values.get() == MAXIMUM_VALUES {
+            is_cut.set(true);
             return None;
-        };
-        self.values.set(values);
-        Some(Self { depth, ..self })
+        }
+        depth.set(before + 1);
+        values.set(values.get() + 1);
+        let answer = ask();
+        depth.set(before);
+        answer
     }
-}
-
-/// Starts a query.
-fn follow<T>(answer: impl FnOnce(Steps<'_>) -> T) -> T {
-    answer(Steps {
-        depth: MAXIMUM_DEPTH,
-        values: &Cell::new(MAXIMUM_VALUES),
-        is_cut: &Cell::new(false),
-    })
 }
 
 /// A number that is known, or known to be an axis's length. Equal sizes are the same in every run.
@@ -157,11 +155,10 @@ impl<'a> Size<'a> {
 /// The number of a value's axes.
 #[must_use]
 pub fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
-    follow(|steps| rank_within(scope, name, steps))
+    scope.visit(|| rank_of(scope, name))
 }
 
-fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
-    let steps = steps.next()?;
+fn rank_of(scope: &Scope<'_>, name: &str) -> Option<usize> {
     let (inner, source) = scope.source(name)?;
     if let Some(&known) = inner.proved.borrow().ranks.get(name) {
         return known;
@@ -169,26 +166,21 @@ fn rank_within(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize>
     let proved = match source {
         Source::Initializer(tensor) => Some(tensor.dims.len()),
         Source::Input(_) => None,
-        Source::Node { node, output } => node_rank(inner, node, output, steps),
+        Source::Node { node, output } => node_rank(inner, node, output),
     };
     // A wrong declared rank would keep the model from loading.
     let rank = proved
         .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
         .filter(|&rank| rank <= MAXIMUM_RANK);
-    if !steps.is_cut.get() {
+    if !scope.followed().is_cut.get() {
         let mut proved = inner.proved.borrow_mut();
         proved.ranks.insert(name.to_owned(), rank);
     }
     rank
 }
 
-fn node_rank(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    output: usize,
-    steps: Steps<'_>,
-) -> Option<usize> {
-    let of_input = |index: usize| rank_within(scope, node.input(index)?, steps);
+fn node_rank(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
+    let of_input = |index: usize| self::rank(scope, node.input(index)?);
     match (node.domain(), node.op(), output) {
         ("", "LSTM" | "GRU" | "RNN", output)
         | ("revseq", "MaskedLSTM" | "MaskedGRU" | "MaskedRNN", output) => {
@@ -204,9 +196,9 @@ fn node_rank(
             matmul::rank_of([of_input(0)?, of_input(1)?])
         }
         ("com.microsoft", op, 0) if SAME_RANK_OF_MICROSOFT.contains(&op) => of_input(0),
-        ("", "Loop", output) => loops::rank_of_output(scope, node, output, steps),
-        ("", "Scan", output) => loops::rank_of_scan_output(scope, node, output, steps),
-        ("", "If", output) => branches::rank_of_output(scope, node, output, steps),
+        ("", "Loop", output) => loops::rank_of_output(scope, node, output),
+        ("", "Scan", output) => loops::rank_of_scan_output(scope, node, output),
+        ("", "If", output) => branches::rank_of_output(scope, node, output),
         ("", op, 0) => match op {
             "Constant" => Some(constant::constant_sizes(node)?.len()),
             "Transpose" => match node.ints("perm") {
@@ -218,20 +210,19 @@ fn node_rank(
             "Flatten" | "Gemm" | "MelWeightMatrix" | "Multinomial" | "NonMaxSuppression"
             | "NonZero" => Some(2),
             "STFT" => Some(4),
-            "ConstantOfShape" => length(scope, node.input(0)?, steps),
-            "Reshape" => length(scope, node.input(1)?, steps),
-            "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?, steps)?)),
+            "ConstantOfShape" => length(scope, node.input(0)?),
+            "Reshape" => length(scope, node.input(1)?),
+            "Expand" => Some(of_input(0)?.max(length(scope, node.input(1)?)?)),
             "Unsqueeze" => Some(of_input(0)? + constant::axes(scope, node)?.len()),
-            "Squeeze" => of_input(0)?.checked_sub(squeezed_within(scope, node, steps)?.len()),
+            "Squeeze" => of_input(0)?.checked_sub(self::squeezed(scope, node)?.len()),
             "Slice" | "Concat" => of_input(0),
             "Gather" => (of_input(0)? + of_input(1)?).checked_sub(1),
             "MatMul" | "MatMulInteger" => matmul::rank_of([of_input(0)?, of_input(1)?]),
             "QLinearMatMul" => matmul::rank_of([of_input(0)?, of_input(3)?]),
-            "Einsum" => einsum::rank_of(scope, node, steps),
+            "Einsum" => einsum::rank_of(scope, node),
             "GatherElements" => of_input(1),
             "GatherND" => {
-                let indices =
-                    axis_within(scope, node.input(1)?, of_input(1)?.checked_sub(1)?, steps)?;
+                let indices = self::axis(scope, node.input(1)?, of_input(1)?.checked_sub(1)?)?;
                 let taken = usize::try_from(indices.number()?).ok()?;
                 let shared = usize::try_from(node.int("batch_dims").or(0)?).ok()?;
                 (of_input(0)? + of_input(1)?).checked_sub(taken + shared + 1)
@@ -245,15 +236,15 @@ fn node_rank(
                 of_input(0)?.checked_sub(usize::from(node.int("keepdims").or(1)? == 0))
             }
             op if REDUCE.contains(&op) => match node.int("keepdims").or(1)? {
-                0 => of_input(0)?.checked_sub(reduced(scope, node, steps)?.len()),
+                0 => of_input(0)?.checked_sub(reduced(scope, node)?.len()),
                 _ => of_input(0),
             },
             op if has_sizes_of_input(op) || WINDOWED.contains(&op) || SAME_RANK.contains(&op) => {
                 of_input(0)
             }
-            op if BROADCAST.contains(&op) => node.inputs().try_fold(0, |most, input| {
-                Some(rank_within(scope, input, steps)?.max(most))
-            }),
+            op if BROADCAST.contains(&op) => node
+                .inputs()
+                .try_fold(0, |most, input| Some(self::rank(scope, input)?.max(most))),
             _ => None,
         },
         _ => None,
@@ -261,29 +252,25 @@ fn node_rank(
 }
 
 /// The number of elements of a vector.
-fn length(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<usize> {
-    if rank_within(scope, name, steps)? != 1 {
+fn length(scope: &Scope<'_>, name: &str) -> Option<usize> {
+    if self::rank(scope, name)? != 1 {
         return None;
     }
-    usize::try_from(axis_within(scope, name, 0, steps)?.number()?).ok()
+    usize::try_from(self::axis(scope, name, 0)?.number()?).ok()
 }
 
 /// The elements of a short vector that is computed from known sizes.
-fn known_vector(scope: &Scope<'_>, name: &str, steps: Steps<'_>) -> Option<Vec<i64>> {
-    let length = length(scope, name, steps).filter(|&length| length <= MAXIMUM_RANK)?;
-    let element = |place| element(scope, name, &[place], steps)?.number();
+fn known_vector(scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
+    let length = length(scope, name).filter(|&length| length <= MAXIMUM_RANK)?;
+    let element = |place| element_at(scope, name, &[place])?.number();
     (0..length).map(element).collect()
 }
 
 /// The axes that a Squeeze removes, counted from the front.
 #[must_use]
 pub fn squeezed(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
-    follow(|steps| squeezed_within(scope, node, steps))
-}
-
-fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<usize>> {
     let input = node.input(0)?;
-    let rank = rank_within(scope, input, steps)?;
+    let rank = self::rank(scope, input)?;
     let listed = constant::axes(scope, node)?;
     if !listed.is_empty() {
         return constant::normal_axes(&listed, rank);
@@ -291,7 +278,7 @@ fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Opt
     // All axes of size 1; every size has to be known.
     let mut removed = Vec::new();
     for axis in 0..rank {
-        match axis_within(scope, input, axis, steps)? {
+        match self::axis(scope, input, axis)? {
             Size::Known(1) => removed.push(axis),
             Size::Known(_) => {}
             Size::Axis { .. } => return None,
@@ -303,44 +290,27 @@ fn squeezed_within(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Opt
 /// The axes that an Unsqueeze adds, counted from the front, and the output's rank.
 #[must_use]
 pub fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, usize)> {
-    follow(|steps| unsqueezed_within(scope, node, steps))
+    let added = constant::axes(scope, node)?;
+    let rank = self::rank(scope, node.input(0)?)? + added.len();
+    Some((constant::normal_axes(&added, rank)?, rank))
 }
 
 /// The axis of a Transpose's input that becomes this one; without an order, the axes are reversed.
 #[must_use]
 pub fn transposed(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<usize> {
-    follow(|steps| transposed_within(scope, node, axis, steps))
-}
-
-fn transposed_within(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<usize> {
     match node.ints("perm") {
         Attribute::Value(perm) => usize::try_from(*perm.get(axis)?).ok(),
         Attribute::Absent => {
-            let rank = rank_within(scope, node.input(0)?, steps)?;
+            let rank = self::rank(scope, node.input(0)?)?;
             rank.checked_sub(axis + 1)
         }
         Attribute::Reference => None,
     }
 }
 
-fn unsqueezed_within(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    steps: Steps<'_>,
-) -> Option<(Vec<usize>, usize)> {
-    let added = constant::axes(scope, node)?;
-    let rank = rank_within(scope, node.input(0)?, steps)? + added.len();
-    Some((constant::normal_axes(&added, rank)?, rank))
-}
-
 /// The axes of a reduction, counted from the front.
-fn reduced(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<Vec<usize>> {
-    let rank = rank_within(scope, node.input(0)?, steps)?;
+fn reduced(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
+    let rank = self::rank(scope, node.input(0)?)?;
     let listed = constant::axes(scope, node)?;
     if listed.is_empty() && node.int("noop_with_empty_axes").or(0)? == 0 {
         return Some((0..rank).collect());
@@ -363,17 +333,11 @@ pub fn axis_before(added: &[usize], axis: usize) -> usize {
 /// The length of an axis, traced to its origin. A proof through a Reshape holds only if its output
 /// is not empty.
 #[must_use]
-pub fn axis<'a>(scope: &'a Scope<'a>, name: &'a str, axis: usize) -> Option<Size<'a>> {
-    follow(|steps| axis_within(scope, name, axis, steps))
+pub fn axis<'a>(scope: &'a Scope<'a>, name: &str, axis: usize) -> Option<Size<'a>> {
+    scope.visit(|| (axis < MAXIMUM_RANK).then(|| axis_of(scope, name, axis))?)
 }
 
-fn axis_within<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let steps = steps.next().filter(|_| axis < MAXIMUM_RANK)?;
+fn axis_of<'a>(scope: &'a Scope<'a>, name: &str, axis: usize) -> Option<Size<'a>> {
     let (scope, source) = scope.source(name)?;
     if let Some(known) = scope.proved.borrow().axes.get(&(name.to_owned(), axis)) {
         return Size::of_proved(scope, known);
@@ -397,12 +361,12 @@ fn axis_within<'a>(
             }
         }
         Source::Node { node, output } => (
-            node_axis(scope, node, output, axis, steps),
+            node_axis(scope, node, output, axis),
             node.output.get(output)?,
         ),
     };
     let size = found.unwrap_or(Size::Axis { scope, value, axis });
-    if !steps.is_cut.get()
+    if !scope.followed().is_cut.get()
         && let Some(proved) = size.proved(scope)
     {
         let key = (name.to_owned(), axis);
@@ -411,17 +375,12 @@ fn axis_within<'a>(
     Some(size)
 }
 
-fn slice_axis<'a>(
-    scope: &'a Scope<'a>,
-    node: &'a NodeProto,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
-    let mut size = axis_within(scope, node.input(0)?, axis, steps)?;
-    let computed = || constant::ranges_by(node, |name| known_vector(scope, name, steps));
+fn slice_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Option<Size<'a>> {
+    let mut size = self::axis(scope, node.input(0)?, axis)?;
+    let computed = || constant::ranges_by(node, |name| known_vector(scope, name));
     let Some(ranges) = constant::ranges(scope, node).or_else(computed) else {
-        return match may_slice(scope, node, axis, steps)? {
-            true => one_step::size(scope, node, axis, steps),
+        return match may_slice(scope, node, axis)? {
+            true => one_step::size(scope, node, axis),
             false => Some(size),
         };
     };
@@ -429,7 +388,7 @@ fn slice_axis<'a>(
         let sliced = match usize::try_from(range.axis) {
             Ok(sliced) => sliced,
             Err(_) => {
-                let rank = rank_within(scope, node.input(0)?, steps)?;
+                let rank = self::rank(scope, node.input(0)?)?;
                 constant::normal_axis(range.axis, rank)?
             }
         };
@@ -449,75 +408,58 @@ pub fn slice_ranges(
     node: &NodeProto,
     sizes: &[usize],
 ) -> Option<Vec<(usize, usize, usize)>> {
-    let computed =
-        || follow(|steps| constant::ranges_by(node, |name| known_vector(scope, name, steps)));
+    let computed = || constant::ranges_by(node, |name| known_vector(scope, name));
     let ranges = constant::ranges(scope, node).or_else(computed)?;
     constant::of_one(ranges, sizes)
 }
 
 /// Whether a Slice with bounds that are not known may shorten an axis; `None` if its axes are not
 /// known.
-fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize, steps: Steps<'_>) -> Option<bool> {
+fn may_slice(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<bool> {
     let Some(axes) = node.input(3) else {
-        return Some(axis < length(scope, node.input(1)?, steps)?);
+        return Some(axis < length(scope, node.input(1)?)?);
     };
-    let rank = rank_within(scope, node.input(0)?, steps)?;
+    let rank = self::rank(scope, node.input(0)?)?;
     let axes = constant::normal_axes(&constant::ints(scope, axes)?, rank)?;
     Some(axes.contains(&axis))
 }
 
 /// The first and the last size in a Shape's output, as a half-open range.
-fn shape_range(scope: &Scope<'_>, node: &NodeProto, steps: Steps<'_>) -> Option<(i64, i64)> {
-    let rank = rank_within(scope, node.input(0)?, steps)? as i64;
+fn shape_range(scope: &Scope<'_>, node: &NodeProto) -> Option<(i64, i64)> {
+    let rank = self::rank(scope, node.input(0)?)? as i64;
     let place = |place: i64| (if place < 0 { place + rank } else { place }).clamp(0, rank);
     let (start, end) = (node.int("start").or(0)?, node.int("end").or(rank)?);
     Some((place(start), place(end)))
 }
 
-/// The input axes whose sizes a Shape outputs.
-pub(crate) fn shape_axes(scope: &Scope<'_>, node: &NodeProto) -> Option<std::ops::Range<usize>> {
-    let (start, end) = follow(|steps| shape_range(scope, node, steps))?;
-    Some(start as usize..end.max(start) as usize)
-}
-
 /// An output size of an Expand: input and shape, broadcast.
-fn expand_axis<'a>(
-    scope: &'a Scope<'a>,
-    node: &'a NodeProto,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
+fn expand_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Option<Size<'a>> {
     let (input, shape) = (node.input(0)?, node.input(1)?);
-    let rank = rank_within(scope, input, steps)?;
-    let length = length(scope, shape, steps)?;
+    let rank = self::rank(scope, input)?;
+    let length = length(scope, shape)?;
     let most = rank.max(length);
     let own = match (axis + rank).checked_sub(most) {
-        Some(axis) => axis_within(scope, input, axis, steps)?,
+        Some(axis) => self::axis(scope, input, axis)?,
         None => Size::Known(1),
     };
     let other = match (axis + length).checked_sub(most) {
-        Some(place) => element(scope, shape, &[place], steps)?,
+        Some(place) => element_at(scope, shape, &[place])?,
         None => Size::Known(1),
     };
     broadcast([own, other])
 }
 
 /// The size that all inputs agree on, except those with size 1 or without the axis.
-fn broadcast_axis<'a>(
-    scope: &'a Scope<'a>,
-    node: &'a NodeProto,
-    axis: usize,
-    steps: Steps<'_>,
-) -> Option<Size<'a>> {
+fn broadcast_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Option<Size<'a>> {
     let mut ranks = Vec::new();
     for input in node.inputs() {
-        ranks.push((input, rank_within(scope, input, steps)?));
+        ranks.push((input, self::rank(scope, input)?));
     }
     let most = ranks.iter().map(|&(_, rank)| rank).max()?;
     let mut sizes = Vec::new();
     for (input, rank) in ranks {
         if let Some(axis) = (axis + rank).checked_sub(most) {
-            sizes.push(axis_within(scope, input, axis, steps)?);
+            sizes.push(self::axis(scope, input, axis)?);
         }
     }
     broadcast(sizes)

@@ -1,27 +1,25 @@
 //! The lengths of the axes of a node's outputs.
 
-use super::element::{element, scalar_within};
 use super::reshape::reshape_axis;
 use super::window::{WINDOWED, window_axis};
 use super::{
-    Size, Steps, axis_before, axis_within, branches, broadcast_axis, einsum, expand_axis,
-    kept_axis, loops, matmul, rank_within, reduced, shape_range, slice_axis, squeezed_within,
-    transposed_within, unsqueezed_within,
+    Size, axis_before, branches, broadcast_axis, einsum, expand_axis, kept_axis, loops, matmul,
+    reduced, shape_range, slice_axis,
 };
 use crate::constant;
 use crate::model::NodeProto;
 use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
 use crate::scope::Scope;
+use crate::sizes;
 
 pub(super) fn node_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     output: usize,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
-    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
+    let of_input = |axis: usize| sizes::axis(scope, node.input(0)?, axis);
+    let rank = |index: usize| sizes::rank(scope, node.input(index)?);
     match (node.domain(), node.op(), output) {
         ("revseq", "ReverseSubsequences", 0) => of_input(axis),
         // Y is [time, directions, batch, units], the states are [directions, batch, units].
@@ -42,12 +40,12 @@ pub(super) fn node_axis<'a>(
         ("", "TopK", _) => {
             let chosen = constant::normal_axis(node.int("axis").or(-1)?, rank(0)?)?;
             match axis == chosen {
-                true => scalar_within(scope, node.input(1)?, steps),
+                true => sizes::scalar(scope, node.input(1)?),
                 false => of_input(axis),
             }
         }
-        ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis, steps),
-        ("", "If", output) => branches::axis_of_output(scope, node, output, axis, steps),
+        ("", "Loop", output) => loops::axis_of_output(scope, node, output, axis),
+        ("", "If", output) => branches::axis_of_output(scope, node, output, axis),
         ("", "Split", _) => {
             let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
             match of_input(axis)? {
@@ -60,7 +58,7 @@ pub(super) fn node_axis<'a>(
                 Size::Axis { .. } => None,
             }
         }
-        ("", _, 0) => first_output_axis(scope, node, axis, steps),
+        ("", _, 0) => first_output_axis(scope, node, axis),
         _ => None,
     }
 }
@@ -70,45 +68,44 @@ fn first_output_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let of_input = |axis: usize| axis_within(scope, node.input(0)?, axis, steps);
-    let rank = |index: usize| rank_within(scope, node.input(index)?, steps);
+    let of_input = |axis: usize| sizes::axis(scope, node.input(0)?, axis);
+    let rank = |index: usize| sizes::rank(scope, node.input(index)?);
     match node.op() {
         "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
-        "Transpose" => of_input(transposed_within(scope, node, axis, steps)?),
+        "Transpose" => of_input(sizes::transposed(scope, node, axis)?),
         "Unsqueeze" => {
-            let (added, _) = unsqueezed_within(scope, node, steps)?;
+            let (added, _) = sizes::unsqueezed(scope, node)?;
             if added.contains(&axis) {
                 return Some(Size::Known(1));
             }
             of_input(axis_before(&added, axis))
         }
         "Squeeze" => {
-            let removed = squeezed_within(scope, node, steps)?;
+            let removed = sizes::squeezed(scope, node)?;
             of_input(kept_axis(rank(0)?, &removed, axis)?)
         }
-        "Slice" => slice_axis(scope, node, axis, steps),
+        "Slice" => slice_axis(scope, node, axis),
         "Shape" => {
-            let (start, end) = shape_range(scope, node, steps)?;
+            let (start, end) = shape_range(scope, node)?;
             (axis == 0).then_some(Size::Known((end - start).max(0)))
         }
-        "ConstantOfShape" => element(scope, node.input(0)?, &[axis], steps),
+        "ConstantOfShape" => sizes::element_at(scope, node.input(0)?, &[axis]),
         "Range" if axis == 0 => {
             let is = |input, number| Some(constant::int(scope, node.input(input)?)? == number);
             // A range from 0 by 1, empty up to a negative number.
-            match scalar_within(scope, node.input(1)?, steps)? {
+            match sizes::scalar(scope, node.input(1)?)? {
                 _ if !is(0, 0)? || !is(2, 1)? => None,
                 Size::Known(end) => Some(Size::Known(end.max(0))),
                 end => Some(end),
             }
         }
-        "Reshape" => reshape_axis(scope, node, axis, steps),
-        "Expand" => expand_axis(scope, node, axis, steps),
-        "MatMul" => matmul::axis_of(scope, node, axis, steps),
-        "Gemm" => matmul::axis_of_gemm(scope, node, axis, steps),
-        "Einsum" => einsum::axis_of(scope, node, axis, steps),
-        "GatherElements" => axis_within(scope, node.input(1)?, axis, steps),
+        "Reshape" => reshape_axis(scope, node, axis),
+        "Expand" => expand_axis(scope, node, axis),
+        "MatMul" => matmul::axis_of(scope, node, axis),
+        "Gemm" => matmul::axis_of_gemm(scope, node, axis),
+        "Einsum" => einsum::axis_of(scope, node, axis),
+        "GatherElements" => sizes::axis(scope, node.input(1)?, axis),
         "ArgMax" | "ArgMin" => {
             let reduced = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
             if node.int("keepdims").or(1)? == 0 {
@@ -126,7 +123,7 @@ fn first_output_axis<'a>(
             }
             let mut parts = node.inputs();
             let total = parts.try_fold(0_i64, |total, part| {
-                total.checked_add(axis_within(scope, part, axis, steps)?.number()?)
+                total.checked_add(sizes::axis(scope, part, axis)?.number()?)
             });
             total.map(Size::Known)
         }
@@ -135,15 +132,15 @@ fn first_output_axis<'a>(
             let indices = rank(1)?;
             match axis.checked_sub(gathered) {
                 None => of_input(axis),
-                Some(place) if place < indices => axis_within(scope, node.input(1)?, place, steps),
+                Some(place) if place < indices => sizes::axis(scope, node.input(1)?, place),
                 Some(place) => of_input(gathered + place - indices + 1),
             }
         }
         op if has_sizes_of_input(op) => of_input(axis),
-        op if WINDOWED.contains(&op) => window_axis(scope, node, axis, steps),
-        op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis, steps),
+        op if WINDOWED.contains(&op) => window_axis(scope, node, axis),
+        op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis),
         op if REDUCE.contains(&op) => {
-            let reduced = reduced(scope, node, steps)?;
+            let reduced = reduced(scope, node)?;
             if node.int("keepdims").or(1)? == 0 {
                 of_input(kept_axis(rank(0)?, &reduced, axis)?)
             } else if reduced.contains(&axis) {

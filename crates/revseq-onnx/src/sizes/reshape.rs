@@ -1,10 +1,10 @@
 //! Sizes after Reshape.
 
-use super::element::element;
-use super::{Size, Steps, axis_within, length, rank_within};
+use super::{Size, length};
 use crate::model::NodeProto;
 use crate::operators::has_sizes_of_input;
 use crate::scope::Scope;
+use crate::sizes;
 
 /// An output size of a Reshape.
 ///
@@ -14,18 +14,17 @@ pub(super) fn reshape_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
     let (input, shape) = (node.input(0)?, node.input(1)?);
     let allows_zero = node.int("allowzero").or(0)? != 0;
-    let wanted = |axis: usize| match element(scope, shape, &[axis], steps)? {
-        Size::Known(0) if !allows_zero => axis_within(scope, input, axis, steps),
+    let wanted = |axis: usize| match sizes::element_at(scope, shape, &[axis])? {
+        Size::Known(0) if !allows_zero => sizes::axis(scope, input, axis),
         size => Some(size),
     };
     match wanted(axis)? {
         Size::Known(-1) => {
-            let mut rest = volume(scope, input, steps)?;
-            for other in 0..length(scope, shape, steps)? {
+            let mut rest = volume(scope, input)?;
+            for other in 0..length(scope, shape)? {
                 if other != axis {
                     rest.divide(wanted(other)?)?;
                 }
@@ -38,8 +37,8 @@ pub(super) fn reshape_axis<'a>(
         }
         size @ Size::Known(known) => (known >= 0).then_some(size),
         size => {
-            let is_kept = || axis_within(scope, input, axis, steps) == Some(size);
-            let is_factor = || volume(scope, input, steps)?.divide(size);
+            let is_kept = || sizes::axis(scope, input, axis) == Some(size);
+            let is_factor = || volume(scope, input)?.divide(size);
             (allows_zero || is_kept() || is_factor().is_some()).then_some(size)
         }
     }
@@ -76,18 +75,21 @@ impl<'a> Volume<'a> {
     }
 }
 
-fn volume<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Volume<'a>> {
-    let steps = steps.next()?;
+fn volume<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Volume<'a>> {
+    scope.visit(|| volume_of(scope, name))
+}
+
+fn volume_of<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Volume<'a>> {
     if let Some((scope, node, 0)) = scope.producer(name)
         && node.domain().is_empty()
     {
-        let of_input = || volume(scope, node.input(0)?, steps);
+        let of_input = || volume(scope, node.input(0)?);
         match node.op() {
             "Reshape" | "Transpose" | "Squeeze" | "Unsqueeze" => return of_input(),
             op if has_sizes_of_input(op) => return of_input(),
             // Replaces each row by another.
-            "MatMul" if rank_within(scope, node.input(1)?, steps)? == 2 => {
-                let size = |axis| axis_within(scope, node.input(1)?, axis, steps);
+            "MatMul" if sizes::rank(scope, node.input(1)?)? == 2 => {
+                let size = |axis| sizes::axis(scope, node.input(1)?, axis);
                 let mut volume = of_input()?;
                 volume.divide(size(0)?)?;
                 volume.multiply(size(1)?)?;
@@ -100,8 +102,8 @@ fn volume<'a>(scope: &'a Scope<'a>, name: &str, steps: Steps<'_>) -> Option<Volu
         known: 1,
         unknown: Vec::new(),
     };
-    for axis in 0..rank_within(scope, name, steps)? {
-        volume.multiply(axis_within(scope, name, axis, steps)?)?;
+    for axis in 0..sizes::rank(scope, name)? {
+        volume.multiply(sizes::axis(scope, name, axis)?)?;
     }
     Some(volume)
 }

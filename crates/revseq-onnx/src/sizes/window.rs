@@ -1,8 +1,9 @@
 //! Sizes after operators that slide a window: `[batch, channels, ...]`.
 
-use super::{Size, Steps, axis_within};
+use super::Size;
 use crate::model::NodeProto;
 use crate::scope::Scope;
+use crate::sizes;
 
 /// Operators that keep the rank and the first axis.
 pub(super) const WINDOWED: &[&str] = &[
@@ -18,9 +19,8 @@ pub(super) fn window_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     axis: usize,
-    steps: Steps<'_>,
 ) -> Option<Size<'a>> {
-    let size = |input: usize, axis| axis_within(scope, node.input(input)?, axis, steps);
+    let size = |input: usize, axis| sizes::axis(scope, node.input(input)?, axis);
     let Some(place) = axis.checked_sub(2) else {
         let of_weights = axis == 1 && node.is("Conv");
         return size(usize::from(of_weights), if of_weights { 0 } else { axis });

@@ -14,31 +14,6 @@ use super::refusal::{axes_behind, axis_behind, int, refusal};
 use super::values::{Stepped, Value, Values, data_alone};
 use super::{products, shapes, windows};
 
-/// Operators on each element of their first input, besides those of [`ELEMENTWISE`].
-const MORE_ELEMENTWISE: &[&str] = &[
-    "Acos",
-    "Acosh",
-    "Asin",
-    "Asinh",
-    "Atan",
-    "Atanh",
-    "BitwiseNot",
-    "Celu",
-    "Clip",
-    "Cos",
-    "Cosh",
-    "Gelu",
-    "HardSwish",
-    "IsInf",
-    "IsNaN",
-    "Mish",
-    "Shrink",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Tan",
-];
-
 /// Those of any number of inputs. ONNX lets these broadcast as others do, but runtimes expect inputs of
 /// one number of axes: tract refuses a Mean whose first input has fewer.
 const VARIADIC: &[&str] = &["Max", "Mean", "Min", "Sum"];
@@ -115,8 +90,9 @@ fn depending<'v>(node: &NodeProto, inputs: &'v [Value]) -> &'v [Value] {
     }
 }
 
+/// Whether an operator is one on each element of its first input.
 fn is_elementwise(op: &str) -> bool {
-    ELEMENTWISE.contains(&op) || MORE_ELEMENTWISE.contains(&op)
+    ELEMENTWISE.contains(&op) || op == "Clip"
 }
 
 /// The axis along which an operator computes by default.

@@ -1,7 +1,7 @@
 //! Recognises masks: which steps are valid, and the values at invalid ones.
 
 use crate::constant;
-use crate::model::{BOOL, INT32, INT64, NodeProto, element_type};
+use crate::model::{BOOL, INT32, INT64, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 use crate::types;
@@ -233,33 +233,8 @@ fn outer_integers<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
         name = node.input(0)?;
         scope = inner;
     }
-    (!body.inner.defines(name) && is_integer(body.outer, name, MAXIMUM_STEPS)).then_some(name)
-}
-
-/// Whether a value is provably int32 or int64.
-fn is_integer(scope: &Scope<'_>, name: &str, steps: usize) -> bool {
-    let Some(steps) = steps.checked_sub(1) else {
-        return false;
-    };
-    let integers = [INT32, INT64];
-    if let Some(declared) = scope.declaration(name).and_then(element_type) {
-        return integers.contains(&declared);
-    }
-    let Some((scope, node, _)) = scope.producer(name) else {
-        return constant::ints(scope, name).is_some();
-    };
-    match node.op() {
-        _ if !node.domain().is_empty() => false,
-        "Shape" => true,
-        "Cast" => integers
-            .map(i64::from)
-            .contains(&node.int("to").or(0).unwrap_or(0)),
-        "Identity" | "ReduceSum" | "Squeeze" | "Unsqueeze" | "Reshape" | "Gather" | "Slice"
-        | "Add" | "Sub" | "Mul" | "Expand" | "Tile" => node
-            .input(0)
-            .is_some_and(|input| is_integer(scope, input, steps)),
-        _ => constant::ints(scope, name).is_some(),
-    }
+    let is_integer = matches!(types::of(body.outer, name), Some(INT32 | INT64));
+    (!body.inner.defines(name) && is_integer).then_some(name)
 }
 
 /// Change of a value along an axis.

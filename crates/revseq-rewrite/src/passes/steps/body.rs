@@ -7,26 +7,13 @@ use std::rc::Rc;
 use recurrent_cells::Constant;
 
 use crate::constant;
-use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes, element_type};
+use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
+use crate::types;
 
 /// Number of values that are followed at most.
 pub(in crate::passes) const MAXIMUM_STEPS: usize = 64;
-
-/// Operators for floats only.
-const FLOAT_OPERATORS: &[&str] = &[
-    "Elu",
-    "Gemm",
-    "HardSigmoid",
-    "LeakyRelu",
-    "MatMul",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-    "ThresholdedRelu",
-];
 
 /// The layout of a loop's inputs and outputs: a Loop's body has the iteration number and a
 /// condition before the states, a Scan's has the scan slices after them.
@@ -403,43 +390,15 @@ impl<'a> Body<'a> {
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.
     pub(in crate::passes) fn plain(&self, name: &'a str) -> &'a str {
-        let mut name = name;
-        loop {
-            name = through_identity(self.inner, name);
-            match self.inner.first_output_of(name, "Cast") {
-                Some(cast) if cast.int("to") == Attribute::Value(FLOAT.into()) => {
-                    match cast.input(0) {
-                        Some(input) if self.is_float(input, MAXIMUM_STEPS) => name = input,
-                        _ => return name,
-                    }
-                }
-                _ => return name,
-            }
+        let is_float = |input: &&str| types::of(self.inner, input) == Some(FLOAT);
+        let mut name = through_identity(self.inner, name);
+        while let Some(cast) = self.inner.first_output_of(name, "Cast")
+            && cast.int("to").value() == Some(FLOAT.into())
+            && let Some(input) = cast.input(0).filter(is_float)
+        {
+            name = through_identity(self.inner, input);
         }
-    }
-
-    /// Whether a value is provably float32.
-    fn is_float(&self, name: &str, steps: usize) -> bool {
-        let Some(steps) = steps.checked_sub(1) else {
-            return false;
-        };
-        if self.inner.declaration(name).and_then(element_type) == Some(FLOAT) {
-            return true;
-        }
-        let Some((_, node, _)) = self.inner.producer(name) else {
-            return false;
-        };
-        let of_input = |index| {
-            node.input(index)
-                .is_some_and(|input| self.is_float(input, steps))
-        };
-        match node.op() {
-            _ if !node.domain().is_empty() => false,
-            "Cast" => node.int("to") == Attribute::Value(FLOAT.into()),
-            "Where" => of_input(1),
-            "Add" | "Sub" | "Mul" | "Identity" | "Relu" | "Gather" | "Split" => of_input(0),
-            op => FLOAT_OPERATORS.contains(&op),
-        }
+        name
     }
 
     /// Whether it is a single step, in the graph itself.
