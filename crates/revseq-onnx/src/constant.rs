@@ -10,7 +10,7 @@ use crate::scope::{Scope, Source};
 
 mod ranges;
 
-pub use ranges::{Range, ranges, slice_ranges};
+pub use ranges::{Range, ranges};
 pub(crate) use ranges::{of_one, ranges_by};
 
 /// Number of values that are followed one after another, so that no model takes long or recurses
@@ -311,7 +311,7 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
         }
         "Slice" => {
             let mut value = input()?;
-            for (axis, start, end) in slice_ranges(scope, node, &value.sizes)? {
+            for (axis, start, end) in of_one(ranges(scope, node)?, &value.sizes)? {
                 value = part(&value, axis, start, end.saturating_sub(start))?;
             }
             Some(value)

@@ -32,45 +32,28 @@ pub fn external_files(model: &ModelProto) -> BTreeSet<String> {
 
 fn graph_files(graph: &GraphProto, files: &mut BTreeSet<String>) {
     let sparse = graph.sparse_initializer.iter();
-    let sparse = sparse.flat_map(|tensor| {
-        tensor
-            .values
-            .as_option()
-            .into_iter()
-            .chain(tensor.indices.as_option())
-    });
-    for tensor in graph.initializer.iter().chain(sparse) {
-        tensor_file(tensor, files);
-    }
+    let sparse = sparse.flat_map(|tensor| [&tensor.values, &tensor.indices]);
+    let sparse = sparse.filter_map(MessageField::as_option);
+    files.extend(graph.initializer.iter().chain(sparse).filter_map(file));
     node_files(&graph.node, files);
 }
 
 fn node_files(nodes: &[NodeProto], files: &mut BTreeSet<String>) {
-    for node in nodes {
-        for attribute in &node.attribute {
-            for tensor in attribute
-                .t
-                .as_option()
-                .into_iter()
-                .chain(&attribute.tensors)
-            {
-                tensor_file(tensor, files);
-            }
-        }
-        for graph in node.graphs() {
+    for attribute in nodes.iter().flat_map(|node| &node.attribute) {
+        files.extend(attribute.all_tensors().filter_map(file));
+        for graph in attribute.all_graphs() {
             graph_files(graph, files);
         }
     }
 }
 
-fn tensor_file(tensor: &TensorProto, files: &mut BTreeSet<String>) {
-    if tensor.data_location == Some(tensor_proto::DataLocation::EXTERNAL) {
-        let location = tensor
-            .external_data
-            .iter()
-            .find(|entry| entry.key.as_deref() == Some("location"));
-        files.extend(location.and_then(|entry| entry.value.clone()));
-    }
+/// The file of a tensor's data, if it is external.
+fn file(tensor: &TensorProto) -> Option<String> {
+    let mut entries = tensor.external_data.iter();
+    let location = entries.find(|entry| entry.key() == "location");
+    location
+        .filter(|_| tensor.is_external())
+        .and_then(|entry| entry.value.clone())
 }
 
 /// Normalises an operator domain; ONNX's own is empty.
@@ -138,14 +121,21 @@ pub fn node(
     }
 }
 
+/// An attribute of a type, without a value.
+fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(kind),
+        ..AttributeProto::default()
+    }
+}
+
 /// Makes an integer attribute.
 #[must_use]
 pub fn int(name: &str, value: i64) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::INT),
         i: Some(value),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::INT)
     }
 }
 
@@ -153,10 +143,8 @@ pub fn int(name: &str, value: i64) -> AttributeProto {
 #[must_use]
 pub fn float(name: &str, value: f32) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::FLOAT),
         f: Some(value),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::FLOAT)
     }
 }
 
@@ -164,10 +152,8 @@ pub fn float(name: &str, value: f32) -> AttributeProto {
 #[must_use]
 pub fn ints(name: &str, values: &[i64]) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::INTS),
         ints: values.to_vec(),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::INTS)
     }
 }
 
@@ -175,10 +161,8 @@ pub fn ints(name: &str, values: &[i64]) -> AttributeProto {
 #[must_use]
 pub fn floats(name: &str, values: &[f32]) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::FLOATS),
         floats: values.to_vec(),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::FLOATS)
     }
 }
 
@@ -186,10 +170,8 @@ pub fn floats(name: &str, values: &[f32]) -> AttributeProto {
 #[must_use]
 pub fn text(name: &str, value: &str) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::STRING),
         s: Some(value.as_bytes().to_vec()),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::STRING)
     }
 }
 
@@ -197,13 +179,11 @@ pub fn text(name: &str, value: &str) -> AttributeProto {
 #[must_use]
 pub fn texts(name: &str, values: &[&str]) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::STRINGS),
         strings: values
             .iter()
             .map(|value| value.as_bytes().to_vec())
             .collect(),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::STRINGS)
     }
 }
 
@@ -211,10 +191,8 @@ pub fn texts(name: &str, values: &[&str]) -> AttributeProto {
 #[must_use]
 pub fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::TENSOR),
         t: MessageField::some(value),
-        ..AttributeProto::default()
+        ..attribute(name, AttributeType::TENSOR)
     }
 }
 

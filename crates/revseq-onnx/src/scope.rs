@@ -119,25 +119,19 @@ impl<'a> Scope<'a> {
     /// A subgraph: a graph in an attribute of a node, whose initializers nothing can replace.
     /// Without a parent, a graph that stands alone.
     pub fn graph(graph: &'a GraphProto, parent: Option<&'a Scope<'a>>, opset: i64) -> Self {
-        let name = |value: &'a ValueInfoProto| value.name.as_deref().unwrap_or_default();
-        let by_name = |values: &'a [ValueInfoProto]| {
-            values.iter().map(|value| (name(value), value)).collect()
-        };
+        let named = |value: &'a ValueInfoProto| (value.name(), value);
         let declared = graph.value_info.iter().chain(&graph.output);
+        let initializers = graph.initializer.iter();
         let mut scope = Self {
             parent,
             function: parent.and_then(|parent| parent.function),
-            initializers: graph
-                .initializer
-                .iter()
-                .map(|tensor| (tensor.name.as_deref().unwrap_or_default(), tensor))
-                .collect(),
-            declared_inputs: by_name(&graph.input),
-            declared: declared.map(|value| (name(value), value)).collect(),
+            initializers: initializers.map(|it| (it.name(), it)).collect(),
+            declared_inputs: graph.input.iter().map(named).collect(),
+            declared: declared.map(named).collect(),
             ..Self::new(
                 &graph.node,
-                graph.input.iter().map(name).collect(),
-                graph.output.iter().map(name).collect(),
+                graph.input.iter().map(ValueInfoProto::name).collect(),
+                graph.output.iter().map(ValueInfoProto::name).collect(),
                 opset,
             )
         };
@@ -471,9 +465,7 @@ fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
         for graph in node.graphs() {
             count_uses(&graph.node, uses);
             for output in &graph.output {
-                *uses
-                    .entry(output.name.as_deref().unwrap_or_default())
-                    .or_insert(0) += 1;
+                *uses.entry(output.name()).or_insert(0) += 1;
             }
         }
     }

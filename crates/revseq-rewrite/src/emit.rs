@@ -47,90 +47,34 @@ pub(crate) const NO_SIZES: [i64; 0] = [];
 /// The first opset with CastLike.
 pub(crate) const CAST_LIKE: i64 = 15;
 
-/// The operators that passes write, with the first opset that has each in the form and for the
-/// element types used.
-const SINCE: &[(&str, i64)] = &[
-    ("Abs", 6),
-    ("Add", 7),
-    ("And", 7),
-    ("AveragePool", 1),
-    ("Cast", 6),
-    ("CastLike", CAST_LIKE),
-    ("Clip", 6),
-    ("Compress", 9),
-    ("Concat", 4),
-    ("Constant", 1),
-    ("ConstantOfShape", 9),
-    ("Conv", 1),
-    ("ConvTranspose", 1),
-    ("CumSum", 11),
-    ("DFT", 17),
-    ("DequantizeLinear", 10),
-    ("Div", 7),
-    ("DynamicQuantizeLinear", 11),
-    ("Elu", 6),
-    ("Equal", 7),
-    ("Erf", 9),
-    ("Expand", 8),
-    ("Flatten", 9),
-    ("GRU", 7),
-    ("Gather", 1),
-    ("Gemm", 7),
-    ("GlobalAveragePool", 1),
-    ("Greater", 9),
-    ("GreaterOrEqual", 12),
-    ("HardSigmoid", 6),
-    ("Identity", 1),
-    ("LSTM", 7),
-    ("LayerNormalization", 17),
-    ("LeakyRelu", 6),
-    ("Less", 9),
-    ("LessOrEqual", 12),
-    ("Loop", 1),
-    ("MatMul", 1),
-    ("MatMulInteger", 10),
-    ("Max", 12),
-    ("MaxPool", 12),
-    ("Mod", 10),
-    ("Mul", 7),
-    ("NonMaxSuppression", 10),
-    ("NonZero", 9),
-    ("Not", 1),
-    ("Pad", 11),
-    ("QLinearConv", 10),
-    ("QuantizeLinear", 10),
-    ("RNN", 7),
-    ("Range", 11),
-    ("Reciprocal", 6),
-    ("ReduceMax", 18),
-    ("ReduceMean", 1),
-    ("ReduceProd", 1),
-    ("ReduceSum", 1),
-    ("Relu", 6),
-    ("Reshape", 5),
-    ("ReverseSequence", 10),
-    ("ScatterElements", 11),
-    ("SequenceConstruct", 11),
-    ("STFT", 17),
-    ("Selu", 6),
-    ("SequenceInsert", 11),
-    ("Shape", 1),
-    ("Sigmoid", 6),
-    ("Slice", 1),
-    ("Softmax", 1),
-    ("Softplus", 1),
-    ("Softsign", 1),
-    ("SplitToSequence", 11),
-    ("Sqrt", 6),
-    ("Squeeze", 1),
-    ("Sub", 7),
-    ("Tanh", 6),
-    ("ThresholdedRelu", 10),
-    ("TopK", 11),
-    ("Transpose", 1),
-    ("Unsqueeze", 1),
-    ("Where", 9),
-];
+/// The first opset that has an operator in the form and for the element types that passes write;
+/// `None` for one that they do not.
+fn since(op: &str) -> Option<i64> {
+    Some(match op {
+        "AveragePool" | "Constant" | "Conv" | "ConvTranspose" | "Gather" | "GlobalAveragePool"
+        | "Identity" | "Loop" | "MatMul" | "Not" | "ReduceMean" | "ReduceProd" | "ReduceSum"
+        | "Shape" | "Slice" | "Softmax" | "Softplus" | "Softsign" | "Squeeze" | "Transpose"
+        | "Unsqueeze" => 1,
+        "Concat" => 4,
+        "Reshape" => 5,
+        "Abs" | "Cast" | "Clip" | "Elu" | "HardSigmoid" | "LeakyRelu" | "Reciprocal" | "Relu"
+        | "Selu" | "Sigmoid" | "Sqrt" | "Tanh" => 6,
+        "Add" | "And" | "Div" | "Equal" | "GRU" | "Gemm" | "LSTM" | "Mul" | "RNN" | "Sub" => 7,
+        "Expand" => 8,
+        "Compress" | "ConstantOfShape" | "Erf" | "Flatten" | "Greater" | "Less" | "NonZero"
+        | "Where" => 9,
+        "DequantizeLinear" | "MatMulInteger" | "Mod" | "NonMaxSuppression" | "QLinearConv"
+        | "QuantizeLinear" | "ReverseSequence" | "ThresholdedRelu" => 10,
+        "CumSum" | "Pad" | "Range" | "ScatterElements" | "SequenceConstruct" | "SequenceInsert"
+        | "SplitToSequence" | "TopK" => 11,
+        "DynamicQuantizeLinear" => 11,
+        "GreaterOrEqual" | "LessOrEqual" | "Max" | "MaxPool" => 12,
+        "CastLike" => 15,
+        "DFT" | "LayerNormalization" | "STFT" => 17,
+        "ReduceMax" => 18,
+        _ => return None,
+    })
+}
 
 /// The end of a flip, before the first element of any axis. PyTorch writes the same value, so
 /// runtimes know it.
@@ -229,7 +173,6 @@ impl<'n> Emit<'n> {
     /// Checks that the model's opset has the operator.
     fn check(&self, node: &NodeProto) {
         let op = node.op();
-        let since = SINCE.iter().find(|(known, _)| *known == op);
         let (what, since) = match op {
             "Slice" if node.input.len() > 1 => ("Slice with steps", SLICE_BY_INPUTS),
             "Constant" if node.attribute("value").is_none() => {
@@ -238,7 +181,7 @@ impl<'n> Emit<'n> {
             "Reshape" if node.attribute("allowzero").is_some() => {
                 ("Reshape with allowzero", ALLOW_ZERO)
             }
-            _ => (op, since.map_or(i64::MAX, |(_, since)| *since)),
+            _ => (op, since(op).unwrap_or(i64::MAX)),
         };
         debug_assert!(since < i64::MAX, "{op} is no operator that passes write");
         if self.opset < since {

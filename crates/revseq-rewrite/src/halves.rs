@@ -271,7 +271,7 @@ impl Halves {
                 Some(given) => given.get(index).copied().flatten(),
                 None => is_declared(input).then_some(Held::Halves),
             };
-            self.define(input.name.as_deref().unwrap_or_default(), held);
+            self.define(input.name(), held);
         }
         for tensor in &graph.initializer {
             // One that is an input as well is known, and stays what it is.
@@ -386,7 +386,7 @@ impl Halves {
         graph.value_info.retain(|value| !is_declared(value));
         if needed.is_some() {
             for input in &mut graph.input {
-                let held = self.held(input.name.as_deref().unwrap_or_default());
+                let held = self.held(input.name());
                 declare(input, held);
             }
         }

@@ -36,12 +36,8 @@ impl Unread {
     fn look(&mut self, graph: &GraphProto, mut read: HashSet<String>) -> HashSet<String> {
         read.extend(owned(graph.seen_elsewhere()));
         self.look_nodes(&graph.node, &mut read);
-        for tensor in &graph.initializer {
-            let name = tensor.name.clone().unwrap_or_default();
-            if !read.contains(&name) {
-                self.values.insert(name);
-            }
-        }
+        let unread = graph.tensors().filter(|name| !read.contains(*name));
+        self.values.extend(owned(unread));
         self.known
             .extend(owned(graph.inputs().chain(graph.tensors())));
         read
@@ -49,11 +45,11 @@ impl Unread {
 
     fn look_nodes(&mut self, nodes: &[NodeProto], read: &mut HashSet<String>) {
         for node in nodes.iter().rev() {
-            self.known.extend(node.outputs().map(str::to_owned));
+            self.known.extend(owned(node.outputs()));
             if !is_read(node, read) {
-                self.values.extend(node.outputs().map(str::to_owned));
+                self.values.extend(owned(node.outputs()));
             }
-            read.extend(node.inputs().map(str::to_owned));
+            read.extend(owned(node.inputs()));
             for graph in node.graphs() {
                 read.extend(self.look(graph, HashSet::new()));
             }
@@ -72,10 +68,9 @@ impl Unread {
             let mut here: HashSet<&str> = function.input.iter().map(String::as_str).collect();
             here.extend(function.node.iter().flat_map(NodeProto::outputs));
             let known = &self.known;
-            function.value_info.retain(|value| {
-                let name = value.name.as_deref().unwrap_or_default();
-                here.contains(name) || !known.contains(name)
-            });
+            function
+                .value_info
+                .retain(|value| here.contains(value.name()) || !known.contains(value.name()));
         }
     }
 
@@ -94,7 +89,7 @@ impl Unread {
         };
         let mut gone = HashSet::new();
         graph.initializer.retain(|tensor| {
-            let name = tensor.name.as_deref().unwrap_or_default();
+            let name = tensor.name();
             let is_kept =
                 read.contains(name) || inputs.contains(name) || self.values.contains(name);
             if !is_kept {
@@ -102,15 +97,11 @@ impl Unread {
             }
             is_kept
         });
-        graph.input.retain(|input| {
-            let name = input.name.as_deref().unwrap_or_default();
-            !gone.contains(name)
-        });
+        graph.input.retain(|input| !gone.contains(input.name()));
         let here: HashSet<String> = owned(graph.defined()).collect();
-        graph.value_info.retain(|value| {
-            let name = value.name.as_deref().unwrap_or_default();
-            here.contains(name) || !self.known.contains(name)
-        });
+        graph
+            .value_info
+            .retain(|value| here.contains(value.name()) || !self.known.contains(value.name()));
         read
     }
 
@@ -122,7 +113,7 @@ impl Unread {
             if !kept[index] {
                 continue;
             }
-            read.extend(node.inputs().map(str::to_owned));
+            read.extend(owned(node.inputs()));
             for graph in node.graphs_mut() {
                 read.extend(self.sweep_graph(graph, HashSet::new(), false));
             }

@@ -213,10 +213,7 @@ pub(crate) struct Context<'a> {
     missing: OnceCell<HashSet<(usize, String)>>,
     /// The values from which follows what branches output.
     of_branches: OnceCell<HashSet<String>>,
-    /// The matching nodes of each graph, by the address of its nodes: from the first one's index to
-    /// the second's.
-    pairs: RefCell<HashMap<usize, HashMap<usize, usize>>>,
-    /// Verdicts about nodes that were found together, for each graph by the same address.
+    /// Verdicts about nodes that were found together, for each graph by the address of its nodes.
     verdicts: RefCell<HashMap<usize, HashMap<usize, Verdict>>>,
 }
 
@@ -227,7 +224,6 @@ impl<'a> Context<'a> {
             model,
             missing: OnceCell::new(),
             of_branches: OnceCell::new(),
-            pairs: RefCell::default(),
             verdicts: RefCell::default(),
         }
     }
@@ -248,21 +244,6 @@ impl<'a> Context<'a> {
         ))
     }
 
-    /// The node that matches a node of a graph, whose nodes are paired once.
-    pub(crate) fn partner(
-        &self,
-        scope: &Scope<'_>,
-        index: usize,
-        pairs: fn(&Scope<'_>) -> HashMap<usize, usize>,
-    ) -> Option<usize> {
-        // A context lives for one round of one pass, in which no node moves: the address names the
-        // graph, and all pairs are of the same kind.
-        let mut all = self.pairs.borrow_mut();
-        let graph = scope.nodes.as_ptr().addr();
-        let paired = all.entry(graph).or_insert_with(|| pairs(scope));
-        paired.get(&index).copied()
-    }
-
     /// The verdict about a node of a graph, where those about all nodes are found at once: by `find`,
     /// when the graph's first node is looked at.
     pub(crate) fn verdict(
@@ -270,6 +251,8 @@ impl<'a> Context<'a> {
         at: &At<'_>,
         find: impl FnOnce() -> HashMap<usize, Verdict>,
     ) -> Verdict {
+        // A context lives for one round of one pass, in which no node moves: the address names the
+        // graph.
         let mut all = self.verdicts.borrow_mut();
         let graph = at.scope.nodes.as_ptr().addr();
         let found = all.entry(graph).or_insert_with(find);

@@ -8,7 +8,7 @@
 use crate::model::{GraphProto, ModelProto, NodeProto};
 use crate::passes::{RECURRENT_LOOP, tract};
 use crate::report::Report;
-use crate::{Error, Options, driver, runtimes};
+use crate::{Error, Options, driver};
 
 /// Brings a model into the form that tract reads, and returns whether anything but names changed.
 ///
@@ -30,7 +30,7 @@ pub fn for_tract(model: &mut ModelProto) -> Result<bool, Error> {
     if model.functions.is_empty() && !graph.is_some_and(is_concerned) {
         return Ok(!tract::order::sort(model).is_empty());
     }
-    let report = prepare(model, &Options::default(), runtimes::TRACT)?;
+    let report = prepare(model, &Options::default(), &tract::NAMES)?;
     Ok(report.rewritten().next().is_some())
 }
 

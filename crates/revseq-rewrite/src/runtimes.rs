@@ -6,6 +6,7 @@
 use crate::error::Error;
 use crate::model::NodeProto;
 use crate::pass::{Edit, Options};
+use crate::passes::tract;
 
 /// A runtime, and the passes for it.
 #[derive(Debug)]
@@ -23,32 +24,6 @@ pub(crate) struct Runtime {
     pub(crate) info: RuntimeInfo,
     lacks: &'static [Kind],
 }
-
-/// The passes for tract.
-pub(crate) const TRACT: &[&str] = &[
-    "order",
-    "function",
-    "branch",
-    "branch-list",
-    "list",
-    "stacked-list",
-    "appended-list",
-    "broadcast-state",
-    "scan",
-    "dft-length",
-    "stft-signal",
-    "dft-axis",
-    "nonzero-count",
-    "scalar-inputs",
-    "output-shape",
-    "attention",
-    "batch-statistics",
-    "layer-normalization",
-    "wrap",
-    "features",
-    "microsoft",
-    "unrolled",
-];
 
 /// All runtimes.
 const ALL: [Runtime; 5] = [
@@ -126,7 +101,7 @@ const ALL: [Runtime; 5] = [
     Runtime {
         info: RuntimeInfo {
             name: "tract",
-            passes: TRACT,
+            passes: &tract::NAMES,
             why: "with this project's operators, tract reads all else; `--backend tract` does the same",
         },
         lacks: &[],

@@ -102,16 +102,6 @@ impl Range {
     }
 }
 
-/// The ranges of a Slice with steps of 1, on axes of these sizes: axis, start, end.
-#[must_use]
-pub fn slice_ranges(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    sizes: &[usize],
-) -> Option<Vec<(usize, usize, usize)>> {
-    of_one(ranges(scope, node)?, sizes)
-}
-
 /// Ranges with steps of 1, on axes of these sizes: axis, start, end.
 pub(crate) fn of_one(ranges: Vec<Range>, sizes: &[usize]) -> Option<Vec<(usize, usize, usize)>> {
     let ranges = ranges.into_iter().map(|range| {

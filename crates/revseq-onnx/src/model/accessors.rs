@@ -164,11 +164,8 @@ impl GraphProto {
     pub(crate) fn mentioned<'a>(&'a self, names: &mut HashSet<&'a str>) {
         names.extend(self.defined());
         names.extend(self.seen_elsewhere());
-        names.extend(
-            self.value_info
-                .iter()
-                .filter_map(|value| value.name.as_deref()),
-        );
+        let declared = self.value_info.iter();
+        names.extend(declared.filter_map(|value| value.name.as_deref()));
         mentioned(&self.node, names);
     }
 }
@@ -258,7 +255,7 @@ impl NodeProto {
     pub fn attribute(&self, name: &str) -> Option<&AttributeProto> {
         self.attribute
             .iter()
-            .find(|attribute| attribute.name.as_deref() == Some(name))
+            .find(|attribute| attribute.name() == name)
     }
 
     fn attribute_value<'a, T>(
@@ -268,9 +265,7 @@ impl NodeProto {
     ) -> Attribute<T> {
         match self.attribute(name) {
             None => Attribute::Absent,
-            Some(attribute) if !attribute.ref_attr_name.as_deref().unwrap_or("").is_empty() => {
-                Attribute::Reference
-            }
+            Some(attribute) if !attribute.reference().is_empty() => Attribute::Reference,
             Some(attribute) => value(attribute).map_or(Attribute::Absent, Attribute::Value),
         }
     }
@@ -315,9 +310,7 @@ impl NodeProto {
 
     /// All subgraphs, in order.
     pub fn graphs(&self) -> impl Iterator<Item = &GraphProto> {
-        self.attribute
-            .iter()
-            .flat_map(|attribute| attribute.g.as_option().into_iter().chain(&attribute.graphs))
+        self.attribute.iter().flat_map(AttributeProto::all_graphs)
     }
 
     /// All subgraphs, in the same order, mutable.
@@ -333,9 +326,9 @@ impl NodeProto {
 
     /// Its name, or its operator and its index among the nodes of its graph.
     pub fn label(&self, index: usize) -> String {
-        match self.name.as_deref() {
-            Some(name) if !name.is_empty() => name.to_owned(),
-            _ => format!("{}#{index}", self.op()),
+        match self.name() {
+            "" => format!("{}#{index}", self.op()),
+            name => name.to_owned(),
         }
     }
 }

@@ -401,7 +401,7 @@ fn slice_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Opt
 }
 
 /// Returns the ranges of a Slice with steps of 1, on axes of these sizes: axis, start, end. They may
-/// be computed from sizes, unlike those of [`constant::slice_ranges`].
+/// be computed from sizes.
 #[must_use]
 pub fn slice_ranges(
     scope: &Scope<'_>,

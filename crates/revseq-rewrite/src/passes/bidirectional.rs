@@ -10,7 +10,7 @@
 //!   → both = LSTM(x, [W1, W2], [R1, R2], bidirectional), y = both[:, 0:1], z = both[:, 1:2]
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use buffa::Message;
 
@@ -33,20 +33,23 @@ pub(super) const PASS: Pass = Pass::rounding(
 const WEIGHTS: [usize; 3] = [1, 2, 3];
 
 fn find(at: &At<'_>) -> Verdict {
-    let &At { scope, node, .. } = at;
-    let partner = at.context.partner(scope, at.index, pairs).ok_or(Other)?;
-    let other = &scope.nodes[partner];
-    let output = node.outputs().next().ok_or(Other)?;
-    let emit = at.emit(output);
-    if join(scope, &emit, node, other).is_none() {
-        return Err("the weights of the two directions are not constant float32".into());
-    }
-    emit.also(partner);
-    emit.finish(format!(
-        "bidirectional {}, with {}",
-        node.op(),
-        other.label(partner)
-    ))
+    at.context.verdict(at, || {
+        let pairs = pairs(at.scope).into_iter();
+        pairs
+            .map(|(index, later)| (index, joined(at, index, later)))
+            .collect()
+    })
+}
+
+/// The replacement of a layer and the later one that it is paired with.
+fn joined(at: &At<'_>, index: usize, later: usize) -> Verdict {
+    let (node, other) = (&at.scope.nodes[index], &at.scope.nodes[later]);
+    let emit = at.emit(node.outputs().next().ok_or(Other)?);
+    join(at.scope, &emit, node, other)
+        .ok_or("the weights of the two directions are not constant float32")?;
+    emit.also(later);
+    let (op, label) = (node.op(), other.label(later));
+    emit.finish(format!("bidirectional {op}, with {label}"))
 }
 
 /// Whether a layer runs backwards; `None` if it is not a layer, or bidirectional.
@@ -63,9 +66,9 @@ fn direction(node: &NodeProto) -> Option<bool> {
 }
 
 /// Pairs each layer with the first later one in the other direction, each layer once.
-fn pairs(scope: &Scope<'_>) -> HashMap<usize, usize> {
+fn pairs(scope: &Scope<'_>) -> BTreeMap<usize, usize> {
     let mut waiting: HashMap<Half<'_>, [VecDeque<usize>; 2]> = HashMap::new();
-    let mut pairs = HashMap::new();
+    let mut pairs = BTreeMap::new();
     for (index, node) in scope.nodes.iter().enumerate() {
         let (Some(backwards), Some(half)) = (direction(node), Half::of(scope, node)) else {
             continue;

@@ -87,15 +87,6 @@ fn name_outputs(emit: &Emit<'_>, node: &mut NodeProto, count: usize) {
     }
 }
 
-/// Passes that require another one to run first.
-const BROUGHT_ALONG: &[(&str, &str)] = &[
-    // To recognise layers that run backwards.
-    ("recurrent-loop", "full-flip"),
-];
-
-/// Passes that do not run beside another one, which undoes what they do.
-const EXCLUDED: &[(&str, &str)] = &[("direction", "forward")];
-
 /// The requested passes, in their order.
 pub(crate) fn select(
     options: &Options,
@@ -120,15 +111,16 @@ pub(crate) fn select(
     };
     let wanted = |pass: &&&'static Pass| {
         let info = &pass.info;
-        let mut excluded = EXCLUDED.iter();
-        if excluded.any(|&(name, other)| name == info.name && is_named(other)) {
+        // The second undoes what the first does.
+        if info.name == direction::PASS.info.name && is_named(forward::PASS.info.name) {
             return false;
         }
-        let mut others = BROUGHT_ALONG.iter();
+        // Layers that run backwards are recognised by their flips.
+        let recognises = info.name == full_flip::PASS.info.name;
         info.portable && options.portable
             || info.fast && options.fast
             || is_named(info.name)
-            || others.any(|&(other, brought)| brought == info.name && is_named(other))
+            || recognises && is_named(RECURRENT_LOOP.info.name)
     };
     Ok(ALL.iter().filter(wanted).copied().collect())
 }

@@ -132,6 +132,15 @@ struct Repeat<'a> {
     first: Masked,
 }
 
+/// What holds at invalid steps.
+struct Masking<'a> {
+    /// The condition of valid steps; `None` if all are.
+    counts: Option<Counts<'a>>,
+    repeats: Vec<Repeat<'a>>,
+    /// The number of sequences.
+    batch: Size<'a>,
+}
+
 impl<'a> Layers<'a> {
     /// Proves that a loop consists of layers.
     pub(super) fn of(body: &Body<'a>, options: &Options) -> Result<Self, String> {
@@ -158,8 +167,13 @@ impl<'a> Layers<'a> {
         for update in &updates {
             this.begins(body, update, batch)?;
         }
-        this.scanned(body, counts, &repeats, batch)?;
-        this.buffers(body, &updates, counts, &repeats, batch)?;
+        let masking = Masking {
+            counts,
+            repeats,
+            batch,
+        };
+        this.scanned(body, &masking)?;
+        this.buffers(body, &updates, &masking)?;
         this.steps = match counts {
             Some(counts) => this.counting(body, counts, batch, options)?,
             None => None,
@@ -270,20 +284,17 @@ impl<'a> Layers<'a> {
                 });
                 if update.counts.is_none() {
                     Output::Hidden(layer)
-                } else if begins_alike {
+                } else if begins_alike || update.is_zero {
+                    let (first, output) = match begins_alike {
+                        true => (Masked::State, Output::Hidden(layer)),
+                        false => (Masked::Repeated, Output::Repeated(layer)),
+                    };
                     repeats.push(Repeat {
                         carried,
                         layer,
-                        first: Masked::State,
+                        first,
                     });
-                    Output::Hidden(layer)
-                } else if update.is_zero {
-                    repeats.push(Repeat {
-                        carried,
-                        layer,
-                        first: Masked::Repeated,
-                    });
-                    Output::Repeated(layer)
+                    output
                 } else if update.is_read {
                     return Err(format!(
                         "its state {} does not provably begin with 0",
@@ -324,13 +335,7 @@ impl<'a> Layers<'a> {
     }
 
     /// Accounts for scan outputs.
-    fn scanned(
-        &mut self,
-        body: &Body<'a>,
-        counts: Option<Counts<'a>>,
-        repeats: &[Repeat<'a>],
-        batch: Size<'a>,
-    ) -> Result<(), String> {
+    fn scanned(&mut self, body: &Body<'a>, masking: &Masking<'a>) -> Result<(), String> {
         for scanned in &body.scanned {
             if body.outer.uses(scanned.result) == 0 {
                 continue;
@@ -338,8 +343,7 @@ impl<'a> Layers<'a> {
             let value = with_axis_and_without(body, scanned.value);
             let framed = without_axis(body, value).filter(|_| scanned.axis == 0);
             let value = framed.unwrap_or(value);
-            let (layer, masked) =
-                self.masked(body, value, scanned.result, counts, repeats, batch)?;
+            let (layer, masked) = self.masked(body, value, scanned.result, masking)?;
             let output = Output::Steps {
                 layer,
                 masked,
@@ -357,9 +361,7 @@ impl<'a> Layers<'a> {
         &mut self,
         body: &Body<'a>,
         updates: &[Update<'a>],
-        counts: Option<Counts<'a>>,
-        repeats: &[Repeat<'a>],
-        batch: Size<'a>,
+        masking: &Masking<'a>,
     ) -> Result<(), String> {
         for update in updates.iter().filter(|it| it.is_read) {
             let name = update.state.last;
@@ -367,8 +369,8 @@ impl<'a> Layers<'a> {
             let Some(value) = without_axis(body, update.new).filter(|_| !is_known) else {
                 continue;
             };
-            let (layer, masked) = self.masked(body, value, name, counts, repeats, batch)?;
-            if masked == Masked::Zero && counts.is_some() {
+            let (layer, masked) = self.masked(body, value, name, masking)?;
+            if masked == Masked::Zero && masking.counts.is_some() {
                 return Err(format!(
                     "its output {name} is 0 where the last step is masked"
                 ));
@@ -393,9 +395,7 @@ impl<'a> Layers<'a> {
         body: &Body<'a>,
         value: &'a str,
         output: &str,
-        counts: Option<Counts<'a>>,
-        repeats: &[Repeat<'a>],
-        batch: Size<'a>,
+        masking: &Masking<'a>,
     ) -> Result<(usize, Masked), String> {
         let choice = Choice::of(body, value);
         let new = match choice {
@@ -412,15 +412,15 @@ impl<'a> Layers<'a> {
             self.chooses(choice.blends);
         }
         let cell = &self.layers[layer].cell;
-        let masked = match (choice, counts) {
+        let masked = match (choice, masking.counts) {
             (None, None) => Masked::Zero,
             (Some(choice), Some(counts)) if choice.counts == counts => {
                 let repeated = |it: &&Repeat<'_>| it.carried == choice.old && it.layer == layer;
-                if let Some(repeat) = repeats.iter().find(repeated) {
+                if let Some(repeat) = masking.repeats.iter().find(repeated) {
                     repeat.first
                 } else if choice.old == cell.hidden {
                     Masked::State
-                } else if is_zero_row(body, choice.old, batch, cell.units()) {
+                } else if is_zero_row(body, choice.old, masking.batch, cell.units()) {
                     Masked::Zero
                 } else {
                     return Err(format!(

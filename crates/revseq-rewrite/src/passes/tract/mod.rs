@@ -57,6 +57,18 @@ pub(crate) const PASSES: &[&Pass] = &[
     &super::unrolled::TRACT,
 ];
 
+/// The names of all passes for tract, in their order.
+pub(crate) const NAMES: [&str; PASSES.len() + 2] = {
+    let mut names = [order::NAME; PASSES.len() + 2];
+    names[1] = FUNCTION.info.name;
+    let mut index = 0;
+    while index < PASSES.len() {
+        names[index + 2] = PASSES[index].info.name;
+        index += 1;
+    }
+    names
+};
+
 pub(crate) use super::unrolled::concerns as may_be_unrolled;
 
 /// Whether a pass applies to an operator, or to nodes behind it. A model without any of them is not
@@ -68,8 +80,7 @@ pub(crate) fn concerns(operator: &str) -> bool {
 
 /// Whether a pass is one of those here.
 pub(crate) fn is_one(name: &str) -> bool {
-    let passes = PASSES.iter().copied().chain([&FUNCTION]);
-    name == order::NAME || passes.into_iter().any(|pass| pass.info.name == name)
+    NAMES.contains(&name)
 }
 
 fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {

@@ -19,7 +19,7 @@ pub(crate) fn sort(model: &mut ModelProto) -> Vec<Step> {
         sort_nodes(&mut graph.node, &mut Vec::new(), &mut steps);
     }
     for function in &mut model.functions {
-        let label = format!("function {}", function.name.as_deref().unwrap_or_default());
+        let label = format!("function {}", function.name());
         sort_nodes(&mut function.node, &mut vec![label], &mut steps);
     }
     steps

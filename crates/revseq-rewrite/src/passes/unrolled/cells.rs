@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use recurrent_cells::Cell;
 
 use crate::model::NodeProto;
-use crate::passes::steps::body::{Body, Sequence};
+use crate::passes::steps::body::{Body, Sequence, through_identity};
 
 use super::slices::{Slices, Step};
 use super::{Graph, is_product};
@@ -92,24 +92,17 @@ fn fed<'a>(graph: &Graph<'a>) -> HashSet<&'a str> {
     let mut fed = HashSet::new();
     let products = graph.scope.nodes.iter().filter(|node| is_product(node));
     for factor in products.filter_map(|node| node.input(0)) {
-        let factor = plain(graph, factor);
+        let factor = through_identity(graph.scope, factor);
         fed.insert(factor);
         if let Some(joined) = graph.scope.first_output_of(factor, "Concat") {
-            fed.extend(joined.inputs().map(|part| plain(graph, part)));
+            fed.extend(
+                joined
+                    .inputs()
+                    .map(|part| through_identity(graph.scope, part)),
+            );
         }
     }
     fed
-}
-
-/// The value behind Identity nodes.
-fn plain<'a>(graph: &Graph<'a>, value: &'a str) -> &'a str {
-    let mut value = value;
-    while let Some(node) = graph.scope.first_output_of(value, "Identity")
-        && let Some(input) = node.input(0)
-    {
-        value = input;
-    }
-    value
 }
 
 /// The nodes that a step reaches before the outputs of its cells.
@@ -185,7 +178,10 @@ impl<'g, 'a> Cone<'g, 'a> {
             axis: self.step.axis,
             backwards: false,
         };
-        let states: Vec<&str> = outside.iter().map(|it| plain(graph, it)).collect();
+        let states: Vec<&str> = outside
+            .iter()
+            .map(|it| through_identity(graph.scope, it))
+            .collect();
         let body = Body::of_step(graph.scope, &graph.facts, &states, (self.value, sequence));
         let cell = Cell::of(&body, output)?;
         let is_own = cell.output == output && body.plain(cell.input) == self.value;

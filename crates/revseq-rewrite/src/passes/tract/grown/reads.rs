@@ -31,8 +31,7 @@ impl<'a> Reads<'a> {
         }
         collect(scope.nodes, &reads_it, &mut reads.nodes);
         let is_read_by = |node: &&NodeProto| {
-            let reads = ["ConcatFromSequence", "SequenceAt", "SequenceLength"];
-            node.domain().is_empty() && (reads.contains(&node.op()) || list::makes(node))
+            node.domain().is_empty() && (list::READS.contains(&node.op()) || list::makes(node))
                 || node.is("Loop")
         };
         if reads.nodes.len() != scope.uses(name) || !reads.nodes.iter().all(is_read_by) {
