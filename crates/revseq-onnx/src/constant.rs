@@ -1,5 +1,6 @@
 //! Values that are provably the same in every run.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::model::{
@@ -7,6 +8,7 @@ use crate::model::{
     TensorProto, UINT8, UINT16, UINT32, UINT64,
 };
 use crate::scope::{Scope, Source};
+use crate::tensor;
 
 mod ranges;
 
@@ -144,75 +146,47 @@ fn integers_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Intege
 /// The integers in a tensor of int32 or int64, unless they are in another file.
 #[must_use]
 pub fn tensor_ints(tensor: &TensorProto) -> Option<Integers> {
-    let sizes = sizes(tensor)?;
-    let count = element_count(&sizes)?;
-    if tensor.is_external() {
-        return None;
-    }
-    let raw = tensor.raw_data.as_deref().unwrap_or_default();
-    let elements: Vec<i64> = match tensor.data_type? {
-        INT64 if raw.is_empty() => tensor.int64_data.clone(),
-        INT64 => raw
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&bytes| i64::from_le_bytes(bytes))
-            .collect(),
-        INT32 if raw.is_empty() => tensor
-            .int32_data
-            .iter()
-            .map(|&value| value.into())
-            .collect(),
-        INT32 => raw
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&bytes| i32::from_le_bytes(bytes).into())
-            .collect(),
+    let (sizes, bytes) = data(tensor)?;
+    let elements = match tensor.code() {
+        INT64 => Vec::from_iter(bytes.as_chunks().0.iter().map(|&it| i64::from_le_bytes(it))),
+        INT32 => {
+            let (elements, _) = bytes.as_chunks();
+            Vec::from_iter(elements.iter().map(|&it| i32::from_le_bytes(it).into()))
+        }
         _ => return None,
     };
-    (elements.len() == count).then_some(Integers { sizes, elements })
+    Some(Integers { sizes, elements })
+}
+
+/// The sizes of a tensor, and its elements as little-endian bytes.
+fn data(tensor: &TensorProto) -> Option<(Vec<usize>, Cow<'_, [u8]>)> {
+    let sizes = sizes(tensor)?;
+    element_count(&sizes)?;
+    Some((sizes, tensor::bytes(tensor).ok()?))
 }
 
 /// The truth values in a tensor, or the numbers in it as truth values, row-major; `None` if one is
 /// neither 0 nor 1.
 #[must_use]
 pub fn truths(tensor: &TensorProto) -> Option<Vec<bool>> {
-    let count = element_count(&sizes(tensor)?)?;
-    let code = tensor.data_type.filter(|_| !tensor.is_external())?;
-    // The bits of 1, and how many bytes they take.
-    let (one, width): (u64, usize) = match code {
-        BOOL | INT8 | UINT8 => (1, 1),
-        INT16 | UINT16 => (1, 2),
-        FLOAT16 => (0x3c00, 2),
-        BFLOAT16 => (0x3f80, 2),
-        INT32 | UINT32 => (1, 4),
-        FLOAT => (1_f32.to_bits().into(), 4),
-        INT64 | UINT64 => (1, 8),
-        DOUBLE => (1_f64.to_bits(), 8),
+    // The bits of 1.
+    let one: u64 = match tensor.code() {
+        BOOL | INT8 | UINT8 | INT16 | UINT16 | INT32 | UINT32 | INT64 | UINT64 => 1,
+        FLOAT16 => 0x3c00,
+        BFLOAT16 => 0x3f80,
+        FLOAT => 1_f32.to_bits().into(),
+        DOUBLE => 1_f64.to_bits(),
         _ => return None,
     };
-    let truth = |bits: u64| match bits {
-        0 => Some(false),
-        bits => (bits == one).then_some(true),
-    };
-    let raw = tensor.raw_data.as_deref().unwrap_or_default();
-    let bits: Vec<u64> = match (raw, code) {
-        ([], FLOAT) => Vec::from_iter(tensor.float_data.iter().map(|it| it.to_bits().into())),
-        ([], DOUBLE) => Vec::from_iter(tensor.double_data.iter().map(|it| it.to_bits())),
-        ([], INT64) => Vec::from_iter(tensor.int64_data.iter().map(|&it| it as u64)),
-        ([], UINT32 | UINT64) => tensor.uint64_data.clone(),
-        ([], _) => Vec::from_iter(tensor.int32_data.iter().map(|&it| (it as u32).into())),
-        (raw, _) => {
-            let bits = |bytes: &[u8]| {
-                let bytes = bytes.iter().rev();
-                bytes.fold(0, |bits, &byte| bits << 8 | u64::from(byte))
-            };
-            raw.chunks(width).map(bits).collect()
-        }
-    };
-    let truths = bits.into_iter().map(truth).collect::<Option<Vec<_>>>()?;
-    (truths.len() == count).then_some(truths)
+    let (_, bytes) = data(tensor)?;
+    let truths = bytes
+        .chunks(tensor::element_size(tensor.code())?)
+        .map(|element| {
+            let bytes = element.iter().rev();
+            let bits = bytes.fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+            (bits == 0 || bits == one).then_some(bits != 0)
+        });
+    truths.collect()
 }
 
 /// The sizes of a Constant's output.
@@ -470,22 +444,10 @@ pub fn part(value: &Floats, axis: usize, start: usize, length: usize) -> Option<
 }
 
 pub(crate) fn tensor_floats(tensor: &TensorProto) -> Option<Floats> {
-    let sizes = sizes(tensor)?;
-    let count = element_count(&sizes)?;
-    if tensor.data_type? != FLOAT || tensor.is_external() {
-        return None;
-    }
-    let raw = tensor.raw_data.as_deref().unwrap_or_default();
-    let elements: Vec<f32> = if raw.is_empty() {
-        tensor.float_data.clone()
-    } else {
-        raw.as_chunks()
-            .0
-            .iter()
-            .map(|&bytes| f32::from_le_bytes(bytes))
-            .collect()
-    };
-    (elements.len() == count).then_some(Floats { sizes, elements })
+    let (sizes, bytes) = data(tensor).filter(|_| tensor.code() == FLOAT)?;
+    let (elements, _) = bytes.as_chunks();
+    let elements = elements.iter().map(|&it| f32::from_le_bytes(it)).collect();
+    Some(Floats { sizes, elements })
 }
 
 /// Whether every element of a value is +0, whatever its shape.

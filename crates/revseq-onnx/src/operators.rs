@@ -1,7 +1,5 @@
 //! Operators by their effect on the order, the sizes and the types of their inputs.
 
-use crate::model::{BOOL, FLOAT, INT64};
-
 /// Elementwise operators with one input, which commute with any reordering.
 pub const ELEMENTWISE: &[&str] = &[
     "Abs",
@@ -157,104 +155,6 @@ pub const REDUCE: &[&str] = &[
     "ReduceProd",
     "ReduceSum",
     "ReduceSumSquare",
-];
-
-/// Operators whose only output is bool.
-pub(crate) const GIVES_BOOL: &[&str] = &[
-    "And",
-    "Equal",
-    "Greater",
-    "GreaterOrEqual",
-    "IsInf",
-    "IsNaN",
-    "Less",
-    "LessOrEqual",
-    "Not",
-    "Or",
-    "Xor",
-];
-
-/// Operators whose outputs are int64 for any input.
-pub(crate) const GIVES_SIZES: &[&str] = &[
-    "ArgMax",
-    "ArgMin",
-    "NonMaxSuppression",
-    "NonZero",
-    "SequenceLength",
-    "Shape",
-    "Size",
-];
-
-/// Other operators whose outputs have the first input's type, but for those that [`OTHER_OUTPUTS`] has:
-/// besides those that keep sizes or ranks, broadcast or reduce.
-pub(crate) const FIRST_INPUTS_TYPE: &[&str] = &[
-    "Attention",
-    "AveragePool",
-    "Col2Im",
-    "Compress",
-    "Concat",
-    "Conv",
-    "ConvTranspose",
-    "DeformConv",
-    "Det",
-    "Einsum",
-    "Expand",
-    "Flatten",
-    "GRU",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Gemm",
-    "GlobalAveragePool",
-    "GlobalLpPool",
-    "GlobalMaxPool",
-    "LRN",
-    "LSTM",
-    "LpPool",
-    "MatMul",
-    "MaxPool",
-    "MaxRoiPool",
-    "MaxUnpool",
-    "RNN",
-    "Range",
-    "Reshape",
-    "RoiAlign",
-    "RotaryEmbedding",
-    "STFT",
-    "Scatter",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "TopK",
-    "Transpose",
-    "Unique",
-    "Unsqueeze",
-];
-
-/// Operators whose outputs behind the first have another type, as ONNX's code.
-pub(crate) const OTHER_OUTPUTS: &[(&str, i32)] = &[
-    ("Dropout", BOOL),
-    ("LayerNormalization", FLOAT),
-    ("MaxPool", INT64),
-    ("TopK", INT64),
-    ("Unique", INT64),
-];
-
-/// Other operators that may output strings.
-pub(crate) const MAY_GIVE_STRINGS: &[&str] = &[
-    "ConcatFromSequence",
-    "If",
-    "Loop",
-    "Optional",
-    "OptionalGetElement",
-    "Scan",
-    "SequenceAt",
-    "SequenceConstruct",
-    "SplitToSequence",
-    "StringConcat",
-    "StringNormalizer",
-    "StringSplit",
-    "TfIdfVectorizer",
 ];
 
 /// The latest opset of ONNX's own domain whose operators are known here.

@@ -1,10 +1,7 @@
 //! Proves element types.
 
 use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, element_type};
-use crate::operators::{
-    BROADCAST, FIRST_INPUTS_TYPE, GIVES_BOOL, GIVES_SIZES, MAY_GIVE_STRINGS, OTHER_OUTPUTS, REDUCE,
-    SAME_RANK, has_sizes_of_input,
-};
+use crate::operators::{BROADCAST, REDUCE, SAME_RANK, has_sizes_of_input};
 use crate::scope::{Scope, Source};
 
 /// The most values that are followed, so that no model takes long.
@@ -89,8 +86,8 @@ pub fn of_output(node: &NodeProto, output: usize) -> OutputType {
     }
 }
 
-/// The operators whose outputs have the first input's type, besides those that keep its sizes.
-const HAVE_FIRST_INPUTS_TYPE: [&[&str]; 4] = [BROADCAST, FIRST_INPUTS_TYPE, REDUCE, SAME_RANK];
+/// Operators whose outputs have the first input's type.
+const KEEP_TYPE: [&[&str]; 3] = [BROADCAST, REDUCE, SAME_RANK];
 
 fn by_operator(node: &NodeProto, output: usize) -> OutputType {
     let of_tensor = |name: &str, default: i32| match node.tensor(name) {
@@ -104,12 +101,11 @@ fn by_operator(node: &NodeProto, output: usize) -> OutputType {
         Attribute::Absent => default,
         Attribute::Reference => OutputType::Unknown,
     };
-    let op = node.op();
-    let other = OTHER_OUTPUTS.iter().find(|(name, _)| *name == op);
-    if let Some((_, code)) = other.filter(|_| output > 0) {
-        return OutputType::Code(*code);
-    }
-    match op {
+    match node.op() {
+        // Outputs behind the first.
+        "Dropout" if output > 0 => OutputType::Code(BOOL),
+        "LayerNormalization" if output > 0 => OutputType::Code(FLOAT),
+        "MaxPool" | "TopK" | "Unique" if output > 0 => OutputType::Code(INT64),
         "BitCast" | "Cast" => chosen("to", OutputType::Unknown),
         "CastLike" | "RMSNormalization" | "Where" => OutputType::Input(1),
         "DequantizeLinear" => chosen("output_dtype", OutputType::Input(1)),
@@ -129,15 +125,24 @@ fn by_operator(node: &NodeProto, output: usize) -> OutputType {
             _ => OutputType::Unknown,
         },
         "ConstantOfShape" => known(of_tensor("value", FLOAT)),
-        op if GIVES_SIZES.contains(&op) => OutputType::Code(INT64),
-        op if GIVES_BOOL.contains(&op) => OutputType::Code(BOOL),
+        "ArgMax" | "ArgMin" | "NonMaxSuppression" | "NonZero" | "SequenceLength" | "Shape"
+        | "Size" => OutputType::Code(INT64),
+        "And" | "Equal" | "Greater" | "GreaterOrEqual" | "IsInf" | "IsNaN" | "Less"
+        | "LessOrEqual" | "Not" | "Or" | "Xor" => OutputType::Code(BOOL),
         "DynamicQuantizeLinear" | "QuantizeLinear" => OutputType::NoStrings,
-        op if has_sizes_of_input(op)
-            || HAVE_FIRST_INPUTS_TYPE.iter().any(|it| it.contains(&op)) =>
-        {
+        "Attention" | "AveragePool" | "Col2Im" | "Compress" | "Concat" | "Conv"
+        | "ConvTranspose" | "DeformConv" | "Det" | "Einsum" | "Expand" | "Flatten" | "GRU"
+        | "Gather" | "GatherElements" | "GatherND" | "Gemm" | "GlobalAveragePool"
+        | "GlobalLpPool" | "GlobalMaxPool" | "LRN" | "LSTM" | "LpPool" | "MatMul" | "MaxPool"
+        | "MaxRoiPool" | "MaxUnpool" | "RNN" | "Range" | "Reshape" | "RoiAlign"
+        | "RotaryEmbedding" | "STFT" | "Scatter" | "Slice" | "Split" | "Squeeze" | "TopK"
+        | "Transpose" | "Unique" | "Unsqueeze" => OutputType::Input(0),
+        op if has_sizes_of_input(op) || KEEP_TYPE.iter().any(|it| it.contains(&op)) => {
             OutputType::Input(0)
         }
-        op if MAY_GIVE_STRINGS.contains(&op) => OutputType::Unknown,
+        "ConcatFromSequence" | "If" | "Loop" | "Optional" | "OptionalGetElement" | "Scan"
+        | "SequenceAt" | "SequenceConstruct" | "SplitToSequence" | "StringConcat"
+        | "StringNormalizer" | "StringSplit" | "TfIdfVectorizer" => OutputType::Unknown,
         _ => OutputType::NoStrings,
     }
 }

@@ -28,56 +28,6 @@ use crate::onnx::type_proto;
 use crate::scope::Names;
 use crate::types::{OutputType, of_output};
 
-/// Operators that move elements, and leave them as they are.
-const MOVES: &[&str] = &[
-    "CenterCropPad",
-    "Compress",
-    "Concat",
-    "DepthToSpace",
-    "Dropout",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "OneHot",
-    "Pad",
-    "Reshape",
-    "ReverseSequence",
-    "ReverseSubsequences",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Trilu",
-    "Unique",
-    "Unsqueeze",
-    "Where",
-];
-
-/// Operators that mean half floats: their bits, their range, or a type that another value gets.
-const MEANS_HALVES: &[&str] = &[
-    "Bernoulli",
-    "BitCast",
-    "CastLike",
-    "Constant",
-    "ConstantOfShape",
-    "DequantizeLinear",
-    "EyeLike",
-    "IsInf",
-    "QuantizeLinear",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-];
-
-/// Operators that read half floats and floats alike.
-const READS_BOTH: &[&str] = &["Cast", "IsNaN", "Shape", "Size"];
-
 /// The type in which half floats are held, in the order in which one prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
@@ -534,25 +484,51 @@ impl Halves {
 
 /// How an operator takes half floats.
 enum How {
-    /// As they are: its outputs are held as its inputs.
+    /// As they are, as it only moves elements: its outputs are held as its inputs.
     Moves,
     /// As floats, like its outputs.
     Computes,
-    /// As half floats, like its outputs.
+    /// As half floats, like its outputs: it means their bits, their range, or a type that another value
+    /// gets.
     MeansHalves,
-    /// As they are, and has no outputs of that kind but half floats.
+    /// As they are, as it reads floats alike, and has no outputs of that kind but half floats.
     ReadsBoth,
 }
 
 fn how(node: &NodeProto) -> How {
-    let op = node.op();
     let combines = || !matches!(node.text("reduction").or("none"), Some("none"));
-    match op {
-        "RotaryEmbedding" => How::Computes,
+    match node.op() {
         "Scatter" | "ScatterElements" | "ScatterND" if !combines() => How::Moves,
-        _ if MOVES.contains(&op) => How::Moves,
-        _ if MEANS_HALVES.contains(&op) => How::MeansHalves,
-        _ if READS_BOTH.contains(&op) => How::ReadsBoth,
+        "CenterCropPad"
+        | "Compress"
+        | "Concat"
+        | "DepthToSpace"
+        | "Dropout"
+        | "Expand"
+        | "Flatten"
+        | "Gather"
+        | "GatherElements"
+        | "GatherND"
+        | "Identity"
+        | "OneHot"
+        | "Pad"
+        | "Reshape"
+        | "ReverseSequence"
+        | "ReverseSubsequences"
+        | "Slice"
+        | "SpaceToDepth"
+        | "Split"
+        | "Squeeze"
+        | "Tile"
+        | "Transpose"
+        | "Trilu"
+        | "Unique"
+        | "Unsqueeze"
+        | "Where" => How::Moves,
+        "Bernoulli" | "BitCast" | "CastLike" | "Constant" | "ConstantOfShape"
+        | "DequantizeLinear" | "EyeLike" | "IsInf" | "QuantizeLinear" | "RandomNormal"
+        | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike" => How::MeansHalves,
+        "Cast" | "IsNaN" | "Shape" | "Size" => How::ReadsBoth,
         _ => How::Computes,
     }
 }
