@@ -3,6 +3,7 @@
 //! [`RevSeqRewrite`] returns memory that [`RevSeqFreeRewriting`] gives back, and calls nothing of its
 //! host: an interpreter may end while a thread is in it.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::slice;
 
@@ -12,7 +13,7 @@ use revseq_rewrite::revseq_onnx::{
 use revseq_rewrite::{Assumptions, Options};
 use serde::Deserialize;
 
-use crate::plugin::{error, fence};
+use crate::plugin::fence;
 
 /// The kind of a [`Rewriting`].
 #[repr(u32)]
@@ -90,11 +91,8 @@ pub(crate) unsafe extern "C" fn RevSeqRewrite(
     let (model, options) = (bytes(model, model_size), bytes(options, options_size));
     let rewriting = fence::catch(|| rewrite(model, options));
     Box::into_raw(rewriting.unwrap_or_else(|error| {
-        let (kind, text) = match error {
-            Error::OutOfMemory(text) => (Kind::OutOfMemory, text),
-            Error::Other(text) => (Kind::Error, text),
-        };
-        Rewriting::new(kind, Vec::new(), text.into_bytes())
+        let text = chain(&*error).into_bytes();
+        Rewriting::new(kind(&*error), Vec::new(), text)
     }))
 }
 
@@ -110,39 +108,24 @@ pub(crate) unsafe extern "C" fn RevSeqFreeRewriting(rewriting: *mut Rewriting) {
     }
 }
 
-#[derive(Debug)]
-enum Error {
-    OutOfMemory(String),
-    Other(String),
-}
+/// An error of any kind.
+type Failure = Box<dyn Error + Send + Sync>;
 
-impl From<error::Error> for Error {
-    fn from(error: error::Error) -> Self {
-        Self::Other(error.to_string())
-    }
-}
-
-impl From<OnnxError> for Error {
-    fn from(error: OnnxError) -> Self {
-        match error {
-            OnnxError::OutOfMemory { .. } => Self::OutOfMemory(error.to_string()),
-            error => Self::Other(chain(&error)),
-        }
-    }
-}
-
-impl From<revseq_rewrite::Error> for Error {
-    fn from(error: revseq_rewrite::Error) -> Self {
-        match error {
-            revseq_rewrite::Error::Model(error) => error.into(),
-            error => Self::Other(chain(&error)),
-        }
+/// The kind of a result that is an error.
+fn kind(error: &(dyn Error + 'static)) -> Kind {
+    let of_model = match error.downcast_ref() {
+        Some(revseq_rewrite::Error::Model(error)) => Some(error),
+        _ => error.downcast_ref(),
+    };
+    match of_model {
+        Some(OnnxError::OutOfMemory { .. }) => Kind::OutOfMemory,
+        _ => Kind::Error,
     }
 }
 
 /// An error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
+fn chain(error: &(dyn Error + 'static)) -> String {
+    std::iter::successors(Some(error), |&error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
@@ -162,7 +145,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn options(self) -> Result<Options, Error> {
+    fn options(self) -> Result<Options, Failure> {
         let mut assume = Assumptions::default();
         for name in self.assume {
             match name.as_str() {
@@ -173,7 +156,7 @@ impl Arguments {
                         "there is no assumption {name:?}, expected \"right-padded\" or \
                          \"constant-initializers\""
                     );
-                    return Err(Error::Other(message));
+                    return Err(message.into());
                 }
             }
         }
@@ -188,9 +171,9 @@ impl Arguments {
     }
 }
 
-fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Error> {
-    let arguments: Arguments = serde_json::from_slice(options)
-        .map_err(|error| Error::Other(format!("options: {error}")))?;
+fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Failure> {
+    let arguments: Arguments =
+        serde_json::from_slice(options).map_err(|error| format!("options: {error}"))?;
     let path = arguments.is_path.then(|| path(input)).transpose()?;
     let (mut model, size) = match &path {
         Some(path) => {
@@ -222,7 +205,7 @@ fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Error> {
 /// The path that the host gives.
 #[cfg(unix)]
 #[allow(clippy::unnecessary_wraps, reason = "elsewhere it may be no path")]
-fn path(bytes: &[u8]) -> Result<PathBuf, Error> {
+fn path(bytes: &[u8]) -> Result<PathBuf, Failure> {
     use std::os::unix::ffi::OsStrExt;
 
     Ok(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
@@ -230,18 +213,16 @@ fn path(bytes: &[u8]) -> Result<PathBuf, Error> {
 
 /// The path that the host gives.
 #[cfg(not(unix))]
-fn path(bytes: &[u8]) -> Result<PathBuf, Error> {
+fn path(bytes: &[u8]) -> Result<PathBuf, Failure> {
     let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|error| Error::Other(format!("its path: {error}")))?;
+    let text = text.map_err(|error| format!("its path: {error}"))?;
     Ok(PathBuf::from(text))
 }
 
 /// A path as text, which JSON can hold.
-fn text(path: PathBuf) -> Result<String, Error> {
-    let text = path.into_os_string().into_string().map_err(|path| {
-        let path = PathBuf::from(path);
-        Error::Other(format!("the folder {} is not in UTF-8", path.display()))
-    })?;
+fn text(path: PathBuf) -> Result<String, Failure> {
+    let text = path.into_os_string().into_string();
+    let text = text.map_err(|path| format!("the folder {} is not in UTF-8", path.display()))?;
     // Windows' own form of long paths, which not all programs take.
     Ok(match text.strip_prefix(r"\\?\") {
         Some(rest) if !rest.starts_with("UNC") => rest.to_owned(),
@@ -305,9 +286,11 @@ mod tests {
 
     #[test]
     fn a_lack_of_memory_has_a_kind_of_its_own() {
-        let error = Error::from(OnnxError::OutOfMemory { bytes: 5 });
-        assert!(
-            matches!(error, Error::OutOfMemory(text) if text == "not enough memory for 5 bytes")
-        );
+        let error = || OnnxError::OutOfMemory { bytes: 5 };
+        let of_pass = revseq_rewrite::Error::from(error());
+        for error in [Failure::from(error()), of_pass.into()] {
+            assert!(matches!(kind(&*error), Kind::OutOfMemory), "{error}");
+            assert_eq!(chain(&*error), "not enough memory for 5 bytes");
+        }
     }
 }

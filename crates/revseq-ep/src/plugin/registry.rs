@@ -23,6 +23,19 @@ pub(crate) struct Registration {
     pub(crate) in_place: Option<(c_int, c_int)>,
 }
 
+impl Registration {
+    /// An operator's first version, with any types, not in place.
+    pub(crate) fn new(domain: &'static CStr, op_type: &'static CStr) -> Self {
+        Self {
+            domain,
+            op_type,
+            since_versions: (1, 1),
+            types: None,
+            in_place: None,
+        }
+    }
+}
+
 /// The registry of the EP's kernels.
 pub(crate) struct Registry {
     host: Host,

@@ -160,14 +160,14 @@ impl CustomOp {
             CreateKernel: None,
             GetName: Some(get_name),
             GetExecutionProviderType: Some(get_execution_provider_type),
-            GetInputType: Some(get_input_type),
-            GetInputTypeCount: Some(get_input_type_count),
-            GetOutputType: Some(get_output_type),
-            GetOutputTypeCount: Some(get_output_type_count),
+            GetInputType: Some(get_type::<true>),
+            GetInputTypeCount: Some(get_count::<true>),
+            GetOutputType: Some(get_type::<false>),
+            GetOutputTypeCount: Some(get_count::<false>),
             KernelCompute: None,
             KernelDestroy: Some(kernel_destroy),
-            GetInputCharacteristic: Some(get_input_characteristic),
-            GetOutputCharacteristic: Some(get_output_characteristic),
+            GetInputCharacteristic: Some(get_characteristic::<true>),
+            GetOutputCharacteristic: Some(get_characteristic::<false>),
             GetInputMemoryType: Some(get_input_memory_type),
             GetVariadicInputMinArity: None,
             GetVariadicInputHomogeneity: None,
@@ -210,50 +210,36 @@ unsafe extern "system" fn get_execution_provider_type(_: *const OrtCustomOp) -> 
     ptr::null()
 }
 
-unsafe extern "system" fn get_input_type(
+/// The inputs of an op, or its outputs.
+///
+/// # Safety
+/// `op` is one of this module.
+unsafe fn slots<'a, const INPUTS: bool>(op: *const OrtCustomOp) -> &'a [Slot] {
+    // SAFETY: the caller's.
+    let op = unsafe { custom_op(op) };
+    if INPUTS { &op.inputs } else { &op.outputs }
+}
+
+unsafe extern "system" fn get_count<const INPUTS: bool>(op: *const OrtCustomOp) -> usize {
+    // SAFETY: as in `get_name`.
+    unsafe { slots::<INPUTS>(op) }.len()
+}
+
+unsafe extern "system" fn get_type<const INPUTS: bool>(
     op: *const OrtCustomOp,
     index: usize,
 ) -> ONNXTensorElementDataType {
-    // SAFETY: the host calls an op's functions with that op, and an input that it has.
-    unsafe { custom_op(op) }.inputs[index].element
+    // SAFETY: the host calls an op's functions with that op, and an input or output that it has.
+    let slots = unsafe { slots::<INPUTS>(op) };
+    slots[index].element
 }
 
-unsafe extern "system" fn get_input_type_count(op: *const OrtCustomOp) -> usize {
-    // SAFETY: as in `get_name`.
-    unsafe { custom_op(op) }.inputs.len()
-}
-
-unsafe extern "system" fn get_output_type(
-    op: *const OrtCustomOp,
-    index: usize,
-) -> ONNXTensorElementDataType {
-    // SAFETY: the host calls an op's functions with that op, and an output that it has.
-    unsafe { custom_op(op) }.outputs[index].element
-}
-
-unsafe extern "system" fn get_output_type_count(op: *const OrtCustomOp) -> usize {
-    // SAFETY: as in `get_name`.
-    unsafe { custom_op(op) }.outputs.len()
-}
-
-unsafe extern "system" fn get_input_characteristic(
+unsafe extern "system" fn get_characteristic<const INPUTS: bool>(
     op: *const OrtCustomOp,
     index: usize,
 ) -> OrtCustomOpInputOutputCharacteristic {
-    // SAFETY: as in `get_input_type`.
-    characteristic(unsafe { custom_op(op) }.inputs[index])
-}
-
-unsafe extern "system" fn get_output_characteristic(
-    op: *const OrtCustomOp,
-    index: usize,
-) -> OrtCustomOpInputOutputCharacteristic {
-    // SAFETY: as in `get_output_type`.
-    characteristic(unsafe { custom_op(op) }.outputs[index])
-}
-
-fn characteristic(slot: Slot) -> OrtCustomOpInputOutputCharacteristic {
-    match slot.is_optional {
+    // SAFETY: as in `get_type`.
+    match unsafe { slots::<INPUTS>(op) }[index].is_optional {
         true => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_OPTIONAL,
         false => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED,
     }

@@ -22,21 +22,17 @@ const IN_PLACE: Option<(c_int, c_int)> = Some((0, 0));
 /// The schemas of ReverseSequence (onnx/defs/tensor/defs.cc) and our own.
 pub(super) fn registrations() -> [Registration; 3] {
     let reverse_sequence = |since_versions, bfloat16| Registration {
-        domain: c"",
-        op_type: c"ReverseSequence",
         since_versions,
         types: Some((c"T", elements(bfloat16))),
         in_place: IN_PLACE,
+        ..Registration::new(c"", c"ReverseSequence")
     };
     [
         reverse_sequence((10, 27), false),
         reverse_sequence((28, 28), true),
         Registration {
-            domain: custom_op::DOMAIN,
-            op_type: custom_op::OP_TYPE,
-            since_versions: (1, 1),
-            types: None,
             in_place: IN_PLACE,
+            ..Registration::new(custom_op::DOMAIN, custom_op::OP_TYPE)
         },
     ]
 }
@@ -44,26 +40,16 @@ pub(super) fn registrations() -> [Registration; 3] {
 /// The schemas of ONNX's recurrent layers (onnx/defs/rnn/defs.cc), ONNX Runtime's own, and those with masks.
 pub(super) fn layers() -> Vec<Registration> {
     let layer = |op_type| Registration {
-        domain: c"",
-        op_type,
         since_versions: (7, 22),
         types: Some((c"T", vec![HALF, FLOAT, DOUBLE])),
-        in_place: None,
+        ..Registration::new(c"", op_type)
     };
     let quantized = Registration {
-        domain: c"com.microsoft",
-        op_type: c"DynamicQuantizeLSTM",
-        since_versions: (1, 1),
         types: Some((c"T", vec![FLOAT])),
-        in_place: None,
+        ..Registration::new(c"com.microsoft", c"DynamicQuantizeLSTM")
     };
-    let masked = custom_op::MASKED.map(|(op_type, ..)| Registration {
-        domain: custom_op::DOMAIN,
-        op_type,
-        since_versions: (1, 1),
-        types: None,
-        in_place: None,
-    });
+    let masked = custom_op::MASKED;
+    let masked = masked.map(|(op_type, ..)| Registration::new(custom_op::DOMAIN, op_type));
     let plain = [layer(c"LSTM"), layer(c"GRU"), layer(c"RNN"), quantized];
     plain.into_iter().chain(masked).collect()
 }
