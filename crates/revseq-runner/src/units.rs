@@ -13,6 +13,16 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     }
 }
 
+/// The first of some names, and how many more there are.
+pub(crate) fn first_of<S: AsRef<str>>(names: &[S], most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// A time: to three significant digits for people, a number of seconds in JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct Time(pub(crate) Duration);

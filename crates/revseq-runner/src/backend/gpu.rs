@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use crate::model::{Model, walk};
 
+#[cfg(feature = "gpu")]
+use revseq_tract::gpu::Context;
+/// A type without values: there is no GPU.
+#[cfg(not(feature = "gpu"))]
+use std::convert::Infallible as Context;
+
 /// A GPU, opened.
 #[derive(Clone, Debug)]
-pub(crate) struct Gpu {
-    #[cfg(feature = "gpu")]
-    context: revseq_tract::gpu::Context,
-    /// A type without values: there is no GPU.
-    #[cfg(not(feature = "gpu"))]
-    none: std::convert::Infallible,
-}
+pub(crate) struct Gpu(Context);
 
 /// An adapter, as the command line shows it.
 #[derive(Clone, Debug, Serialize)]
@@ -38,62 +38,28 @@ pub(crate) struct Adapter {
     pub(crate) max_binding_bytes: u64,
 }
 
-#[cfg(feature = "gpu")]
 impl Gpu {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// If there is no such adapter, or it returns no device.
+    /// If there is no such adapter, it returns no device, or this build has no GPU support.
     pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
-        use anyhow::Context as _;
-        let mut options = revseq_tract::gpu::ContextOptions::default();
-        options.adapter = choice.clone();
-        let context = revseq_tract::gpu::Context::new(&options).with_context(|| match choice {
-            AdapterChoice::Auto => "--device gpu takes a software adapter only if it is named, as \
-                                    in gpu:software"
-                .to_owned(),
-            _ => format!("--device {}", Device::Gpu(choice.clone())),
-        })?;
-        Ok(Self { context })
-    }
-
-    /// The options of models whose nodes of our operators run here.
-    pub(crate) fn options(&self, options: LoadOptions) -> LoadOptions {
-        options.on_gpu(&self.context)
-    }
-}
-
-#[cfg(feature = "gpu")]
-impl fmt::Display for Gpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.context.adapter().fmt(f)
-    }
-}
-
-/// All adapters.
-///
-/// # Errors
-/// Always: this build has no GPU support.
-#[cfg(feature = "gpu")]
-pub(crate) fn adapters() -> Result<Vec<Adapter>> {
-    use revseq_tract::gpu;
-    let found = gpu::adapters(gpu::wgpu::Backends::all()).into_iter();
-    Ok(found
-        .map(|found| Adapter {
-            kind: found.kind(),
-            backend: found.backend.to_string(),
-            index: found.index,
-            name: found.name,
-            driver: found.driver,
-            max_buffer_bytes: found.max_buffer_bytes,
-            max_binding_bytes: found.max_binding_bytes,
-        })
-        .collect())
-}
-
-#[cfg(not(feature = "gpu"))]
-impl Gpu {
-    pub(crate) fn open(choice: &AdapterChoice) -> Result<Self> {
+        #[cfg(feature = "gpu")]
+        {
+            use anyhow::Context as _;
+            let mut options = revseq_tract::gpu::ContextOptions::default();
+            options.adapter = choice.clone();
+            let context = Context::new(&options).with_context(|| match choice {
+                AdapterChoice::Auto => {
+                    "--device gpu takes a software adapter only if it is named, as \
+                                        in gpu:software"
+                        .to_owned()
+                }
+                _ => format!("--device {}", Device::Gpu(choice.clone())),
+            })?;
+            Ok(Self(context))
+        }
+        #[cfg(not(feature = "gpu"))]
         anyhow::bail!(
             "--device {}: {}",
             Device::Gpu(choice.clone()),
@@ -101,20 +67,46 @@ impl Gpu {
         )
     }
 
-    pub(crate) fn options(&self, _: LoadOptions) -> LoadOptions {
-        match self.none {}
+    /// The options of models whose nodes of our operators run here.
+    pub(crate) fn options(&self, options: LoadOptions) -> LoadOptions {
+        #[cfg(feature = "gpu")]
+        return options.on_gpu(&self.0);
+        #[cfg(not(feature = "gpu"))]
+        match (self.0, options) {}
     }
 }
 
-#[cfg(not(feature = "gpu"))]
 impl fmt::Display for Gpu {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.none {}
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(feature = "gpu")]
+        return self.0.adapter().fmt(f);
+        #[cfg(not(feature = "gpu"))]
+        match (self.0, f) {}
     }
 }
 
-#[cfg(not(feature = "gpu"))]
+/// All adapters.
+///
+/// # Errors
+/// This build has no GPU support.
 pub(crate) fn adapters() -> Result<Vec<Adapter>> {
+    #[cfg(feature = "gpu")]
+    {
+        use revseq_tract::gpu;
+        let found = gpu::adapters(gpu::wgpu::Backends::all()).into_iter();
+        Ok(found
+            .map(|found| Adapter {
+                kind: found.kind(),
+                backend: found.backend.to_string(),
+                index: found.index,
+                name: found.name,
+                driver: found.driver,
+                max_buffer_bytes: found.max_buffer_bytes,
+                max_binding_bytes: found.max_binding_bytes,
+            })
+            .collect())
+    }
+    #[cfg(not(feature = "gpu"))]
     anyhow::bail!(crate::not_built("GPUs"))
 }
 

@@ -177,37 +177,33 @@ impl Record {
         let Some(recorded) = &self.outputs else {
             return Vec::new();
         };
-        let now: Vec<(String, u32)> = model
-            .output_names()
-            .into_iter()
-            .zip(model.origins())
-            .collect();
-        let names = |outputs: &[(String, u32)]| {
-            let names = outputs.iter().map(|(name, _)| name.clone());
-            names.collect::<Vec<String>>()
-        };
-        let (before, after) = (names(recorded), names(&now));
-        let as_set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<String>>();
+        let after = model.output_names();
+        let now: Vec<(&String, u32)> = after.iter().zip(model.origins()).collect();
+        let before: Vec<&str> = recorded.iter().map(|(name, _)| &**name).collect();
+        let is_same_set = before.iter().copied().collect::<BTreeSet<&str>>()
+            == after.iter().map(|name| &**name).collect();
         let mut moved = Vec::new();
-        if before != after && as_set(&before) == as_set(&after) {
+        if before != after && is_same_set {
             moved.push(format!(
                 "the outputs are in the order {}, recorded as {}",
                 after.join(", "),
                 before.join(", ")
             ));
         }
-        let of_name = |outputs: &[(String, u32)], name: &str| {
-            let found = outputs.iter().find(|(it, _)| it == name);
-            found.map(|(_, origin)| *origin)
-        };
-        // Those that are not computed as they were.
-        let changed: Vec<&(String, u32)> = now
+        let recorded: BTreeMap<&String, u32> = recorded
             .iter()
-            .filter(|(name, origin)| of_name(recorded, name).is_some_and(|it| it != *origin))
+            .map(|(name, origin)| (name, *origin))
             .collect();
+        // Those that are not computed as they were.
+        let is_changed = |(name, origin): &&(&String, u32)| {
+            let was = recorded.get(name);
+            was.is_some_and(|was| was != origin)
+        };
+        let changed: Vec<_> = now.iter().filter(is_changed).collect();
         for (name, origin) in &changed {
-            let was = |(other, _): &&&(String, u32)| of_name(recorded, other) == Some(*origin);
-            if let Some((other, _)) = changed.iter().find(was) {
+            let mut others = changed.iter();
+            if let Some((other, _)) = others.find(|(other, _)| recorded.get(other) == Some(origin))
+            {
                 moved.push(format!("output {name} is computed as output {other} was"));
             }
         }

@@ -430,15 +430,10 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
     let without = results.without_snapshot.iter();
     let without: Vec<String> = without.map(|path| path.display().to_string()).collect();
     if !without.is_empty() {
-        let shown = without.len().min(WITHOUT_SHOWN);
-        let more = match without.len() - shown {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let models = units::count(without.len(), "model");
-        let shown = without[..shown].join(", ");
+        let shown = units::first_of(&without, WITHOUT_SHOWN);
         let shown = printable(&shown);
-        writeln!(out, "{models} without a snapshot: {shown}{more}")?;
+        writeln!(out, "{models} without a snapshot: {shown}")?;
     }
     if results.interrupted {
         writeln!(out, "interrupted: not all tests were run")?;

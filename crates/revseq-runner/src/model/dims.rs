@@ -7,6 +7,7 @@ use revseq_onnx::ModelProto;
 
 use super::values::{Dim, ValueType};
 use super::{Bindings, Input, Model};
+use crate::units::first_of;
 
 /// Number of a model's sizes that an error names at most.
 const SHOWN: usize = 8;
@@ -114,18 +115,12 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, Dim)>> {
     let Some((input, dimension)) = name.rsplit_once('.') else {
         return Ok(None);
     };
-    let (Some(input), Ok(dimension)) = (
-        inputs.iter().find(|other| other.name == input),
-        dimension.parse::<usize>(),
-    ) else {
+    let input = inputs.iter().find(|other| other.name == input);
+    let (Some(input), Ok(dimension)) = (input, dimension.parse::<usize>()) else {
         return Ok(None);
     };
-    let Some(dim) = input
-        .value_type
-        .shape
-        .as_ref()
-        .and_then(|shape| shape.get(dimension))
-    else {
+    let shape = input.value_type.shape.as_deref();
+    let Some(dim) = shape.and_then(|shape| shape.get(dimension)) else {
         bail!(
             "--dim {name}: input {:?} is {}, which has no dimension {dimension}",
             input.name,
@@ -137,11 +132,10 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, Dim)>> {
 
 /// The error of a size that the model does not have.
 fn listed(symbols: &BTreeSet<String>) -> String {
-    let shown: Vec<&str> = symbols.iter().take(SHOWN).map(String::as_str).collect();
-    let known = match (shown.as_slice(), symbols.len() - shown.len()) {
-        ([], _) => "none".to_owned(),
-        (shown, 0) => shown.join(", "),
-        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    let symbols: Vec<&String> = symbols.iter().collect();
+    let known = match symbols.is_empty() {
+        true => "none".to_owned(),
+        false => first_of(&symbols, SHOWN),
     };
     format!(
         "there is no symbolic size of that name; the model has {known}; INPUT.NUMBER stands for a \

@@ -20,7 +20,7 @@ use crate::backend::gpu::{self, Gpu};
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
 use crate::cli::{EngineArguments, Lengths};
-use crate::fence;
+use crate::fence::quietly;
 use crate::model::Model;
 use crate::model::values::ValueType;
 use crate::tensor::{MAXIMUM_BYTES, Tensor};
@@ -76,7 +76,7 @@ impl Tract {
     /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
         let proto = model.messages();
-        let session = fenced(|| Session::from_model(proto, &self.options()));
+        let session = quietly(|| Session::from_model(proto, &self.options()));
         if let Err(error) = &session
             && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
         {
@@ -103,9 +103,9 @@ impl Tract {
             advice: advice(error),
             may_fit_sizes,
         };
-        let session = fenced(|| Session::from_model(proto, &options));
+        let session = quietly(|| Session::from_model(proto, &options));
         let session = session.map_err(|error| refusal(&error, false))?;
-        let plan = fenced(|| session.symbolic_plan());
+        let plan = quietly(|| session.symbolic_plan());
         let plan = plan.map_err(|error| refusal(&error, true))?;
         Ok(Planned {
             executions: plan.executions(),
@@ -172,9 +172,8 @@ impl Loaded {
     /// The error of tract, or of one of our operators.
     pub(crate) fn prepare(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Executable> {
         let inputs = values(inputs)?;
-        let plan = fenced(|| self.session.plan(&inputs));
         Ok(Executable {
-            plan: plan.map_err(|error| in_words(&error))?,
+            plan: call(|| self.session.plan(&inputs))?,
             outputs: self.outputs.clone(),
         })
     }
@@ -201,7 +200,7 @@ impl Executable {
     /// The error of tract, or of one of our operators.
     pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Result<Tensor>>> {
         let inputs = values(inputs)?;
-        let outputs = self.fenced(|| self.plan.run_each(&inputs))?;
+        let outputs = call(|| self.plan.run_each(&inputs))?;
         let outputs = std::iter::zip(outputs, &self.outputs).map(|(output, declared)| {
             let output = from_tract(&*output.map_err(|error| in_words(&error))?)?;
             declared.check(output, "tract")
@@ -220,7 +219,7 @@ impl Executable {
         let run = || {
             let values = values.clone();
             let start = Instant::now();
-            let outputs = self.fenced(|| self.plan.run_values(values))?;
+            let outputs = call(|| self.plan.run_values(values))?;
             let time = start.elapsed();
             drop(outputs);
             Ok(time)
@@ -244,11 +243,11 @@ impl Executable {
         )));
         let mut all = Vec::new();
         let first = Instant::now();
-        let mut state = self.fenced(|| self.plan.fenced(|| self.plan.runnable().spawn()))?;
+        let mut state = call(|| self.plan.fenced(|| self.plan.runnable().spawn()))?;
         let mut observed = |observer: Observer| {
             let values = values.clone();
             let run = || revseq_tract::run_observed(&mut state, values, observer);
-            self.fenced(|| self.plan.fenced(run))
+            call(|| self.plan.fenced(run))
         };
         // The first run allocates.
         observed(Box::new(|_| {}))?;
@@ -280,12 +279,8 @@ impl Executable {
 
     /// The inputs as the plan takes them.
     fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
-        let values = self.plan.values(&values(inputs)?);
-        values.map_err(|error| in_words(&error))
-    }
-
-    fn fenced<T>(&self, run: impl FnOnce() -> Result<T, revseq_tract::Error>) -> Result<T> {
-        fenced(run).map_err(|error| in_words(&error))
+        let inputs = values(inputs)?;
+        call(|| self.plan.values(&inputs))
     }
 }
 
@@ -302,8 +297,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Calls the library, whose panics are errors; nothing is printed of them.
-fn fenced<T>(run: impl FnOnce() -> T) -> T {
-    fence::quietly(run)
+fn call<T>(run: impl FnOnce() -> Result<T, revseq_tract::Error>) -> Result<T> {
+    quietly(run).map_err(|error| in_words(&error))
 }
 
 /// An error of the library, with a way around it.

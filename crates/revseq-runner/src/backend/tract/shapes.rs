@@ -7,7 +7,8 @@ use revseq_onnx::{ModelProto, tensor};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 
-use super::{fenced, in_words, options};
+use super::{in_words, options};
+use crate::fence::quietly;
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
 use crate::model::{Bindings, Model};
@@ -72,7 +73,7 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Shapes {
 fn infer(model: &Model, bindings: &Bindings) -> Result<Shapes> {
     let mut proto = ModelProto::clone(&model.proto);
     tensor::all_to_raw(&mut proto)?;
-    let inferred = fenced(|| revseq_tract::infer(proto, bindings, &options()));
+    let inferred = quietly(|| revseq_tract::infer(proto, bindings, &options()));
     let names = model.input_symbols();
     let all = |facts: &[InferenceFact]| -> Vec<ValueType> {
         facts.iter().map(|fact| value_type(fact, &names)).collect()

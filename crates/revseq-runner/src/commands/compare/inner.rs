@@ -15,6 +15,7 @@ use crate::model::inner::Produced;
 use crate::style::FAILED;
 use crate::tensor::compare::{Difference, Tolerance};
 use crate::tensor::{Tensor, Tensors};
+use crate::units::first_of;
 
 /// The operators whose outputs are sequences or optionals, which no backend returns.
 const NO_TENSORS: [&str; 8] = [
@@ -185,11 +186,7 @@ impl InnerRow {
             by_reason.entry(reason).or_default().push(name);
         }
         for (why, names) in by_reason {
-            let shown = names.iter().take(NAMES_TOLD).copied();
-            let mut shown = shown.collect::<Vec<_>>().join(", ");
-            if let Some(more @ 1..) = names.len().checked_sub(NAMES_TOLD) {
-                shown += &format!(" and {more} more");
-            }
+            let shown = first_of(&names, NAMES_TOLD);
             let (shown, why) = (printable(&shown), printable(why));
             writeln!(out, "  not compared: {why}\n    {shown}")?;
         }

@@ -133,15 +133,13 @@ impl<'a> OutputFiles<'a> {
                 continue;
             }
             let index = match name {
-                Some(name) => names
-                    .iter()
-                    .position(|output| output == name)
-                    .with_context(|| {
-                        format!(
-                            "--output {name}: there is no output of that name; the outputs are {}",
-                            list(names)
-                        )
-                    })?,
+                Some(name) => {
+                    let place = names.iter().position(|output| output == name);
+                    place.with_context(|| {
+                        let names = list(names);
+                        format!("--output {name}: there is no output of that name; the outputs are {names}")
+                    })?
+                }
                 None if names.len() == 1 => 0,
                 None => bail!(
                     "--output {}: which output is it for? the outputs are {}; say it with --output \
