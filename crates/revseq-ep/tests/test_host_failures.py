@@ -181,11 +181,11 @@ def called() -> list[str]:
     """The functions of ONNX Runtime that return a status, as often as the library calls them."""
     sources = harness.ROOT / "crates/revseq-ep/src"
     calls = (
-        r"ort_(?:try|status)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(",
+        r"ort_(?:get|own|status|try)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(",
         r"find!\((\w+)\(",
         r"string!\(self, (\w+)",
-        r"list!\(\s*[\w.]+,\s*[\w.]+,\s*(\w+),\s*\w+\s*\)",
-        r"list!\(\s*[\w.]+,\s*[\w.]+,\s*\w+,\s*(\w+)\s*\)",
+        r"(?:list|values)!\([\w.,\s]*,\s*(\w+),\s*\w+\s*\)",
+        r"(?:list|values)!\([\w.,\s]*,\s*\w+,\s*(\w+)\s*\)",
     )
     return [
         name
