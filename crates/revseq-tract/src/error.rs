@@ -53,10 +53,10 @@ impl Error {
         }
     }
 
-    /// The same of a model that no other runtime runs, either.
-    pub(crate) fn everywhere(self) -> Self {
+    /// The same of a model that no other runtime runs, either, or of one that others may.
+    pub(crate) fn everywhere(self, is_everywhere: bool) -> Self {
         Self {
-            is_everywhere: true,
+            is_everywhere,
             ..self
         }
     }

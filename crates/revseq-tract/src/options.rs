@@ -6,6 +6,7 @@ use std::time::Duration;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
+use scopeguard::guard;
 use tract_onnx_extra::Limits;
 
 use crate::threads::Threads;
@@ -143,16 +144,8 @@ impl LoadOptions {
     /// Calls `load` with these options, and with a policy for the lengths of recurrent layers unless
     /// that of a surrounding scope applies.
     fn load_alone<T>(&self, lengths: Option<LengthsPolicy>, load: impl FnOnce() -> T) -> T {
-        /// Restores the previous options, even after a panic.
-        struct Restore(LoadOptions);
-
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                LOADING.replace(std::mem::take(&mut self.0));
-            }
-        }
-
-        let _restore = Restore(LOADING.replace(self.clone()));
+        // Also after a panic.
+        let _outer = guard(LOADING.replace(self.clone()), |outer| LOADING.set(outer));
         let mut options = tract_onnx_extra::LoadOptions::new();
         if let Some(policy) = lengths {
             options = options.with_lengths(match policy {

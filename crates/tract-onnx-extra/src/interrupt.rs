@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use scopeguard::guard;
 use tract_onnx::tract_core::plan::{self, TurnState, TurnStateHandler};
 use tract_onnx::tract_hir::internal::*;
 
@@ -156,16 +157,8 @@ impl Interrupt {
 
 /// Calls `run` with what may end it.
 fn enter<T>(entered: Option<Arc<Interrupt>>, run: impl FnOnce() -> T) -> T {
-    /// Restores what was around, even after a panic.
-    struct Restore(Option<Arc<Interrupt>>);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.replace(self.0.take());
-        }
-    }
-
-    let _restore = Restore(CURRENT.replace(entered));
+    // Also after a panic.
+    let _around = guard(CURRENT.replace(entered), |around| CURRENT.set(around));
     run()
 }
 

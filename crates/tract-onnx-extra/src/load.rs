@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use scopeguard::guard;
+
 use crate::Limits;
 
 /// Policy for sequence lengths of LSTM, GRU and RNN that are negative or above the number of steps.
@@ -80,17 +82,8 @@ impl LoadOptions {
 
     /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options.
     pub fn load<T>(self, load: impl FnOnce() -> T) -> T {
-        /// Restores the previous options, even after a panic.
-        struct Restore(LoadOptions);
-
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                LOADING.set(self.0);
-            }
-        }
-
-        let outer = LOADING.get();
-        let _restore = Restore(outer);
+        // Also after a panic.
+        let outer = guard(LOADING.get(), |outer| LOADING.set(outer));
         LOADING.set(Self {
             limits: self.limits.or(outer.limits),
             lengths: self.lengths.or(outer.lengths),

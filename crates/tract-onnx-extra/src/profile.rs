@@ -12,6 +12,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+use scopeguard::guard;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::interrupt;
@@ -52,20 +53,12 @@ pub fn run_observed(
     inputs: TVec<TValue>,
     observer: impl FnMut(NodeCall<'_>) + 'static,
 ) -> TractResult<TVec<TValue>> {
-    /// Ends the observation, also if the run panics.
-    struct Guard(Option<Profile>);
-
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            PROFILE.set(self.0.take());
-        }
-    }
-
     let profile = Profile {
         observer: Box::new(observer),
         inner: vec![],
     };
-    let _guard = Guard(PROFILE.replace(Some(profile)));
+    // Also if the run panics.
+    let _around = guard(PROFILE.replace(Some(profile)), |around| PROFILE.set(around));
     state.run_plan_with_eval(inputs, eval)
 }
 
@@ -79,16 +72,9 @@ pub fn run_comparing_shapes(
     state: &mut TypedSimpleState,
     inputs: TVec<TValue>,
 ) -> TractResult<TVec<TValue>> {
-    /// Ends the comparison, also if the run panics.
-    struct Guard(bool);
-
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            COMPARES_SHAPES.set(self.0);
-        }
-    }
-
-    let _guard = Guard(COMPARES_SHAPES.replace(true));
+    let _around = guard(COMPARES_SHAPES.replace(true), |around| {
+        COMPARES_SHAPES.set(around);
+    });
     state.run_plan_with_eval(inputs, compare_shapes)
 }
 

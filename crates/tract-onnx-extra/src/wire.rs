@@ -13,24 +13,32 @@ use crate::cast_to_sizes::CastToSizes;
 use crate::dims::in_dims;
 use crate::typed_op::Typed;
 
-/// Casts a value unless it already has the type. Integers that become sizes keep all of their bits.
+/// Casts a value unless it already has the type. Integers that become sizes keep all of their bits. A
+/// constant stays one: tract would cast a large one in each run.
 pub(crate) fn wire_cast(
     model: &mut TypedModel,
     name: String,
     outlet: OutletId,
     to: DatumType,
 ) -> TractResult<OutletId> {
-    if model.outlet_fact(outlet)?.datum_type == to {
+    let fact = model.outlet_fact(outlet)?;
+    if fact.datum_type == to {
         return Ok(outlet);
     }
+    let known = match fact.konst.as_deref() {
+        Some(known) if to.is_tdim() => Some(in_dims(known)?),
+        // Symbols are no numbers.
+        known => known.and_then(|it| Some(it.cast_to_dt(to).ok()?.into_owned())),
+    };
     let name = model.unique_name(name).into_owned();
-    if to.is_tdim() {
-        return match model.outlet_fact(outlet)?.konst.clone() {
-            Some(known) => model.add_const(name, in_dims(&known)?),
-            None => Ok(model.wire_node(name, Typed(CastToSizes), &[outlet])?[0]),
-        };
+    if let Some(known) = known {
+        return model.add_const(name, known);
     }
-    Ok(model.wire_node(name, cast(to), &[outlet])?[0])
+    let op: Box<dyn TypedOp> = match to.is_tdim() {
+        true => Box::new(Typed(CastToSizes)),
+        false => Box::new(cast(to)),
+    };
+    Ok(model.wire_node(name, op, &[outlet])?[0])
 }
 
 /// Whether a value is one of the sought ones, or depends on one.

@@ -53,14 +53,8 @@ pub(crate) fn lacks(graph: &GraphProto, opset: i64) -> Option<Error> {
         false => ErrorKind::Unsupported,
     };
     let is_everywhere = !lacking.unheard_of.is_empty();
-    let error = lacking.message().map(|message| Error::new(kind, message));
-    error.map(|error| {
-        if is_everywhere {
-            error.everywhere()
-        } else {
-            error
-        }
-    })
+    let message = lacking.message()?;
+    Some(Error::new(kind, message).everywhere(is_everywhere))
 }
 
 impl Lacking {

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use revseq_graph::ElementType;
 use revseq_onnx::ModelProto;
 use revseq_onnx::model::{self as onnx, UINT32, UINT64};
+use scopeguard::guard;
 use tract_onnx::pb;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
@@ -37,16 +38,8 @@ thread_local! {
 impl Weights {
     /// Calls `parse`; [`find`] finds these weights meanwhile.
     pub(super) fn lend<T>(&self, parse: impl FnOnce() -> T) -> T {
-        /// Takes the weights back, even after a panic.
-        struct Restore(Weights);
-
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                LENT.replace(std::mem::take(&mut self.0));
-            }
-        }
-
-        let _restore = Restore(LENT.replace(self.clone()));
+        // Also after a panic.
+        let _before = guard(LENT.replace(self.clone()), |before| LENT.set(before));
         parse()
     }
 }

@@ -272,20 +272,10 @@ impl Session {
     }
 
     fn new_plan(&self, inputs: For<'_>) -> TractResult<Plan> {
+        let (options, outputs, nodes) = (&self.options, &self.outputs, &self.nodes);
+        let plan = || Plan::new(&self.source, inputs, options, outputs, nodes);
         // An operator that cannot be computed may be left for the run, or the model refused.
-        Interrupt::suspended(|| self.new_plan_at_once(inputs))
-    }
-
-    fn new_plan_at_once(&self, inputs: For<'_>) -> TractResult<Plan> {
-        fence::catch(|| {
-            Plan::new(
-                &self.source,
-                inputs,
-                &self.options,
-                &self.outputs,
-                &self.nodes,
-            )
-        })
+        Interrupt::suspended(|| fence::catch(plan))
     }
 
     /// Checks inputs against those that the model declares.

@@ -222,11 +222,7 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
     };
     let at = error.downcast_ref::<AtNode>();
     let is_everywhere = nodes.is_early() || at.is_some_and(|at| at.is_contradiction);
-    let refusal = Error::caused(kind, message, name, error);
-    match is_everywhere {
-        true => refusal.everywhere(),
-        false => refusal,
-    }
+    Error::caused(kind, message, name, error).everywhere(is_everywhere)
 }
 
 /// Whether an error is in this project's words: a clause about the node. tract's are sentences.

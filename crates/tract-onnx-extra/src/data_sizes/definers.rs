@@ -14,6 +14,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{in_numbers, symbols_of};
+use crate::dims::in_dims;
 use crate::typed_op::{Stateless, Typed};
 
 /// Makes every symbol that a model needs known when it runs.
@@ -37,7 +38,7 @@ pub(crate) fn sizes_in_numbers(model: &mut TypedModel) -> TractResult<()> {
         let name = format!("{}.numbers", model.node(output.node).name);
         let name = model.unique_name(name).into_owned();
         let label = model.outlet_label(output).map(str::to_owned);
-        let numbers = model.wire_node(name, Typed(InNumbers), &[output])?[0];
+        let numbers = model.wire_node(name, Typed(InNumbers::Int64), &[output])?[0];
         if let Some(label) = label {
             model.set_outlet_label(numbers, label)?;
         }
@@ -150,19 +151,29 @@ impl Stateless for After {
     }
 }
 
-/// Sizes as numbers.
+/// Sizes in numbers, which are known as expressions before: as int64, or in tract's type of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct InNumbers;
+pub(crate) enum InNumbers {
+    Int64,
+    Sizes,
+}
 
 impl Stateless for InNumbers {
     const NAME: &str = "InNumbers";
     const FOLDS: bool = false;
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        Ok(tvec![in_numbers(args_1!(inputs), ctx.symbols)?])
+        let numbers = in_numbers(args_1!(inputs), ctx.symbols)?;
+        Ok(tvec![match self {
+            Self::Int64 => numbers,
+            Self::Sizes => in_dims(&numbers)?.into_tvalue(),
+        }])
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![i64::fact(inputs[0].shape.clone())])
+        Ok(tvec![match self {
+            Self::Int64 => i64::fact(inputs[0].shape.clone()),
+            Self::Sizes => inputs[0].clone(),
+        }])
     }
 }

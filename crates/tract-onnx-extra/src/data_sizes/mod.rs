@@ -2,7 +2,7 @@
 //! operator runs.
 //!
 //! A size from data is a symbol of the node's own (`size_symbols.rs`). The operator tells tract
-//! that it defines symbols (`mints_runtime_symbols`), and tract reads their numbers off its
+//! that it defines symbols (`defines_symbols`), and tract reads their numbers off its
 //! outputs. So the operator must not fold into a constant, and has to run wherever a number is
 //! needed (`definers.rs`).
 //!

@@ -74,27 +74,19 @@ fn list<T: Datum>(value: &Tensor) -> Vec<T> {
 fn whole(indices: &Tensor) -> TractResult<Vec<Option<i64>>> {
     if indices.datum_type().is_float() {
         let indices = indices.cast_to::<f64>()?;
-        let whole = indices.try_as_plain_ram()?;
-        let whole = whole.as_slice::<f64>()?.iter().map(|index| {
+        let whole = |index: &f64| {
             // Every float from here on is beyond 64 bits.
             let is_whole = index.fract() == 0.0 && index.abs() < 9_223_372_036_854_775_808.0;
             is_whole.then_some(*index as i64)
-        });
-        return Ok(whole.collect());
+        };
+        return Ok(list::<f64>(&indices).iter().map(whole).collect());
     }
     if indices.datum_type() == u64::datum_type() {
-        let indices = indices.try_as_plain_ram()?;
-        let indices = indices.as_slice::<u64>()?.iter();
-        return Ok(indices.map(|index| i64::try_from(*index).ok()).collect());
+        let indices = list::<u64>(indices).into_iter();
+        return Ok(indices.map(|index| i64::try_from(index).ok()).collect());
     }
     let indices = indices.cast_to::<i64>()?;
-    let indices = indices.try_as_plain_ram()?;
-    Ok(indices
-        .as_slice::<i64>()?
-        .iter()
-        .copied()
-        .map(Some)
-        .collect())
+    Ok(list::<i64>(&indices).into_iter().map(Some).collect())
 }
 
 /// Writes on for each index along a new axis, and off elsewhere.

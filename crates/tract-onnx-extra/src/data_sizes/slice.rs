@@ -139,19 +139,8 @@ struct OnnxSlice {
     sizes: SizeSymbols,
 }
 
-/// Knowledge of an input that holds a list: its elements, or its length.
-#[derive(Clone, Debug, Default)]
-struct Given {
-    value: Option<Arc<Tensor>>,
-    length: Option<TDim>,
-}
-
-impl Given {
-    fn new(value: Option<Arc<Tensor>>, shape: Option<TVec<TDim>>) -> Self {
-        let length = shape.and_then(|shape| shape.first().cloned());
-        Self { value, length }
-    }
-}
+/// Knowledge of an input that holds a list: its elements, or its shape.
+type Given = (Option<Arc<Tensor>>, Option<TVec<TDim>>);
 
 /// A Slice along an axis.
 #[derive(Clone, Debug)]
@@ -221,12 +210,12 @@ impl OnnxSlice {
                     Some(numbers.iter().map(|it| Some(it.to_dim())).collect())
                 }
                 List::Input(input, numbers) => {
-                    let given = given(*input)?;
-                    let length = given.length.as_ref().map(DimLike::to_usize);
+                    let (value, shape) = given(*input)?;
+                    let length = shape.and_then(|it| Some(it.first()?.to_usize()));
                     has_symbol |= matches!(length, Some(Err(_)));
                     let length = length.and_then(Result::ok);
                     let count = numbers.as_ref().map(Vec::len).or(length);
-                    match (given.value, numbers) {
+                    match (value, numbers) {
                         (Some(value), _) => {
                             Some(dims::sizes(&value)?.into_iter().map(Some).collect())
                         }
@@ -312,7 +301,7 @@ impl Operator for OnnxSlice {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         let given = |input: usize| {
             let fact = node.inputs.get(input).context("it lacks an input")?;
-            Ok(Given::new(fact.value.concretize(), fact.shape.concretize()))
+            Ok((fact.value.concretize(), fact.shape.concretize()))
         };
         let data = node.inputs[0];
         let mut output = node.outputs[0].clone();
@@ -360,7 +349,7 @@ impl Operator for OnnxSlice {
         let rank = node.input(0)?.rank();
         let given = |input: usize| {
             let fact = node.input(input)?;
-            Ok(Given::new(fact.konst.clone(), Some(fact.shape.to_tvec())))
+            Ok((fact.konst.clone(), Some(fact.shape.to_tvec())))
         };
         let along = self.along(rank, given)?;
         let along = along.context("its axes or its steps are not constants")?;

@@ -17,6 +17,7 @@ use super::part::{along, take};
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
+use crate::operators::top_k::compared;
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Unique.
@@ -70,16 +71,10 @@ impl Unique {
         let data = data.try_as_plain_ram()?;
         let data = data.as_slice::<T>()?;
         let row = |at: usize, place: usize| &data[(place * count + at) * inner..][..inner];
-        // NaNs equal each other and come last.
-        let order = |a: &T, b: &T| {
-            let is_nan = |x: &T| x.partial_cmp(x).is_none();
-            a.partial_cmp(b)
-                .unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
-        };
         let compare = |a: usize, b: usize| {
             let places = (0..outer).flat_map(|place| std::iter::zip(row(a, place), row(b, place)));
             places
-                .map(|(a, b)| order(a, b))
+                .map(|(a, b)| compared(a, b))
                 .find(|it| it.is_ne())
                 .unwrap_or(Ordering::Equal)
         };

@@ -31,11 +31,12 @@ impl Operator for WideSizes {
     }
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        if let Ok(fact) = node.input(self.sizes)
-            && let Some(value) = fact.konst.clone()
-            && !value.datum_type().is_tdim()
+        if node
+            .input(self.sizes)
+            .is_ok_and(|fact| fact.konst.is_some())
         {
-            node.inputs[self.sizes] = node.constant("sizes", in_dims(&value)?)?;
+            let sizes = node.inputs[self.sizes];
+            node.inputs[self.sizes] = node.cast("sizes", sizes, TDim::datum_type())?;
         }
         Ok(None)
     }

@@ -35,53 +35,46 @@ struct FusedScan {
 /// The operator that computes what the Scan does, whose outputs have these facts; `None` if its step
 /// is not one fused operator.
 pub(crate) fn fuse(scan: &OptScan, facts: &[&TypedFact]) -> TractResult<Option<Box<dyn TypedOp>>> {
-    let fused = FusedScan::of(scan, facts)?;
-    Ok(fused.map(|it| Box::new(it) as Box<dyn TypedOp>))
-}
-
-impl FusedScan {
-    fn of(scan: &OptScan, facts: &[&TypedFact]) -> TractResult<Option<Self>> {
-        let body = scan.plan.model();
-        let mut steps = body
-            .nodes()
-            .iter()
-            .filter(|node| !node.op_is::<TypedSource>() && !node.op_is::<Const>());
-        let (Some(step), None) = (steps.next(), steps.next()) else {
-            return Ok(None);
-        };
-        rule_if_some!(op = step.op_as::<Fused>());
-        let source = |input: &OutletId| body.inputs.iter().position(|it| it == input);
-        rule_if_some!(sources = step.inputs.iter().map(source).collect::<Option<_>>());
-        let mut outputs = vec![];
-        let mut passed = vec![];
-        let mut scanned: Vec<ScanInfo> = vec![];
-        for (outlet, mapping) in std::iter::zip(&body.outputs, &scan.output_mapping) {
-            rule_if!(mapping.full_dim_hint.is_none());
-            scanned.extend(mapping.scan.map(|(_, info)| info));
-            if outlet.node == step.id {
-                rule_if!(body.outlet_fact(*outlet)?.datum_type.is::<f32>());
-                outputs.push((outlet.slot, mapping.clone()));
-            } else {
-                // Once tract has moved operators out of the body, an input may be output directly.
-                rule_if_some!(input = source(outlet));
-                rule_if_some!((slot, info) = mapping.scan);
-                let is_same = scan.input_mapping[input].as_scan() == Some(&info);
-                rule_if!(is_same && !mapping.state && mapping.last_value_slot.is_none());
-                passed.push((slot, input));
-            }
+    let body = scan.plan.model();
+    let mut steps = body
+        .nodes()
+        .iter()
+        .filter(|node| !node.op_is::<TypedSource>() && !node.op_is::<Const>());
+    let (Some(step), None) = (steps.next(), steps.next()) else {
+        return Ok(None);
+    };
+    rule_if_some!(op = step.op_as::<Fused>());
+    let source = |input: &OutletId| body.inputs.iter().position(|it| it == input);
+    rule_if_some!(sources = step.inputs.iter().map(source).collect::<Option<_>>());
+    let mut outputs = vec![];
+    let mut passed = vec![];
+    let mut scanned: Vec<ScanInfo> = vec![];
+    for (outlet, mapping) in std::iter::zip(&body.outputs, &scan.output_mapping) {
+        rule_if!(mapping.full_dim_hint.is_none());
+        scanned.extend(mapping.scan.map(|(_, info)| info));
+        if outlet.node == step.id {
+            rule_if!(body.outlet_fact(*outlet)?.datum_type.is::<f32>());
+            outputs.push((outlet.slot, mapping.clone()));
+        } else {
+            // Once tract has moved operators out of the body, an input may be output directly.
+            rule_if_some!(input = source(outlet));
+            rule_if_some!((slot, info) = mapping.scan);
+            let is_same = scan.input_mapping[input].as_scan() == Some(&info);
+            rule_if!(is_same && !mapping.state && mapping.last_value_slot.is_none());
+            passed.push((slot, input));
         }
-        scanned.extend(scan.input_mapping.iter().filter_map(InputMapping::as_scan));
-        rule_if!(scanned.iter().all(|info| info.chunk.abs() == 1));
-        rule_if!(scan.skip == 0 && scan.reset_every_turn);
-        Ok(Some(Self {
-            step: op.clone(),
-            sources,
-            inputs: scan.input_mapping.clone(),
-            outputs,
-            passed,
-            facts: facts.iter().map(|fact| (*fact).clone()).collect(),
-        }))
     }
+    scanned.extend(scan.input_mapping.iter().filter_map(InputMapping::as_scan));
+    rule_if!(scanned.iter().all(|info| info.chunk.abs() == 1));
+    rule_if!(scan.skip == 0 && scan.reset_every_turn);
+    Ok(Some(Box::new(FusedScan {
+        step: op.clone(),
+        sources,
+        inputs: scan.input_mapping.clone(),
+        outputs,
+        passed,
+        facts: facts.iter().map(|fact| (*fact).clone()).collect(),
+    })))
 }
 
 never_equal!(FusedScan);

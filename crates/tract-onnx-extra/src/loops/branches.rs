@@ -51,9 +51,7 @@ impl Branches {
             (&bodies.else_body, &bodies.else_input_mapping),
         ]
     }
-}
 
-impl Branches {
     fn with_sizes(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
         let mut op = self.clone();
         op.plans = None;

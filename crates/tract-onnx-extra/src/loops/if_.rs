@@ -22,7 +22,7 @@ use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
 use crate::node::check_domain;
 use crate::node::element_type;
-use crate::operator::Parsed;
+use crate::operator::{Facts, Parsed};
 use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
@@ -206,11 +206,7 @@ impl InferenceOp for OnnxIf {
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
+    ) -> TractResult<Facts> {
         let mut inputs: TVec<InferenceFact> = inputs.into_iter().cloned().collect();
         let mut outputs: TVec<InferenceFact> = outputs.into_iter().cloned().collect();
         let observed = observed.into_iter().cloned().collect();

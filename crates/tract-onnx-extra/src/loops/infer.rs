@@ -21,6 +21,7 @@ use crate::loops::op::Loop;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
+use crate::operator::Facts;
 use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
 
@@ -484,11 +485,7 @@ impl InferenceOp for OnnxLoop {
         inputs: TVec<&InferenceFact>,
         outputs: TVec<&InferenceFact>,
         _observed: TVec<&InferenceFact>,
-    ) -> TractResult<(
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-        TVec<InferenceFact>,
-    )> {
+    ) -> TractResult<Facts> {
         let inputs: TVec<InferenceFact> = inputs.into_iter().cloned().collect();
         let outputs = match self.solve(&inputs)? {
             None => outputs.into_iter().cloned().collect(),

@@ -55,27 +55,19 @@ struct Attributes<'a> {
 impl Attributes<'_> {
     /// The elements of a list, whose type its attribute's name ends with.
     fn list(&self, name: &str) -> TractResult<Tensor> {
-        let tensor: Option<&TensorProto> = self.node.get_attr_opt(&format!("{name}_tensor"))?;
-        if let Some(tensor) = tensor {
+        let (node, named) = (self.node, |of: &str| format!("{name}_{of}"));
+        if let Some(tensor) = node.get_attr_opt::<&TensorProto>(&named("tensor"))? {
             let tensor = self.ctx.load_tensor(tensor)?;
             let count = tensor.len();
             return tensor.into_shape(&[count]);
         }
-        if let Some(strings) = self
-            .node
-            .get_attr_opt_vec::<String>(&format!("{name}_strings"))?
-        {
+        if let Some(strings) = node.get_attr_opt_vec::<String>(&named("strings"))? {
             return Ok(tensor1(&strings));
         }
-        if let Some(integers) = self
-            .node
-            .get_attr_opt_vec::<i64>(&format!("{name}_int64s"))?
-        {
+        if let Some(integers) = node.get_attr_opt_vec::<i64>(&named("int64s"))? {
             return Ok(tensor1(&integers));
         }
-        let floats = self
-            .node
-            .get_attr_opt_vec::<f32>(&format!("{name}_floats"))?;
+        let floats = node.get_attr_opt_vec::<f32>(&named("floats"))?;
         let floats = floats.with_context(|| format!("it has no attribute {name}_…"))?;
         Ok(tensor1(&floats))
     }
@@ -129,10 +121,7 @@ impl Attributes<'_> {
                 values.len()
             );
             let default = self.default_of(values.datum_type())?;
-            let places = keys
-                .into_iter()
-                .enumerate()
-                .map(|(place, key)| (key, place));
+            let places = keys.into_iter().enumerate().map(|(at, key)| (key, at));
             Ok(Encoder {
                 keys: from.datum_type(),
                 places: Arc::new(match last_counts {
@@ -166,37 +155,22 @@ enum Key {
 fn keys(tensor: &Tensor) -> TractResult<Vec<Key>> {
     let datum_type = tensor.datum_type();
     if datum_type == DatumType::String {
-        let texts = tensor.try_as_plain_ram()?;
-        return Ok(texts
-            .as_slice::<String>()?
-            .iter()
-            .cloned()
-            .map(Key::Text)
-            .collect());
+        let texts = tensor.to_plain_array_view::<String>()?;
+        return Ok(texts.iter().cloned().map(Key::Text).collect());
     }
     if datum_type.is_float() {
-        let numbers = tensor.cast_to::<f64>()?;
         let bits = |number: &f64| match number {
             zero if *zero == 0.0 => 0,
             nan if nan.is_nan() => f64::NAN.to_bits(),
             other => other.to_bits(),
         };
-        let numbers = numbers.try_as_plain_ram()?;
-        return Ok(numbers
-            .as_slice::<f64>()?
-            .iter()
-            .map(bits)
-            .map(Key::Real)
-            .collect());
+        let numbers = tensor.cast_to::<f64>()?;
+        let numbers = numbers.to_plain_array_view::<f64>()?;
+        return Ok(numbers.iter().map(bits).map(Key::Real).collect());
     }
     let numbers = tensor.cast_to::<i64>()?;
-    let numbers = numbers.try_as_plain_ram()?;
-    Ok(numbers
-        .as_slice::<i64>()?
-        .iter()
-        .copied()
-        .map(Key::Whole)
-        .collect())
+    let numbers = numbers.to_plain_array_view::<i64>()?;
+    Ok(numbers.iter().copied().map(Key::Whole).collect())
 }
 
 /// Replaces each element by what is found for it.

@@ -23,16 +23,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 #[derive(Clone, Debug)]
 pub(crate) struct OnNumbers;
 
-/// A value in numbers, unless it has symbols.
-fn as_int64(value: &Tensor) -> Option<Tensor> {
-    Some(value.cast_to::<i64>().ok()?.into_owned())
-}
-
 impl Operator for OnNumbers {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         let number = |fact: &&InferenceFact| {
             let value = fact.value.concretize();
-            let number = value.and_then(|value| as_int64(&value));
+            // One with symbols is no number.
+            let number = value.and_then(|it| Some(it.cast_to::<i64>().ok()?.into_owned()));
             fact.datum_type
                 .concretize()?
                 .is_tdim()
@@ -48,12 +44,8 @@ impl Operator for OnNumbers {
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         node.replace_inputs(|node, outlet| {
-            let fact = node.fact(outlet)?;
-            rule_if!(fact.datum_type.is_tdim());
-            Ok(Some(match fact.konst.as_deref().and_then(as_int64) {
-                Some(number) => node.constant("number", number)?,
-                None => node.cast("number", outlet, i64::datum_type())?,
-            }))
+            rule_if!(node.fact(outlet)?.datum_type.is_tdim());
+            node.cast("number", outlet, i64::datum_type()).map(Some)
         })?;
         Ok(None)
     }

@@ -14,11 +14,11 @@ use tract_onnx::tract_core::ops::nn::resize::{CoordTransformer, Interpolator, Ne
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::data_sizes::{WideSizes, in_numbers, symbols_of};
-use crate::dims::in_dims;
+use crate::data_sizes::definers::InNumbers;
+use crate::data_sizes::{WideSizes, symbols_of};
 use crate::node::{check_domain, parse_with_tract};
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::Typed;
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -79,26 +79,9 @@ impl Operator for ToSizes {
         node.replace_inputs(|node, outlet| {
             let fact = node.fact(outlet)?;
             rule_if!(fact.konst.is_some() && !symbols_of(fact).is_empty());
-            node.op("sizes", Typed(Evaluated), &[outlet]).map(Some)
+            node.op("sizes", Typed(InNumbers::Sizes), &[outlet])
+                .map(Some)
         })?;
         Ok(None)
-    }
-}
-
-/// Sizes in numbers, which are known as expressions before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Evaluated;
-
-impl Stateless for Evaluated {
-    const NAME: &str = "Evaluated";
-    const FOLDS: bool = false;
-
-    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let numbers = in_numbers(args_1!(inputs), ctx.symbols)?;
-        Ok(tvec![in_dims(&numbers)?.into_tvalue()])
-    }
-
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].clone()])
     }
 }

@@ -3,7 +3,6 @@
 //! tract sums half floats in half floats, which loses digits, and one by one where the processor
 //! has no such instructions. ONNX Runtime casts them to floats as well.
 
-use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::node::is_one_of;
@@ -62,13 +61,8 @@ impl Operator for InOtherType {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let before = node.inputs.clone();
         node.replace_inputs(|node, outlet| {
-            let fact = node.fact(outlet)?;
-            rule_if_some!(other = self.other(fact.datum_type));
-            // A constant stays one: tract would cast a large one in each run.
-            Ok(Some(match fact.konst.clone() {
-                Some(known) => node.constant("retyped", known.cast_to_dt(other)?.into_owned())?,
-                None => node.op("retyped", cast(other), &[outlet])?,
-            }))
+            rule_if_some!(other = self.other(node.fact(outlet)?.datum_type));
+            node.cast("retyped", outlet, other).map(Some)
         })?;
         if node.inputs == before {
             return node.by_upstream().map(Some);

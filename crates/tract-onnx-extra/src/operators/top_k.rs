@@ -103,8 +103,8 @@ impl TopK {
     }
 }
 
-/// A total order of numbers: NaN is more than any other.
-fn compared<T: PartialOrd>(a: &T, b: &T) -> Ordering {
+/// A total order of numbers: NaN is more than any other, and equals itself.
+pub(crate) fn compared<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     let is_nan = |it: &T| it.partial_cmp(it).is_none();
     a.partial_cmp(b)
         .unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))

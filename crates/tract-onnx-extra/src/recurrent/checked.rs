@@ -5,7 +5,6 @@
 //! are compared at run time, by an operator that passes the input on. Lengths leave here as int64,
 //! each within the number of steps, and all that comes after relies on it.
 
-use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::layer::{Axes, Layer};
@@ -102,56 +101,59 @@ pub(super) fn wire(
         if std::iter::zip(found.iter(), &sizes).any(differs) {
             return Err(expected.wrong(found, &sizes));
         }
-        if Some(input) == layer.inputs.lengths && layer.mask.is_none() {
-            checked[input] = wire_lengths(to, layer, x, inputs[input])?;
-        } else if **found != *sizes {
-            let name = expected.name;
-            let op = CheckedShape { expected, axes };
+        let name = expected.name;
+        let counts = Some(input) == layer.inputs.lengths && layer.mask.is_none();
+        let has_sizes = **found == *sizes;
+        let op = Checked {
+            expected,
+            axes,
+            lengths: counts.then_some(layer.lengths),
+        };
+        if counts {
+            checked[input] = wire_lengths(to, op, inputs[input], [x, r])?;
+        } else if !has_sizes {
             checked[input] = to.op(name, Typed(op), &[inputs[input], x, r])?;
         }
     }
     Ok(checked)
 }
 
+/// Wires the check of lengths; known ones of a known number of steps become constants.
 fn wire_lengths(
     to: &mut Wiring<'_>,
-    layer: &Layer,
-    x: OutletId,
+    op: Checked,
     lengths: OutletId,
+    [x, r]: [OutletId; 2],
 ) -> TractResult<OutletId> {
-    let fact = to.fact(lengths)?.clone();
+    let datum_type = to.fact(lengths)?.datum_type;
     let types = [i32::datum_type(), i64::datum_type(), TDim::datum_type()];
     ensure!(
-        types.contains(&fact.datum_type),
-        "sequence_lens is {:?}, expected I32",
-        fact.datum_type
+        types.contains(&datum_type),
+        "sequence_lens is {datum_type:?}, expected I32"
     );
-    let op = CheckedLengths {
-        policy: layer.lengths,
-        time_axis: layer.axes().time,
-        batch_axis: layer.axes().batch,
-    };
-    let known = fact.konst.as_ref().and_then(|it| it.cast_to::<i64>().ok());
-    if let Some(known) = known {
-        let steps = &to.fact(x)?.shape[op.time_axis];
-        let within = op.within(&known, steps)?;
+    let lengths = to.cast("lengths", lengths, i64::datum_type())?;
+    if let (Some(known), Some(policy)) = (to.fact(lengths)?.konst.clone(), op.lengths) {
+        let steps = &to.fact(x)?.shape[op.axes.time];
+        let within = within(known.into_tensor(), steps, policy)?;
         if steps.to_i64().is_ok() {
             return to.constant("lengths", within);
         }
     }
-    let lengths = to.op("lengths", cast(i64::datum_type()), &[lengths])?;
-    to.op("lengths", Typed(op), &[lengths, x])
+    to.op("lengths", Typed(op), &[lengths, x, r])
 }
 
-/// Passes on its first input once it has the sizes that it has to have. The others are X and R.
+/// Passes on its first input once it has the sizes that it has to have, and as lengths, int64, numbers of
+/// steps. The others are X and R.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct CheckedShape {
+struct Checked {
     expected: Expected,
     axes: Axes,
+    /// What becomes of lengths out of range.
+    lengths: Option<LengthsPolicy>,
 }
 
-impl Stateless for CheckedShape {
-    const NAME: &str = "CheckedShape";
+impl Stateless for Checked {
+    const NAME: &str = "CheckedInput";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let [found, x, r] = [0, 1, 2].map(|input| {
@@ -162,7 +164,11 @@ impl Stateless for CheckedShape {
         if found != sizes {
             return Err(self.expected.wrong(&found, &sizes));
         }
-        Ok(inputs.into_iter().take(1).collect())
+        let input = inputs.into_iter().next().context("it has an input")?;
+        Ok(tvec![match self.lengths {
+            Some(policy) => within(input.into_tensor(), &x[self.axes.time], policy)?.into_tvalue(),
+            None => input,
+        }])
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
@@ -172,52 +178,19 @@ impl Stateless for CheckedShape {
     }
 }
 
-/// Checks lengths, or clamps them: each is then 0 to the number of steps. The inputs are the lengths,
-/// as int64, and X.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct CheckedLengths {
-    policy: LengthsPolicy,
-    time_axis: usize,
-    batch_axis: usize,
-}
-
-impl CheckedLengths {
-    /// The lengths for this number of steps. One that is not known exceeds all lengths.
-    fn within(&self, lengths: &Tensor, steps: &TDim) -> TractResult<Tensor> {
-        let most = steps.to_i64().unwrap_or(i64::MAX);
-        let mut within = lengths.clone();
-        let mut plain = within.try_as_plain_ram_mut()?;
-        for (index, length) in plain.as_slice_mut::<i64>()?.iter_mut().enumerate() {
-            match self.policy {
-                LengthsPolicy::Clamp => *length = (*length).clamp(0, most),
-                LengthsPolicy::Reject => ensure!(
-                    (0..=most).contains(length),
-                    "sequence length {length} at index {index} is out of range: expected 0 to \
-                     {steps}"
-                ),
-            }
+/// Checks lengths, or clamps them: each is then 0 to the number of steps. One that is not known exceeds all
+/// lengths.
+fn within(mut lengths: Tensor, steps: &TDim, policy: LengthsPolicy) -> TractResult<Tensor> {
+    let most = steps.to_i64().unwrap_or(i64::MAX);
+    let mut plain = lengths.try_as_plain_ram_mut()?;
+    for (index, length) in plain.as_slice_mut::<i64>()?.iter_mut().enumerate() {
+        match policy {
+            LengthsPolicy::Clamp => *length = (*length).clamp(0, most),
+            LengthsPolicy::Reject => ensure!(
+                (0..=most).contains(length),
+                "sequence length {length} at index {index} is out of range: expected 0 to {steps}"
+            ),
         }
-        Ok(within)
     }
-}
-
-impl Stateless for CheckedLengths {
-    const NAME: &str = "CheckedLengths";
-
-    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let (lengths, x) = args_2!(inputs);
-        let batch = x.shape()[self.batch_axis];
-        ensure!(
-            lengths.shape() == [batch],
-            "sequence_lens has shape {:?}, expected [{batch}]",
-            lengths.shape()
-        );
-        let steps = x.shape()[self.time_axis].to_dim();
-        Ok(tvec![self.within(&lengths, &steps)?.into_tvalue()])
-    }
-
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let batch = inputs[1].shape[self.batch_axis].clone();
-        Ok(tvec![i64::fact([batch])])
-    }
+    Ok(lengths)
 }

@@ -12,7 +12,7 @@ use tract_onnx::tract_hir::ops::expandable::Expansion;
 
 use super::checked::{self, Expected, Size, alike, fill};
 use super::floats;
-use super::op::{Counted, Of, Operands, Recurrent, Slots};
+use super::op::{Counted, Of, Operands, Recurrent};
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
 use crate::operator::Wiring;
@@ -36,8 +36,12 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
+    fn all(&self) -> [Option<usize>; 3] {
+        [self.y, self.y_h, self.y_c]
+    }
+
     pub(super) fn count(&self) -> usize {
-        [self.y, self.y_h, self.y_c].iter().flatten().count()
+        self.all().iter().flatten().count()
     }
 }
 
@@ -196,13 +200,8 @@ impl Layer {
                 (Some(_), None) => Counted::Lengths,
                 (None, _) => Counted::All,
             },
-            slots: Slots {
-                initial_h: self.inputs.initial_h.is_some(),
-                initial_c: self.inputs.initial_c.is_some(),
-                y: self.outputs.y.is_some(),
-                y_h: self.outputs.y_h.is_some(),
-                y_c: self.outputs.y_c.is_some(),
-            },
+            initial: initial.map(|input| input.is_some()),
+            outputs: self.outputs.all().map(|output| output.is_some()),
         };
         to.model.wire_node(to.name, op, &operands)
     }

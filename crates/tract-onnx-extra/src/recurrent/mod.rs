@@ -15,7 +15,6 @@ mod threads;
 use recurrent_layers::Cell;
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
@@ -120,10 +119,6 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
 
 /// Casts half floats to floats, for sums of many products; leaves other values as they are.
 fn floats(to: &mut Wiring<'_>, value: OutletId) -> TractResult<Option<OutletId>> {
-    let fact = to.fact(value)?;
-    rule_if!(fact.datum_type == f16::datum_type());
-    Ok(Some(match &fact.konst {
-        Some(known) => to.constant("float", known.cast_to::<f32>()?.into_owned())?,
-        None => to.op("float", cast(f32::datum_type()), &[value])?,
-    }))
+    rule_if!(to.fact(value)?.datum_type == f16::datum_type());
+    to.cast("float", value, f32::datum_type()).map(Some)
 }

@@ -15,16 +15,6 @@ use super::layer::Mask;
 use super::threads::Executor;
 use crate::interrupt;
 
-/// The optional inputs and outputs, in order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Slots {
-    pub(super) initial_h: bool,
-    pub(super) initial_c: bool,
-    pub(super) y: bool,
-    pub(super) y_h: bool,
-    pub(super) y_c: bool,
-}
-
 /// The valid steps; at others, states do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
@@ -131,7 +121,10 @@ impl<T: Element + Datum> Of<T> {
 pub(super) struct Recurrent<T> {
     pub(super) layer: Of<T>,
     pub(super) counted: Counted,
-    pub(super) slots: Slots,
+    /// Whether the initial states h and c are inputs.
+    pub(super) initial: [bool; 2],
+    /// Whether Y and the final states h and c are outputs.
+    pub(super) outputs: [bool; 3],
 }
 
 never_equal!(Recurrent<T>, T);
@@ -167,14 +160,9 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         };
         let state = [directions.clone(), batch.clone(), units.clone()];
         let y = [steps, directions, batch, units];
-        let mut facts = tvec![];
-        if self.slots.y {
-            facts.push(T::fact(y));
-        }
-        for _ in [self.slots.y_h, self.slots.y_c].iter().filter(|it| **it) {
-            facts.push(T::fact(state.clone()));
-        }
-        Ok(facts)
+        let facts = [T::fact(y), T::fact(state.clone()), T::fact(state)];
+        let facts = std::iter::zip(facts, self.outputs).filter(|(_, is_wanted)| *is_wanted);
+        Ok(facts.map(|(fact, _)| fact).collect())
     }
 
     /// Packs weights that have become constants.
@@ -265,7 +253,6 @@ impl Given<'_> {
 impl<T: Element + Datum> Recurrent<T> {
     /// Runs the layer, and returns the outputs that are wanted.
     fn run(&self, inputs: &[TValue], memory: &mut Memory<T>) -> TractResult<TVec<TValue>> {
-        let slots = self.slots;
         let (x, inputs) = inputs.split_first().context("a layer has an input")?;
         let mut inputs = inputs.iter();
         let layer = &*match &self.layer {
@@ -282,19 +269,16 @@ impl<T: Element + Datum> Recurrent<T> {
         let given = self.given(layer, x, inputs.as_slice())?;
         let sizes = [layer.directions(), given.batch(), layer.units()];
         let y_sizes = [given.steps(), sizes[0], sizes[1], sizes[2]];
-        let mut y = slots
-            .y
-            .then(|| Tensor::zero_dt(T::datum_type(), &y_sizes))
-            .transpose()?;
-        let mut last = [None, None];
-        for (last, is_wanted) in std::iter::zip(&mut last, [slots.y_h, slots.y_c]) {
-            *last = is_wanted
-                .then(|| Tensor::zero_dt(T::datum_type(), &sizes))
-                .transpose()?;
+        let shapes: [&[usize]; 3] = [&y_sizes, &sizes, &sizes];
+        let mut outputs = [None, None, None];
+        for (output, (shape, is_wanted)) in
+            std::iter::zip(&mut outputs, std::iter::zip(shapes, self.outputs))
+        {
+            let zeros = || Tensor::zero_dt(T::datum_type(), shape);
+            *output = is_wanted.then(zeros).transpose()?;
         }
-        let [h, c] = &mut last;
-        self.run_layer(layer, &given, [&mut y, h, c], memory)?;
-        let outputs = [y].into_iter().chain(last).flatten();
+        self.run_layer(layer, &given, &mut outputs, memory)?;
+        let outputs = outputs.into_iter().flatten();
         Ok(outputs.map(IntoTValue::into_tvalue).collect())
     }
 
@@ -303,7 +287,7 @@ impl<T: Element + Datum> Recurrent<T> {
         &self,
         layer: &PackedLayer<T>,
         given: &Given<'_>,
-        outputs: [&mut Option<Tensor>; 3],
+        outputs: &mut [Option<Tensor>; 3],
         memory: &mut Memory<T>,
     ) -> TractResult<()> {
         let (x, counted) = (given.x.try_as_plain_ram()?, plain(given.counted)?);
@@ -354,13 +338,12 @@ impl<T: Element + Datum> Recurrent<T> {
         x: &'a TValue,
         inputs: &'a [TValue],
     ) -> TractResult<Given<'a>> {
-        let slots = self.slots;
         let mut inputs = inputs.iter();
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
         let given = Given {
             x,
             counted: input(self.counted != Counted::All),
-            initial: [input(slots.initial_h), input(slots.initial_c)],
+            initial: self.initial.map(input),
         };
         let (steps, batch) = (given.steps(), given.batch());
         ensure!(

@@ -30,8 +30,6 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let mut inputs = optional_inputs(node).skip(2);
     let (value, axes) = (inputs.next().flatten(), inputs.next().flatten());
-    upstream = over(upstream, Cropping { axes });
-    upstream = over(upstream, OnNumbers);
     let op = Pad {
         mode: match node.get_attr_opt("mode")? {
             Some("edge") => PadMode::Edge,
@@ -41,6 +39,8 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         value,
         axes,
     };
+    upstream = over(upstream, Cropping(op.clone()));
+    upstream = over(upstream, OnNumbers);
     Ok((of_sizes(ctx, node, upstream, op)?, captured))
 }
 
@@ -147,10 +147,7 @@ impl OfSizes for Pad {
 
 /// The operator over a Pad whose negative pads remove elements; tract's only adds elements.
 #[derive(Clone, Debug)]
-struct Cropping {
-    /// The input with the padded axes.
-    axes: Option<usize>,
-}
+struct Cropping(Pad);
 
 /// Pads from here on would overflow where they are added to a size.
 const MOST: u64 = 1 << 60;
@@ -174,21 +171,17 @@ impl Operator for Cropping {
         let pads = node.input(1).ok().and_then(|fact| fact.konst.clone());
         let pads = pads.and_then(|pads| numbers(&pads).ok());
         rule_if_some!(pads = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)));
-        let axes = match self.axes {
-            None => (0..rank).collect(),
-            Some(input) => {
-                let axes = node.input(input)?.konst.as_ref();
-                let axes = numbers(axes.context("its axes are unknown")?)?.into_iter();
-                let axes = axes.map(|it| axis(it, rank));
-                axes.collect::<TractResult<Vec<_>>>()?
-            }
+        let known = |input: usize| {
+            let known = node.input(input)?.konst.as_ref();
+            numbers(known.context("its axes are unknown")?)
         };
+        let removed = self.0.pads(rank, &known)?.into_iter();
+        let removed = removed.map(|pads| pads.map(|pad| pad.min(0).saturating_neg()));
+        let removed: Vec<[i64; 2]> = removed.collect();
         let added: Vec<i64> = pads.iter().map(|pad| (*pad).max(0)).collect();
         node.inputs[1] = node.constant("added", tensor1(&added))?;
         let mut wire = node.by_upstream()?[0];
-        for (index, axis) in axes.into_iter().enumerate() {
-            let removed = |at: usize| pads[at].min(0).saturating_neg();
-            let (first, last) = (removed(index), removed(index + pads.len() / 2));
+        for (axis, [first, last]) in removed.into_iter().enumerate() {
             if first == 0 && last == 0 {
                 continue;
             }

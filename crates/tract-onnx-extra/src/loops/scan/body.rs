@@ -30,7 +30,7 @@ use crate::data_sizes::symbols_of;
 use crate::loops::alias::Alias;
 use crate::loops::induction::Induction;
 use crate::loops::spec::{Feed, Spec};
-use crate::operators::compare::Comparison;
+use crate::operators::arithmetic::Arithmetic;
 use crate::repairs::optimize::into_decluttered;
 use crate::typed_op::Typed;
 use crate::wire::reads;
@@ -279,7 +279,7 @@ impl Body<'_> {
             || op.is::<Iff>()
             || op.is::<Cast>()
             || op.is::<Typed<CastToSizes>>()
-            || op.is::<Typed<Comparison>>()
+            || op.is::<Typed<Arithmetic>>()
             || op.is::<AxisOp>()
             || op.is::<MultiBroadcastTo>()
             || op.is::<Slice>()

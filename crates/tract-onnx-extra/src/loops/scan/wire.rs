@@ -35,8 +35,10 @@ impl Body<'_> {
         let made = match computed.is_empty() {
             true => tvec![],
             false => {
-                let scan = Scan::new(self.model, input_mapping, output_mapping, 0)?;
-                wire_scan(scan, target, name, &outer)?
+                let mut scan = Scan::new(self.model, input_mapping, output_mapping, 0)?;
+                nested::settle(&mut scan)?;
+                let name = target.unique_name(name).into_owned();
+                target.wire_node(name, scan, &outer)?
             }
         };
         outputs_of(spec, induction, target, name, made)
@@ -110,18 +112,6 @@ impl Body<'_> {
         }
         Ok(output_mapping)
     }
-}
-
-/// Wires a Scan.
-fn wire_scan(
-    mut scan: Scan,
-    target: &mut TypedModel,
-    name: &str,
-    outer: &[OutletId],
-) -> TractResult<TVec<OutletId>> {
-    nested::settle(&mut scan)?;
-    let scan_name = target.unique_name(name).into_owned();
-    target.wire_node(scan_name, scan, outer)
 }
 
 /// The outputs of the loop: those of the Scan, and states that are known without it.
