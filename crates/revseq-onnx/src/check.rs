@@ -55,11 +55,11 @@ fn check_model(model: &ModelProto) -> Result<()> {
 
 fn check_functions(functions: &[FunctionProto]) -> Result<()> {
     let mut known = HashMap::new();
-    for function in functions {
+    for (index, function) in functions.iter().enumerate() {
         let key = (function.domain(), function.name());
         ensure!(!key.1.is_empty(), "it has a function without a name");
         ensure!(
-            known.insert(key, function).is_none(),
+            known.insert(key, index).is_none(),
             "it has the function {}::{} twice",
             key.0,
             key.1
@@ -83,46 +83,18 @@ fn check_functions(functions: &[FunctionProto]) -> Result<()> {
 }
 
 /// Checks that no function calls itself, directly or not.
-fn check_calls(
-    functions: &[FunctionProto],
-    known: &HashMap<(&str, &str), &FunctionProto>,
-) -> Result<()> {
-    // Remove functions that call only removed ones: the remaining ones are recursive.
-    let mut callers: HashMap<(&str, &str), Vec<(&str, &str)>> = HashMap::new();
-    let mut waiting_for: HashMap<(&str, &str), usize> = HashMap::new();
-    for function in functions {
-        let caller = (function.domain(), function.name());
-        let mut called = HashSet::new();
-        collect_calls(&function.node, &mut |call| {
-            if known.contains_key(&call) {
-                called.insert(call);
-            }
-        });
-        waiting_for.insert(caller, called.len());
-        for call in called {
-            callers.entry(call).or_default().push(caller);
-        }
+fn check_calls(functions: &[FunctionProto], known: &HashMap<(&str, &str), usize>) -> Result<()> {
+    let called = |function: &FunctionProto| {
+        let mut called = Vec::new();
+        collect_calls(&function.node, &mut |call| called.extend(known.get(&call)));
+        called
+    };
+    let called: Vec<Vec<usize>> = functions.iter().map(called).collect();
+    if let Err(index) = order::topological(&called) {
+        let (domain, name) = (functions[index].domain(), functions[index].name());
+        bail!("its function {domain}::{name} calls itself");
     }
-    let mut ready: Vec<_> = waiting_for
-        .iter()
-        .filter(|(_, calls)| **calls == 0)
-        .map(|(function, _)| *function)
-        .collect();
-    while let Some(function) = ready.pop() {
-        waiting_for.remove(&function);
-        for caller in callers.remove(&function).unwrap_or_default() {
-            if let Some(calls) = waiting_for.get_mut(&caller) {
-                *calls -= 1;
-                if *calls == 0 {
-                    ready.push(caller);
-                }
-            }
-        }
-    }
-    match waiting_for.keys().min() {
-        None => Ok(()),
-        Some((domain, name)) => bail!("its function {domain}::{name} calls itself"),
-    }
+    Ok(())
 }
 
 fn collect_calls<'a>(nodes: &'a [NodeProto], visit: &mut impl FnMut((&'a str, &'a str))) {

@@ -33,11 +33,20 @@ pub fn sorted(nodes: &[NodeProto]) -> Result<Order, usize> {
         let nodes = (0..nodes.len()).collect();
         return Ok(Order { nodes, first_early });
     }
-    let mut order = Vec::with_capacity(nodes.len());
-    let mut state = vec![State::New; nodes.len()];
+    let nodes = topological(&before)?;
+    Ok(Order { nodes, first_early })
+}
+
+/// An order in which each index follows those that its list names, closest to the present one.
+///
+/// # Errors
+/// An index that follows from itself.
+pub(crate) fn topological(before: &[Vec<usize>]) -> Result<Vec<usize>, usize> {
+    let mut order = Vec::with_capacity(before.len());
+    let mut state = vec![State::New; before.len()];
     // The stack of waiting nodes, each with the index of its next dependency.
     let mut waiting: Vec<(usize, usize)> = Vec::new();
-    for node in 0..nodes.len() {
+    for node in 0..before.len() {
         if state[node] == State::New {
             state[node] = State::Waits;
             waiting.push((node, 0));
@@ -60,10 +69,7 @@ pub fn sorted(nodes: &[NodeProto]) -> Result<Order, usize> {
             }
         }
     }
-    Ok(Order {
-        nodes: order,
-        first_early,
-    })
+    Ok(order)
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -101,20 +101,16 @@ pub fn regions(
 ) -> Result<Regions, Error> {
     let before = model.graph.as_option().map(Before::new);
     let before = before.unwrap_or_default();
-    let report = rewrite(&mut model, options)?;
+    let mut found = Regions {
+        report: rewrite(&mut model, options)?,
+        ..Regions::default()
+    };
     let graph = model.graph.as_option();
-    let Some(graph) = graph.filter(|_| report.rewritten().next().is_some()) else {
-        return Ok(Regions {
-            report,
-            ..Regions::default()
-        });
+    let Some(graph) = graph.filter(|_| found.report.rewritten().next().is_some()) else {
+        return Ok(found);
     };
     let change = Change::new(&before, graph, reads_captured);
     let mut taken = HashSet::new();
-    let mut found = Regions {
-        report,
-        ..Regions::default()
-    };
     for part in change.parts() {
         let grown = change.region(part, &taken).and_then(|grown| {
             let replacement = grown.replacement(&model, graph, &before)?;
@@ -412,9 +408,7 @@ impl<'a> Change<'a> {
             .flat_map(|&it| self.before.nodes[it].outputs());
         let behind = self.before.behind(made, |_| false);
         let before = self.before.before(&grown.nodes);
-        let between = behind.intersection(&before).copied();
-        let between: Vec<usize> = between.filter(|it| !grown.nodes.contains(it)).collect();
-        self.add(grown, between)
+        self.add(grown, grown.beside(&behind, &before))
     }
 
     /// Adds the nodes between values and the region.
@@ -422,8 +416,7 @@ impl<'a> Change<'a> {
         let before = self.before.before(&grown.nodes);
         for value in values {
             let behind = self.before.behind([value], |it| grown.nodes.contains(&it));
-            let between = behind.intersection(&before).copied();
-            let mut between: Vec<usize> = between.filter(|it| !grown.nodes.contains(it)).collect();
+            let mut between = grown.beside(&behind, &before);
             if between.is_empty() && self.is_captured(grown, value) {
                 between.extend(self.before.makers.get(value));
             }
@@ -521,6 +514,12 @@ impl<'a> Change<'a> {
 }
 
 impl<'a> Grown<'a> {
+    /// The nodes of both sets that are not in the region.
+    fn beside(&self, one: &HashSet<usize>, other: &HashSet<usize>) -> Vec<usize> {
+        let both = one.intersection(other).copied();
+        both.filter(|it| !self.nodes.contains(it)).collect()
+    }
+
     fn made(&self) -> impl Iterator<Item = &'a str> {
         self.replacement.iter().flat_map(|node| node.outputs())
     }
@@ -549,14 +548,8 @@ impl<'a> Grown<'a> {
         let name = |tensor: &TensorProto| tensor.name.clone().unwrap_or_default();
         let is_read = |tensor: &&TensorProto| read.contains(&*name(tensor));
         let mut initializers: HashMap<String, &TensorProto> = HashMap::new();
-        for tensor in before
-            .initializers
-            .values()
-            .chain(&graph.initializer)
-            .filter(is_read)
-        {
-            initializers.insert(name(tensor), tensor);
-        }
+        let tensors = before.initializers.values().chain(&graph.initializer);
+        initializers.extend(tensors.filter(is_read).map(|it| (name(it), it)));
         let mut initializers: Vec<TensorProto> = initializers.into_values().cloned().collect();
         initializers.sort_by_key(name);
         let graph = GraphProto {

@@ -279,9 +279,7 @@ fn gathered_place<'a>(
     let (input, indices) = (node.input(0)?, node.input(1)?);
     let axis = constant::normal_axis(node.int("axis").or(0)?, sizes::rank(scope, input)?)?;
     let end = axis + sizes::rank(scope, indices)?;
-    let Size::Known(index) = sizes::element_at(scope, indices, place.get(axis..end)?)? else {
-        return None;
-    };
+    let index = sizes::element_at(scope, indices, place.get(axis..end)?)?.number()?;
     let index = match usize::try_from(index) {
         Ok(index) => index,
         Err(_) => {

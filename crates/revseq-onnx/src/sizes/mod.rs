@@ -278,10 +278,8 @@ pub fn squeezed(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
     // All axes of size 1; every size has to be known.
     let mut removed = Vec::new();
     for axis in 0..rank {
-        match self::axis(scope, input, axis)? {
-            Size::Known(1) => removed.push(axis),
-            Size::Known(_) => {}
-            Size::Axis { .. } => return None,
+        if self::axis(scope, input, axis)?.number()? == 1 {
+            removed.push(axis);
         }
     }
     Some(removed)
@@ -393,8 +391,7 @@ fn slice_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Opt
             }
         };
         if sliced == axis && !range.is_whole() && !range.is_flip() {
-            let Size::Known(all) = size else { return None };
-            size = Size::Known(range.on(all).1);
+            size = Size::Known(range.on(size.number()?).1);
         }
     }
     Some(size)

@@ -48,15 +48,13 @@ pub(super) fn node_axis<'a>(
         ("", "If", output) => branches::axis_of_output(scope, node, output, axis),
         ("", "Split", _) => {
             let split = constant::normal_axis(node.int("axis").or(0)?, rank(0)?)?;
-            match of_input(axis)? {
-                size if axis != split => Some(size),
-                Size::Known(size) => {
-                    let size = usize::try_from(size).ok()?;
-                    let (_, length) = constant::split_part(scope, node, output, size)?;
-                    Some(Size::Known(length as i64))
-                }
-                Size::Axis { .. } => None,
+            let size = of_input(axis)?;
+            if axis != split {
+                return Some(size);
             }
+            let size = usize::try_from(size.number()?).ok()?;
+            let (_, length) = constant::split_part(scope, node, output, size)?;
+            Some(Size::Known(length as i64))
         }
         ("", _, 0) => first_output_axis(scope, node, axis),
         _ => None,

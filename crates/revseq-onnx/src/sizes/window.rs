@@ -36,10 +36,7 @@ pub(super) fn window_axis<'a>(
     };
     let kernel = match node.ints("kernel_shape").value() {
         Some(kernel) => *kernel.get(place)?,
-        None => match size(1, axis)? {
-            Size::Known(kernel) => kernel,
-            Size::Axis { .. } => return None,
-        },
+        None => size(1, axis)?.number()?,
     };
     let covered = listed("dilations", place, 1)?.checked_mul(kernel.checked_sub(1)?)?;
     let stride = listed("strides", place, 1)?;
@@ -54,9 +51,10 @@ pub(super) fn window_axis<'a>(
             listed("pads", place, 0)?.checked_add(listed("pads", place + spatial, 0)?)?
         }
     };
-    match size(0, axis)? {
-        whole if padded == covered => Some(whole),
-        Size::Known(size) => Some(Size::Known(size.checked_add(padded)?.checked_sub(covered)?)),
-        Size::Axis { .. } => None,
+    let whole = size(0, axis)?;
+    if padded == covered {
+        return Some(whole);
     }
+    let windows = whole.number()?.checked_add(padded)?;
+    windows.checked_sub(covered).map(Size::Known)
 }

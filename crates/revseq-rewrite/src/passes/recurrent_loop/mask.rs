@@ -70,11 +70,7 @@ impl<'a> Choice<'a> {
         let (first, second) = operands(scope, name, "Add")?;
         let (one, when) = selected(body, first)?;
         let (other, otherwise) = selected(body, second)?;
-        let opposite = Flag {
-            is_true: !otherwise.is_true,
-            ..otherwise
-        };
-        (when == opposite)
+        (when == otherwise.not())
             .then(|| Self::by(body, when, [one, other], true))
             .flatten()
     }
@@ -208,14 +204,11 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
         "Expand" => {
             let (flag, shape) = (operand(0)?, node.input(1)?);
             let size = |axis| sizes::element_at(scope, shape, &[axis]);
-            let Size::Known(columns) = size(1)? else {
-                return None;
-            };
             let repeats = flag.rank == 2
                 && flag.columns == 1
                 && sizes::axis(scope, shape, 0) == Some(Size::Known(2))
                 && flag.counts.batch(body) == size(0);
-            let columns = usize::try_from(columns).ok()?;
+            let columns = usize::try_from(size(1)?.number()?).ok()?;
             repeats.then_some(Flag { columns, ..flag })
         }
         _ => None,

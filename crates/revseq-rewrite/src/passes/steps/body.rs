@@ -318,24 +318,22 @@ impl<'a> Body<'a> {
         if !std::ptr::eq(scope, self.inner) || !node.domain().is_empty() {
             return None;
         }
+        let count = |input| self.counter_within(node.input(input)?, steps);
         match node.op() {
-            "Identity" => self.counter_within(node.input(0)?, steps),
-            "Cast" if is_number(node) => self.counter_within(node.input(0)?, steps),
+            "Identity" => count(0),
+            "Cast" if is_number(node) => count(0),
             "Gather" => {
-                let count = self.counter_within(node.input(1)?, steps)?;
+                let count = count(1).filter(|count| count.ahead >= 0)?;
                 let (numbers, axis) = (node.input(0)?, node.int("axis").or(0)?);
                 let first = self.first_of_steps(numbers, axis)?;
                 let rank = sizes::rank(self.outer, numbers)?;
                 Some(Count {
-                    ahead: count
-                        .ahead
-                        .checked_add(first)
-                        .filter(|_| count.ahead >= 0)?,
+                    ahead: count.ahead.checked_add(first)?,
                     rank: count.rank + rank - 1,
                 })
             }
             "Squeeze" => {
-                let count = self.counter_within(node.input(0)?, steps)?;
+                let count = count(0)?;
                 let removed = constant::axes(self.inner, node)?;
                 let all = match removed.len() {
                     0 => count.rank,
@@ -346,7 +344,7 @@ impl<'a> Body<'a> {
             }
             // Of one element there is one shape of each rank.
             "Reshape" => {
-                let count = self.counter_within(node.input(0)?, steps)?;
+                let count = count(0)?;
                 let sizes = constant::ints(self.inner, node.input(1)?)?;
                 let are_one = sizes.iter().all(|size| matches!(size, 1 | -1));
                 are_one.then_some(Count {
@@ -355,18 +353,15 @@ impl<'a> Body<'a> {
                 })
             }
             "Unsqueeze" => {
-                let count = self.counter_within(node.input(0)?, steps)?;
+                let count = count(0)?;
                 let added = constant::axes(self.inner, node)?;
                 let rank = count.rank + added.len();
                 Some(Count { rank, ..count })
             }
             "Add" => {
-                let (first, second) = (node.input(0)?, node.input(1)?);
-                let (counter, more) = match constant::int(self.inner, second) {
-                    Some(_) => (first, second),
-                    None => (second, first),
-                };
-                let count = self.counter_within(counter, steps)?;
+                let second = constant::int(self.inner, node.input(1)?);
+                let (counter, more) = if second.is_some() { (0, 1) } else { (1, 0) };
+                let (count, more) = (count(counter)?, node.input(more)?);
                 Some(Count {
                     ahead: count.ahead.checked_add(constant::int(self.inner, more)?)?,
                     rank: count.rank.max(sizes::rank(self.inner, more)?),

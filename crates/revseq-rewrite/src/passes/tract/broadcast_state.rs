@@ -46,6 +46,13 @@ impl Ranks {
             after: rank,
         }
     }
+
+    fn map(self, of: impl Fn(usize) -> usize) -> Self {
+        Self {
+            before: of(self.before),
+            after: of(self.after),
+        }
+    }
 }
 
 const NO_AXES: Ranks = Ranks::of(0);
@@ -255,19 +262,14 @@ fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>)
             let added = constant::axes(inner, node)?;
             let is_front = |axis: &i64| (0..added.len() as i64).contains(axis);
             let data = data.filter(|_| added.iter().all(is_front) && is_of_data())?;
-            Some(Ranks {
-                before: data.before + added.len(),
-                after: data.after + added.len(),
-            })
+            Some(data.map(|rank| rank + added.len()))
         }
         ("", "Gather") => {
             let (table, indices) = (data?, ranks(node.input(1)?)?);
             let is_same = table.before == table.after;
             let others = table.before.checked_sub(1)?;
-            (is_same && node.int("axis").or(0)? == 0).then_some(Ranks {
-                before: others + indices.before,
-                after: others + indices.after,
-            })
+            let is_first = node.int("axis").or(0)? == 0;
+            (is_same && is_first).then(|| indices.map(|rank| others + rank))
         }
         _ => None,
     }
@@ -284,9 +286,6 @@ fn reduced(node: &NodeProto, data: Ranks, axes: &[i64]) -> Option<Ranks> {
         0 => axes.len(),
         _ => 0,
     };
-    let is_fit = axes.iter().all(|axis| is_from_end(*axis, data));
-    is_fit.then_some(Ranks {
-        before: data.before.checked_sub(removed)?,
-        after: data.after.checked_sub(removed)?,
-    })
+    let is_fit = axes.iter().all(|axis| is_from_end(*axis, data)) && removed <= data.before;
+    is_fit.then(|| data.map(|rank| rank - removed))
 }

@@ -39,37 +39,19 @@ impl<'a> Slices<'a> {
         let mut steps: HashMap<&str, Step<'_>> = HashMap::new();
         // Those that still have the time axis.
         let mut framed: HashMap<&str, Step<'_>> = HashMap::new();
-        for node in scope.nodes {
-            match node.op() {
-                _ if !node.domain().is_empty() => {}
-                "Gather" => {
-                    if let (Some((step, has_axis)), Some(output)) =
-                        (gathered(scope, node), node.outputs().next())
-                    {
-                        let known = if has_axis { &mut framed } else { &mut steps };
-                        known.insert(output, step);
-                    }
-                }
-                "Slice" => {
-                    if let (Some(step), Some(output)) = (sliced(scope, node), node.outputs().next())
-                    {
-                        framed.insert(output, step);
-                    }
-                }
-                "Split" => framed.extend(split(scope, node).unwrap_or_default()),
-                "Squeeze" => {
-                    let found = || {
-                        let step = *framed.get(node.input(0)?)?;
-                        let [axis] = constant::axes(scope, node)?[..] else {
-                            return None;
-                        };
-                        (constant::normal_axis(axis, 3)? == step.axis).then_some(step)
-                    };
-                    if let (Some(step), Some(output)) = (found(), node.outputs().next()) {
-                        steps.insert(output, step);
-                    }
-                }
-                _ => {}
+        for node in scope.nodes.iter().filter(|it| it.domain().is_empty()) {
+            let found = match node.op() {
+                "Gather" => gathered(scope, node),
+                "Slice" => sliced(scope, node).map(|step| (step, true)),
+                "Squeeze" => squeezed(scope, node, &framed).map(|step| (step, false)),
+                _ => None,
+            };
+            if let (Some((step, has_axis)), Some(output)) = (found, node.outputs().next()) {
+                let known = if has_axis { &mut framed } else { &mut steps };
+                known.insert(output, step);
+            }
+            if node.is("Split") {
+                framed.extend(split(scope, node).unwrap_or_default());
             }
         }
         let sequences = sequences(scope, &steps);
@@ -153,12 +135,23 @@ fn sliced<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Step<'a>> {
     (range.step == 1).then_some(Step { sequence, axis, at })
 }
 
+/// The step whose time axis a Squeeze removes.
+fn squeezed<'a>(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    framed: &HashMap<&str, Step<'a>>,
+) -> Option<Step<'a>> {
+    let step = *framed.get(node.input(0)?)?;
+    let [axis] = constant::axes(scope, node)?[..] else {
+        return None;
+    };
+    (constant::normal_axis(axis, 3)? == step.axis).then_some(step)
+}
+
 /// The parts of a Split into single steps.
 fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<(&'a str, Step<'a>)>> {
     let (sequence, axis) = sequence(scope, node.input(0)?, node.int("axis").or(0)?)?;
-    let Size::Known(size) = sizes::axis(scope, sequence, axis)? else {
-        return None;
-    };
+    let size = sizes::axis(scope, sequence, axis)?.number()?;
     let count = node.output.len();
     let is_single = constant::split_part(scope, node, 0, usize::try_from(size).ok()?)? == (0, 1);
     let lengths = match node.input(1) {
@@ -172,9 +165,6 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<(&'a str, 
     let parts = (0..size).zip(&node.output);
     let parts = parts.filter(|(_, output)| !output.is_empty());
     let step = |at| Step { sequence, axis, at };
-    Some(
-        parts
-            .map(|(at, output)| (output.as_str(), step(at)))
-            .collect(),
-    )
+    let steps = parts.map(|(at, output)| (output.as_str(), step(at)));
+    Some(steps.collect())
 }

@@ -76,24 +76,13 @@ pub(in crate::passes::tract) fn segments<'a>(
     scope: &'a Scope<'a>,
     name: &str,
 ) -> Option<Vec<Segment<'a>>> {
-    let all = within(scope, name, MAXIMUM_STEPS)?;
-    let (maker, _, _) = scope.producer(name)?;
-    let mut values = all.iter().flat_map(Segment::values);
-    values.all(|value| scope.sees(maker, value)).then_some(all)
+    within(scope, name, MAXIMUM_STEPS)
 }
 
 fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segment<'a>>> {
     let steps = steps.checked_sub(1)?;
-    let (scope, node, _) = scope.producer(name).filter(|(_, node, _)| makes(node))?;
-    let list = || {
-        let name = node.input(0)?;
-        let found = within(scope, name, steps)?;
-        let (maker, _, _) = scope.producer(name)?;
-        let mut values = found.iter().flat_map(Segment::values);
-        values
-            .all(|value| scope.sees(maker, value))
-            .then_some(found)
-    };
+    let (maker, node, _) = scope.producer(name).filter(|(_, node, _)| makes(node))?;
+    let list = || within(maker, node.input(0)?, steps);
     let found = match node.op() {
         "SequenceEmpty" => Vec::new(),
         "SequenceConstruct" => node
@@ -105,7 +94,7 @@ fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segm
             let mut list = list()?;
             let at = match node.input(2) {
                 None => list.len(),
-                Some(name) => place(&mut list, constant::int(scope, name)?, 1)?,
+                Some(name) => place(&mut list, constant::int(maker, name)?, 1)?,
             };
             list.insert(at, Segment::One(Element::Value(node.input(1)?)));
             list
@@ -114,15 +103,17 @@ fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segm
             let mut list = list()?;
             let at = match node.input(1) {
                 None => -1,
-                Some(name) => constant::int(scope, name)?,
+                Some(name) => constant::int(maker, name)?,
             };
             let at = place(&mut list, at, 0)?;
             list.remove(at);
             list
         }
-        _ => split(scope, node)?,
+        _ => split(maker, node)?,
     };
-    (found.len() <= MAXIMUM_ELEMENTS).then_some(found)
+    let mut values = found.iter().flat_map(Segment::values);
+    let is_seen = values.all(|value| scope.sees(maker, value));
+    (is_seen && found.len() <= MAXIMUM_ELEMENTS).then_some(found)
 }
 
 /// The segment at an index of the list, or before which an element at that index comes if the index
@@ -184,10 +175,7 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a
         Err(_) => sizes::rank(scope, value).and_then(|rank| constant::normal_axis(axis, rank)),
     };
     let all = own.and_then(|axis| sizes::axis(scope, value, axis));
-    let size = match all {
-        Some(Size::Known(size)) => Some(size),
-        _ => None,
-    };
+    let size = all.and_then(Size::number);
     let keeps = node.int("keepdims").or(1)? != 0;
     let cut = |parts, keeps| {
         vec![Segment::Cut(Cut {
