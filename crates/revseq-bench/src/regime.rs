@@ -117,23 +117,6 @@ impl fmt::Display for Regime {
 }
 
 impl Regime {
-    const fn new(
-        kind: Kind,
-        dims: &'static [u64],
-        [batch_axis, time_axis]: [usize; 2],
-        data_type: DataType,
-        lengths: Lengths,
-    ) -> Self {
-        Self {
-            kind,
-            dims,
-            time_axis,
-            batch_axis,
-            data_type,
-            lengths,
-        }
-    }
-
     /// The size of the data in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -206,9 +189,6 @@ pub(crate) fn next_random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-const BATCH_FIRST: [usize; 2] = [0, 1];
-const TIME_FIRST: [usize; 2] = [1, 0];
-
 /// The types of the two-dimensional rows: one of each size that kernels know.
 const TYPES: [DataType; 5] = [
     DataType::Float32,
@@ -246,43 +226,57 @@ pub fn regimes() -> Vec<Regime> {
     use DataType::Float32;
     use Kind::{BatchMajor, Elements, ReadyPlan, Strided, TimeMajor, WholeCall};
     use Lengths::{Equal, Full, Random, ZeroOne};
-    let row = Regime::new;
+    let row = |kind, dims, data_type, lengths| {
+        let [batch_axis, time_axis] = match kind {
+            TimeMajor => [1, 0],
+            Strided => [1, 3],
+            BatchMajor | Elements | WholeCall | ReadyPlan => [0, 1],
+        };
+        Regime {
+            kind,
+            dims,
+            time_axis,
+            batch_axis,
+            data_type,
+            lengths,
+        }
+    };
     let mut rows = vec![
-        row(TimeMajor, &[512, 64, 256], TIME_FIRST, Float32, Random),
-        row(TimeMajor, &[512, 64, 256], TIME_FIRST, Float32, Full),
-        row(TimeMajor, &[512, 64, 256], TIME_FIRST, Float32, Equal),
-        row(BatchMajor, &[64, 512, 256], BATCH_FIRST, Float32, Random),
+        row(TimeMajor, &[512, 64, 256], Float32, Random),
+        row(TimeMajor, &[512, 64, 256], Float32, Full),
+        row(TimeMajor, &[512, 64, 256], Float32, Equal),
+        row(BatchMajor, &[64, 512, 256], Float32, Random),
     ];
     let square: &[u64] = &[4096, 4096];
-    rows.extend(TYPES.map(|data_type| row(BatchMajor, square, BATCH_FIRST, data_type, Random)));
-    rows.extend(TYPES.map(|data_type| row(TimeMajor, square, TIME_FIRST, data_type, Random)));
+    rows.extend(TYPES.map(|data_type| row(BatchMajor, square, data_type, Random)));
+    rows.extend(TYPES.map(|data_type| row(TimeMajor, square, data_type, Random)));
     rows.extend([
-        row(TimeMajor, square, TIME_FIRST, Float32, Full),
-        row(TimeMajor, square, TIME_FIRST, Float32, ZeroOne),
+        row(TimeMajor, square, Float32, Full),
+        row(TimeMajor, square, Float32, ZeroOne),
         // Two axes that ONNX Runtime's own kernel does not take, and two that it does.
-        row(Strided, &[8, 16, 4, 32, 32], [1, 3], Float32, Random),
-        row(TimeMajor, &[32, 16, 8, 4, 32], TIME_FIRST, Float32, Random),
-        row(TimeMajor, &[128, 16, 16], TIME_FIRST, Float32, Random),
-        row(BatchMajor, &[16, 128, 16], BATCH_FIRST, Float32, Random),
+        row(Strided, &[8, 16, 4, 32, 32], Float32, Random),
+        row(TimeMajor, &[32, 16, 8, 4, 32], Float32, Random),
+        row(TimeMajor, &[128, 16, 16], Float32, Random),
+        row(BatchMajor, &[16, 128, 16], Float32, Random),
         // As models have them: one sequence, few steps, sizes that are no powers of two.
-        row(BatchMajor, &[1, 100, 128], BATCH_FIRST, Float32, Random),
-        row(BatchMajor, &[16, 50, 13], BATCH_FIRST, Float32, Random),
-        row(TimeMajor, &[50, 16, 13], TIME_FIRST, Float32, Random),
-        row(TimeMajor, &[32, 1000], TIME_FIRST, Float32, Random),
-        row(TimeMajor, &[1000, 30], TIME_FIRST, Float32, Random),
+        row(BatchMajor, &[1, 100, 128], Float32, Random),
+        row(BatchMajor, &[16, 50, 13], Float32, Random),
+        row(TimeMajor, &[50, 16, 13], Float32, Random),
+        row(TimeMajor, &[32, 1000], Float32, Random),
+        row(TimeMajor, &[1000, 30], Float32, Random),
     ]);
     for (data_type, sizes) in &ELEMENTS {
         rows.extend(
             sizes
                 .iter()
-                .map(|dims| row(Elements, dims, BATCH_FIRST, *data_type, Random)),
+                .map(|dims| row(Elements, dims, *data_type, Random)),
         );
     }
     rows.extend([
-        row(WholeCall, &[4, 4], BATCH_FIRST, Float32, Random),
-        row(ReadyPlan, &[4, 4], BATCH_FIRST, Float32, Random),
-        row(TimeMajor, &[1024, 256, 1024], TIME_FIRST, Float32, Random),
-        row(BatchMajor, &[256, 1024, 1024], BATCH_FIRST, Float32, Random),
+        row(WholeCall, &[4, 4], Float32, Random),
+        row(ReadyPlan, &[4, 4], Float32, Random),
+        row(TimeMajor, &[1024, 256, 1024], Float32, Random),
+        row(BatchMajor, &[256, 1024, 1024], Float32, Random),
     ]);
     rows
 }
