@@ -293,18 +293,8 @@ pub(super) fn with_made_up(
 fn bind_fixed(model: &Model, given: &Tensors, bindings: &mut Bindings) {
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
-    let fixed = features::fixed(model, &inputs);
-    for input in &inputs {
-        for (axis, dim) in input.value_type.shape.iter().flatten().enumerate() {
-            let Some(&size) = fixed.get(&(input.name.clone(), axis)) else {
-                continue;
-            };
-            let name = match dim {
-                Dim::Symbol(name) => name.clone(),
-                _ => input.size_name(axis),
-            };
-            bindings.entry(name).or_insert(size);
-        }
+    for (name, size) in features::fixed(model, &inputs) {
+        bindings.entry(name).or_insert(size);
     }
 }
 
