@@ -22,7 +22,7 @@ use crate::typed_op::{Stateless, Typed};
 pub(crate) fn by_rows(
     model: &TypedModel,
     node: &TypedNode,
-) -> TractResult<Option<TypedModelPatch>> {
+) -> TractResult<Option<Box<dyn TypedOp>>> {
     rule_if_some!(op = node.op_as::<TypedBinOp>());
     rule_if_some!(function = Binary::of(&*op.0));
     let (inputs, outputs) = model.node_facts(node.id)?;
@@ -34,7 +34,7 @@ pub(crate) fn by_rows(
         function,
         is_truth: output == bool::datum_type(),
     };
-    TypedModelPatch::replace_single_op(model, node, &node.inputs, Typed(op)).map(Some)
+    Ok(Some(Box::new(Typed(op))))
 }
 
 /// A function of two float operands that broadcast; truth values become bools.

@@ -12,14 +12,13 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::rows::{Layout, greater, greatest_of_row};
-
 use crate::typed_op::{Stateless, Typed};
 
 /// The operator by vectors.
 pub(crate) fn by_vectors(
     model: &TypedModel,
     node: &TypedNode,
-) -> TractResult<Option<TypedModelPatch>> {
+) -> TractResult<Option<Box<dyn TypedOp>>> {
     rule_if_some!(op = node.op_as::<Softmax>());
     let fact = model.outlet_fact(node.inputs[0])?;
     rule_if!(fact.datum_type == f32::datum_type() && !fact.is_exotic());
@@ -30,7 +29,7 @@ pub(crate) fn by_vectors(
         axes,
         is_log: op.kind == SoftmaxKind::LogSoftmax,
     };
-    TypedModelPatch::replace_single_op(model, node, &node.inputs, Typed(op)).map(Some)
+    Ok(Some(Box::new(Typed(op))))
 }
 
 /// A Softmax along neighbouring axes.

@@ -184,30 +184,25 @@ fn fits(value: &Tensor) -> bool {
     product.max(squares) <= i32::MAX.into()
 }
 
-/// Computes the reductions that tract has in a model by vectors, and those of nothing and of infinity as
-/// ONNX Runtime.
-pub(crate) fn check_reductions(model: &mut TypedModel) -> TractResult<()> {
-    for id in 0..model.nodes().len() {
-        let node = model.node(id);
-        let Some(op) = node.op_as::<Reduce>() else {
-            continue;
-        };
-        let reducer = match op.reducer {
-            Core::ArgMax(takes_last) => Reducer::ArgMax(takes_last),
-            Core::ArgMin(takes_last) => Reducer::ArgMin(takes_last),
-            Core::Max => Reducer::Max,
-            Core::Min => Reducer::Min,
-            Core::Prod => Reducer::Prod,
-            Core::Sum => Reducer::Sum,
-            Core::MeanOfSquares | Core::All | Core::Any => continue,
-        };
-        let fact = model.outlet_fact(node.inputs[0])?;
-        if fact.datum_type.is_float() || !is_tracts(reducer, fact, &op.axes) {
-            let axes = op.axes.iter().copied().sorted().collect();
-            model.node_mut(id).op = Box::new(Typed(Reduced { reducer, axes }));
-        }
-    }
-    Ok(())
+/// A reduction of tract's by vectors, or of nothing and of infinity as in ONNX Runtime.
+pub(crate) fn by_vectors(
+    model: &TypedModel,
+    node: &TypedNode,
+) -> TractResult<Option<Box<dyn TypedOp>>> {
+    rule_if_some!(op = node.op_as::<Reduce>());
+    let reducer = match op.reducer {
+        Core::ArgMax(takes_last) => Reducer::ArgMax(takes_last),
+        Core::ArgMin(takes_last) => Reducer::ArgMin(takes_last),
+        Core::Max => Reducer::Max,
+        Core::Min => Reducer::Min,
+        Core::Prod => Reducer::Prod,
+        Core::Sum => Reducer::Sum,
+        Core::MeanOfSquares | Core::All | Core::Any => return Ok(None),
+    };
+    let fact = model.outlet_fact(node.inputs[0])?;
+    rule_if!(fact.datum_type.is_float() || !is_tracts(reducer, fact, &op.axes));
+    let axes = op.axes.iter().copied().sorted().collect();
+    Ok(Some(Box::new(Typed(Reduced { reducer, axes }))))
 }
 
 /// Whether tract reduces a value correctly: it has floats, at least one of them is reduced for each

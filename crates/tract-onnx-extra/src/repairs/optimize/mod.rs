@@ -1,9 +1,9 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`,
-//! `slices.rs`), those of `faster/` and of Scans (`scans.rs`) come before and behind them, and a session
-//! of this crate's runs them (`session.rs`). What has to see the whole model stands around them: symbols keep
-//! their definers before, and reductions, shapes and indices are checked afterwards.
+//! `slices.rs`), those of `faster/` and of Scans (`scans.rs`) come before them, and a session of this crate's
+//! runs them (`session.rs`). What has to see the whole model stands around them: symbols keep their definers
+//! before; afterwards, operators are computed by vectors, and shapes are checked.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::agree_on_sums;
 use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::faster::{by_rows, casts, convolutions, softmax};
-use crate::operators::reduce::check_reductions;
+use crate::operators::reduce;
 use crate::repairs::shapes::check_shapes;
 pub(crate) use scans::body;
 
@@ -68,14 +68,6 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     for replace in before {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
     }
-    // They take what tract has no kernel for.
-    let behind: [Replace; 2] = [
-        |_, model, node| by_rows::by_rows(model, node),
-        |_, model, node| softmax::by_vectors(model, node),
-    ];
-    for replace in behind {
-        codegen.passes.push(Box::new(EachNode::new(replace)));
-    }
     session::optimize(&codegen, &mut model)?;
     // It is the one to say that the model is optimised.
     let nothing = Optimizer {
@@ -83,9 +75,22 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
         steps: None,
     };
     model.optimize_with_session(&mut nothing.session())?;
-    check_reductions(&mut model)?;
+    compute_by_vectors(&mut model)?;
     check_shapes(&mut model)?;
     Ok(model)
+}
+
+/// Replaces operators for which tract has no kernel, or a wrong one.
+fn compute_by_vectors(model: &mut TypedModel) -> TractResult<()> {
+    let choices = [by_rows::by_rows, softmax::by_vectors, reduce::by_vectors];
+    for id in 0..model.nodes().len() {
+        for choose in choices {
+            if let Some(op) = choose(model, model.node(id))? {
+                model.node_mut(id).op = op;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// tract's `into_decluttered`, with the same repairs.
