@@ -236,7 +236,7 @@ fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
 /// A model on a runtime.
 pub(crate) enum Session<'a> {
     Tract(tract::Loaded),
-    Ort(Box<ort::Executable<'a>>),
+    Ort(ort::Executable<'a>),
 }
 
 impl<'a> Session<'a> {

@@ -312,7 +312,7 @@ impl Ort {
     /// # Errors
     /// The error of ONNX Runtime or the provider, or one of our nodes runs on another
     /// provider than the requested one, unless it is one of strings.
-    pub(crate) fn prepare<'a>(&'a self, model: &'a Model) -> Result<Loaded<Box<Executable<'a>>>> {
+    pub(crate) fn prepare<'a>(&'a self, model: &'a Model) -> Result<Loaded<Executable<'a>>> {
         if let Some(reason) = self.lacks(model)? {
             return Ok(Err(reason));
         }
@@ -332,7 +332,7 @@ impl Ort {
     ///
     /// # Errors
     /// The error of ONNX Runtime or the provider.
-    fn place<'a>(&'a self, model: &'a Model) -> Result<Loaded<Box<Executable<'a>>>> {
+    fn place<'a>(&'a self, model: &'a Model) -> Result<Loaded<Executable<'a>>> {
         let runtime = &self.runtime;
         let nodes = walk::ours(model)?.len();
         let mut prepared = None;
@@ -371,7 +371,7 @@ impl Ort {
             }
         }
         let prepared = prepared.context("ONNX Runtime made no session")?;
-        Ok(Ok(Box::new(prepared)))
+        Ok(Ok(prepared))
     }
 
     /// A session.
