@@ -331,15 +331,9 @@ fn check_attributes(
             check_tensor(tensor).with_context(within)?;
         }
         for graph in attribute.all_graphs() {
-            let mut scopes = Vec::with_capacity(outer.len() + 1);
-            scopes.push(names);
-            scopes.extend_from_slice(outer);
-            check_graph(
-                graph,
-                &format!("{at}/{}", attribute.name()),
-                &scopes,
-                in_function,
-            )?;
+            let path = format!("{at}/{}", attribute.name());
+            let scopes = [&[names], outer].concat();
+            check_graph(graph, &path, &scopes, in_function)?;
         }
     }
     Ok(())

@@ -3,60 +3,10 @@
 
 use std::collections::HashSet;
 
+use crate::model::NodeProto;
+
 use super::body::Body;
 use super::layer::{Layers, Masked, Output, Steps};
-
-/// The operators of cells, besides activation functions.
-const PARTS: &[&str] = &[
-    "Add",
-    "Cast",
-    "Clip",
-    "Concat",
-    "Constant",
-    "Div",
-    "Elu",
-    "Expand",
-    "Gather",
-    "Gemm",
-    "HardSigmoid",
-    "Identity",
-    "LeakyRelu",
-    "MatMul",
-    "Max",
-    "Min",
-    "Mul",
-    "Not",
-    "Relu",
-    "Reshape",
-    "Sigmoid",
-    "Slice",
-    "Softplus",
-    "Softsign",
-    "Split",
-    "Squeeze",
-    "Sub",
-    "Tanh",
-    "ThresholdedRelu",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-];
-
-/// Activation functions of frameworks that ONNX's layers lack.
-const FUNCTIONS: &[&str] = &[
-    "Celu",
-    "Erf",
-    "Erfc",
-    "Exp",
-    "Gelu",
-    "HardSwish",
-    "Mish",
-    "PRelu",
-    "Selu",
-    "Shrink",
-    "Sin",
-    "Swish",
-];
 
 /// The reason if every operator may occur in a cell.
 pub(super) const OTHER_FORMULA: &str = "its operators are those of one, but not put together so; \
@@ -83,21 +33,8 @@ pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String>
         if !std::ptr::eq(scope, body.inner) {
             continue;
         }
-        let label = || {
-            node.name
-                .as_deref()
-                .filter(|it| !it.is_empty())
-                .unwrap_or(name)
-        };
-        if FUNCTIONS.contains(&node.op()) {
-            return Some(format!(
-                "{} ({}) is not an activation of these layers in ONNX",
-                node.op(),
-                label()
-            ));
-        }
-        if !node.domain().is_empty() || !PARTS.contains(&node.op()) {
-            return Some(format!("{} has no place in one ({})", node.op(), label()));
+        if let Some(why) = foreign(node, name) {
+            return Some(why);
         }
         if let Some(weights) = node
             .input(1)
@@ -111,6 +48,29 @@ pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String>
         todo.extend(node.inputs());
     }
     None
+}
+
+/// The reason if an operator, which makes a value, occurs in no cell.
+fn foreign(node: &NodeProto, value: &str) -> Option<String> {
+    let name = node.name.as_deref().filter(|it| !it.is_empty());
+    let label = name.unwrap_or(value);
+    match node.op() {
+        // Activation functions of frameworks that ONNX's layers lack.
+        op @ ("Celu" | "Erf" | "Erfc" | "Exp" | "Gelu" | "HardSwish" | "Mish" | "PRelu"
+        | "Selu" | "Shrink" | "Sin" | "Swish") => Some(format!(
+            "{op} ({label}) is not an activation of these layers in ONNX"
+        )),
+        // The operators and the activation functions of cells.
+        "Add" | "Cast" | "Clip" | "Concat" | "Constant" | "Div" | "Elu" | "Expand" | "Gather"
+        | "Gemm" | "HardSigmoid" | "Identity" | "LeakyRelu" | "MatMul" | "Max" | "Min" | "Mul"
+        | "Not" | "Relu" | "Reshape" | "Sigmoid" | "Slice" | "Softplus" | "Softsign" | "Split"
+        | "Squeeze" | "Sub" | "Tanh" | "ThresholdedRelu" | "Transpose" | "Unsqueeze" | "Where"
+            if node.domain().is_empty() =>
+        {
+            None
+        }
+        op => Some(format!("{op} has no place in one ({label})")),
+    }
 }
 
 /// Says why layers with a mask are no masked layers, if they are none.

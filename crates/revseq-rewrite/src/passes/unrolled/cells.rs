@@ -117,14 +117,6 @@ struct Cone<'g, 'a> {
     reached: BTreeSet<usize>,
 }
 
-/// The operators of a cell, and what they read from outside.
-#[derive(Default)]
-struct Formula<'a> {
-    nodes: BTreeSet<usize>,
-    outside: Vec<&'a str>,
-    reads_step: bool,
-}
-
 impl<'g, 'a> Cone<'g, 'a> {
     fn new(
         graph: &'g Graph<'a>,
@@ -171,7 +163,7 @@ impl<'g, 'a> Cone<'g, 'a> {
 
     /// The cell that makes a value.
     fn cell(&self, index: usize, output: &'a str) -> Option<Found<'a>> {
-        let Formula { nodes, outside, .. } = self.formula(index)?;
+        let (nodes, outside) = self.formula(index)?;
         let graph = self.graph;
         let sequence = Sequence {
             value: self.step.sequence,
@@ -193,12 +185,15 @@ impl<'g, 'a> Cone<'g, 'a> {
         })
     }
 
-    /// Returns what makes the output of a node; `None` if it is too much for a cell, or does not read the step.
-    fn formula(&self, index: usize) -> Option<Formula<'a>> {
-        let mut formula = Formula::default();
+    /// Returns the operators that make the output of a node, and what they read from outside; `None` if it is
+    /// too much for a cell, or does not read the step.
+    fn formula(&self, index: usize) -> Option<(BTreeSet<usize>, Vec<&'a str>)> {
+        let mut nodes = BTreeSet::new();
+        let mut outside = Vec::new();
+        let mut reads_step = false;
         let mut open = vec![index];
         while let Some(index) = open.pop() {
-            if !formula.nodes.insert(index) {
+            if !nodes.insert(index) {
                 continue;
             }
             let node: &'a NodeProto = &self.graph.scope.nodes[index];
@@ -207,20 +202,20 @@ impl<'g, 'a> Cone<'g, 'a> {
             }
             for input in node.inputs() {
                 if input == self.value {
-                    formula.reads_step = true;
+                    reads_step = true;
                 } else if let Some((maker, _)) = self.graph.maker(input)
                     && (self.reached.contains(&maker) || self.is_of_product(input))
                 {
                     open.push(maker);
-                } else if !formula.outside.contains(&input) {
-                    formula.outside.push(input);
+                } else if !outside.contains(&input) {
+                    outside.push(input);
                 }
             }
-            if formula.nodes.len() > MAXIMUM_NODES || formula.outside.len() > MAXIMUM_OUTSIDE {
+            if nodes.len() > MAXIMUM_NODES || outside.len() > MAXIMUM_OUTSIDE {
                 return None;
             }
         }
-        formula.reads_step.then_some(formula)
+        reads_step.then_some((nodes, outside))
     }
 
     /// Whether a value that the step does not reach is a product, with a bias or in part: that of a
