@@ -379,7 +379,7 @@ impl Builder<'_> {
             Motion::Swap if unit >= 4 => units(Kernel::SwapUnits),
             Motion::Swap => {
                 let levels = self.levels(slab, !along_time, false);
-                if let Some(columns) = columns(&levels, row) {
+                if let Some(columns) = columns(&levels, unit) {
                     let first = levels.len() - 1;
                     return plain(Kernel::SwapColumns, levels, 1)
                         .with_block(first, (columns * unit).div_ceil(4))

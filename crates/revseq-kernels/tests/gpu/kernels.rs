@@ -244,6 +244,29 @@ fn a_late_length_out_of_range_is_found_in_small_bindings() {
     }
 }
 
+/// Rows of two and three bytes with lengths of their own, whose time steps start at odd bytes.
+#[test]
+fn narrow_rows_at_odd_bytes_agree_with_the_reference() {
+    for row in [2, 3] {
+        let sizes = [7, 4, row];
+        let data_type = DataType::Uint8;
+        let mut desc =
+            ReverseSubsequencesDesc::reverse_sequence(data_type, &sizes, 1, 0, DataType::Int64)
+                .unwrap();
+        let strides = [4 * row + 1, row, 1];
+        desc.input.strides = Some(strides.into());
+        desc.output.strides = Some(strides.into());
+        let case = Case {
+            desc,
+            lengths: Lengths::I64(vec![7, 5, 2, 6]),
+            seed: 3,
+        };
+        for context in contexts() {
+            check_encoded(&context, &case, [0; 3], false);
+        }
+    }
+}
+
 /// Several time steps an invocation, along rows and along columns, of whole words and not.
 #[test]
 fn large_dispatches_agree_with_the_reference() {
