@@ -30,7 +30,7 @@ impl fmt::Display for Tensor {
 #[non_exhaustive]
 pub enum Error {
     /// A feature level does not take this many dimensions.
-    #[error("{tensor}: {actual} dimensions, but {level} takes {}", Range(*minimum, *maximum))]
+    #[error("{tensor}: {actual} dimensions, but {level} takes {}", range(*minimum, *maximum))]
     UnsupportedDimensionCount {
         /// The tensor.
         tensor: Tensor,
@@ -47,7 +47,7 @@ pub enum Error {
     #[error(
         "{tensor}: data type {actual} is not supported{}; supported are {}",
         level.map(|level| format!(" by {level}")).unwrap_or_default(),
-        NameList(supported)
+        names(supported)
     )]
     UnsupportedDataType {
         /// The tensor.
@@ -290,27 +290,26 @@ pub enum Error {
     },
 }
 
-struct Range(usize, usize);
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(minimum, maximum) if minimum == maximum => write!(f, "{minimum}"),
-            Self(minimum, maximum) => write!(f, "{minimum} to {maximum}"),
-        }
+fn range(minimum: usize, maximum: usize) -> String {
+    match minimum == maximum {
+        true => minimum.to_string(),
+        false => format!("{minimum} to {maximum}"),
     }
 }
 
-struct NameList<'a>(&'a [DataType]);
+fn names(data_types: &[DataType]) -> String {
+    let names: Vec<_> = data_types.iter().map(|it| it.name()).collect();
+    names.join(", ")
+}
 
-impl fmt::Display for NameList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, data_type) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str(", ")?;
-            }
-            f.write_str(data_type.name())?;
-        }
-        Ok(())
+/// Checks the size of a buffer.
+pub(crate) fn check_buffer(tensor: Tensor, actual: usize, required: usize) -> Result<(), Error> {
+    if actual < required {
+        return Err(Error::BufferTooShort {
+            tensor,
+            actual,
+            required,
+        });
     }
+    Ok(())
 }

@@ -41,6 +41,7 @@ pub use typed::{reverse_in_place, run_elements, run_elements_in_place};
 
 pub use crate::simd_level::{SimdLevel, UnknownSimdLevel};
 
+use crate::error::check_buffer;
 use crate::{Error, Plan, SequenceLengths, Tensor};
 use choice::Kernel;
 use choose::{choose, is_small};
@@ -206,15 +207,4 @@ unsafe fn move_as_chosen(
             }
         }
     });
-}
-
-fn check_buffer(tensor: Tensor, actual: usize, required: usize) -> Result<(), Error> {
-    if actual < required {
-        return Err(Error::BufferTooShort {
-            tensor,
-            actual,
-            required,
-        });
-    }
-    Ok(())
 }

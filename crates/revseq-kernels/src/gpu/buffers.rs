@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::Error;
-use super::params::LengthsLayout;
+use super::params::{LengthsLayout, Offsets};
 use crate::lengths::LENGTHS_DATA_TYPES;
-use crate::{DataType, Tensor};
+use crate::{DataType, Plan, Tensor};
 
 /// The alignment of a tensor's start in its buffer, in bytes.
 const OFFSET_ALIGNMENT: u64 = 4;
@@ -17,6 +17,68 @@ pub struct LengthsSlice<'a> {
     pub slice: wgpu::BufferSlice<'a>,
     /// 32- or 64-bit integers, signed or not, in little-endian order.
     pub data_type: DataType,
+}
+
+/// The buffers of a motion and where the tensors start in them.
+#[derive(Clone, Copy)]
+pub(super) struct Buffers<'a> {
+    /// The input of a copy, and the second halves of the pairs of a swap.
+    pub(super) input: &'a wgpu::Buffer,
+    pub(super) lengths: &'a wgpu::Buffer,
+    pub(super) output: &'a wgpu::Buffer,
+    pub(super) offsets: Offsets,
+    pub(super) layout: LengthsLayout,
+    /// Whether a tensor that is read shares the buffer that is written.
+    pub(super) shared: bool,
+}
+
+impl<'a> Buffers<'a> {
+    /// The caller's: `output`, called `written`, of so many bytes, and the tensors that are read,
+    /// which must not overlap it.
+    pub(super) fn new(
+        plan: &Plan,
+        input: Option<wgpu::BufferSlice<'a>>,
+        lengths: LengthsSlice<'a>,
+        written: &'static str,
+        (output, output_bytes): (wgpu::BufferSlice<'a>, usize),
+    ) -> Result<Self, Error> {
+        let layout = layout(lengths.data_type)?;
+        let output_range = range(Tensor::Output, output, output_bytes)?;
+        let lengths_bytes = plan.lengths_count() * lengths.data_type.size();
+        let of_input = input.map(|input| (Tensor::Input, input, plan.input_bytes()));
+        let of_lengths = (Tensor::SequenceLengths, lengths.slice, lengths_bytes);
+        let mut shared = false;
+        for (tensor, slice, bytes) in of_input.into_iter().chain([of_lengths]) {
+            let range = range(tensor, slice, bytes)?;
+            if slice.buffer() != output.buffer() {
+                continue;
+            }
+            shared = true;
+            if range.start < output_range.end && output_range.start < range.end {
+                return Err(Error::Overlap {
+                    tensor,
+                    start: range.start,
+                    end: range.end,
+                    written,
+                    written_start: output_range.start,
+                    written_end: output_range.end,
+                });
+            }
+        }
+        let [input, lengths] = [input.unwrap_or(output), lengths.slice];
+        Ok(Self {
+            input: input.buffer(),
+            lengths: lengths.buffer(),
+            output: output.buffer(),
+            offsets: Offsets {
+                input: input.offset().cast_signed(),
+                lengths: lengths.offset().cast_signed(),
+                output: output.offset().cast_signed(),
+            },
+            layout,
+            shared,
+        })
+    }
 }
 
 /// The memory layout of lengths of a data type.
@@ -39,11 +101,7 @@ pub(super) fn layout(data_type: DataType) -> Result<LengthsLayout, Error> {
 }
 
 /// The whole words of a tensor in its buffer.
-pub(super) fn range(
-    tensor: Tensor,
-    slice: wgpu::BufferSlice<'_>,
-    bytes: usize,
-) -> Result<Range<u64>, Error> {
+fn range(tensor: Tensor, slice: wgpu::BufferSlice<'_>, bytes: usize) -> Result<Range<u64>, Error> {
     let offset = slice.offset();
     if !offset.is_multiple_of(OFFSET_ALIGNMENT) {
         return Err(Error::MisalignedOffset {
@@ -74,29 +132,4 @@ pub(super) fn range(
         });
     }
     Ok(offset..offset + words)
-}
-
-/// Whether the tensor that is read shares the buffer that is written. They must not overlap.
-pub(super) fn is_shared(
-    tensor: Tensor,
-    slice: wgpu::BufferSlice<'_>,
-    range: &Range<u64>,
-    written: &'static str,
-    written_slice: wgpu::BufferSlice<'_>,
-    written_range: &Range<u64>,
-) -> Result<bool, Error> {
-    if slice.buffer() != written_slice.buffer() {
-        return Ok(false);
-    }
-    if range.start < written_range.end && written_range.start < range.end {
-        return Err(Error::Overlap {
-            tensor,
-            start: range.start,
-            end: range.end,
-            written,
-            written_start: written_range.start,
-            written_end: written_range.end,
-        });
-    }
-    Ok(true)
 }

@@ -1,4 +1,4 @@
-//! A device with its compiled pipelines and pooled buffers.
+//! A device with its compiled pipelines and free buffers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -170,15 +170,15 @@ impl Context {
 
     /// Frees the buffers that [`run`](super::run) keeps for the next run.
     pub fn trim(&self) {
-        self.inner.pool.clear();
-    }
-
-    pub(super) fn limits(&self) -> &wgpu::Limits {
-        &self.inner.limits
+        lock(&self.inner.pool).clear();
     }
 
     pub(super) fn pool(&self) -> &Pool {
         &self.inner.pool
+    }
+
+    pub(super) fn limits(&self) -> &wgpu::Limits {
+        &self.inner.limits
     }
 
     /// The error of a lost device, if it is.

@@ -1,7 +1,5 @@
 //! The errors of a GPU.
 
-use std::fmt;
-
 use super::AdapterChoice;
 use crate::Tensor;
 
@@ -13,7 +11,7 @@ pub enum Error {
     #[error(transparent)]
     Operator(#[from] crate::Error),
     /// No adapter is the one asked for.
-    #[error("no {wanted} adapter; found {}", List(found))]
+    #[error("no {wanted} adapter; found {}", list(found))]
     NoAdapter {
         /// The requested adapter.
         wanted: AdapterChoice,
@@ -99,13 +97,9 @@ pub enum Error {
     },
 }
 
-struct List<'a>(&'a [String]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        f.write_str(&self.0.join("; "))
+fn list(found: &[String]) -> String {
+    match found.is_empty() {
+        true => "none".to_owned(),
+        false => found.join("; "),
     }
 }

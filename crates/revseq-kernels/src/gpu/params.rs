@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::Error;
 use super::shader::{Kernel, WORKGROUP_SIZE};
-use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
+use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab};
 
 /// The loops that the shader has room for.
 ///
@@ -54,8 +53,8 @@ impl Limits {
     }
 
     /// The alignment of a binding's offset, in bytes.
-    pub(super) fn alignment(&self) -> u64 {
-        self.alignment
+    pub(super) fn alignment(&self) -> i64 {
+        self.alignment.cast_signed()
     }
 
     /// The most invocations; 2^31 is all that the bytes of a binding can need.
@@ -72,12 +71,30 @@ pub(super) struct LengthsLayout {
     pub(super) signed: bool,
 }
 
-/// The starts of the tensors in their buffers, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+impl LengthsLayout {
+    /// The bytes of a length.
+    pub(super) fn bytes(self) -> u64 {
+        4 * u64::from(self.words)
+    }
+}
+
+/// The starts of the tensors in their buffers, in bytes: negative where only a part of a tensor is
+/// in its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Offsets {
-    pub(super) input: u64,
-    pub(super) lengths: u64,
-    pub(super) output: u64,
+    pub(super) input: i64,
+    pub(super) lengths: i64,
+    pub(super) output: i64,
+}
+
+impl Offsets {
+    pub(super) fn map(self, of_each: impl Fn(i64) -> i64) -> Self {
+        Self {
+            input: of_each(self.input),
+            lengths: of_each(self.lengths),
+            output: of_each(self.output),
+        }
+    }
 }
 
 /// A range of a buffer that is bound, from an aligned offset.
@@ -92,14 +109,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn new(tensor: u64, extent: &Range<u64>, limits: &Limits) -> Self {
-        let start = tensor + extent.start;
+    /// The window of a part of a tensor, or its excess.
+    fn new(
+        kind: ExcessKind,
+        tensor: i64,
+        part: Range<u64>,
+        limits: &Limits,
+    ) -> Result<Self, Excess> {
+        let [start, end] = [part.start, part.end].map(|byte| byte.wrapping_add_signed(tensor));
         let offset = start / limits.alignment * limits.alignment;
-        Self {
+        let bytes = (end - offset).next_multiple_of(4);
+        Excess::check(kind, bytes, limits.binding_bytes)?;
+        Ok(Self {
             offset,
-            bytes: (tensor + extent.end - offset).next_multiple_of(4),
+            bytes,
             base: start - offset,
-        }
+        })
     }
 }
 
@@ -194,8 +219,7 @@ impl Work {
 pub(super) struct Builder<'a> {
     pub(super) nest: &'a Nest,
     pub(super) limits: Limits,
-    /// The bytes of each tensor that precede its buffer.
-    pub(super) missing: Offsets,
+    pub(super) offsets: Offsets,
     pub(super) layout: LengthsLayout,
     /// The most that a length can be.
     pub(super) axis_size: u32,
@@ -204,51 +228,20 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The dispatches of a slab whose tensors start at `offsets`, as many as it takes.
-    pub(super) fn dispatches(&self, slab: Slab, offsets: &Offsets) -> Result<Vec<Dispatch>, Error> {
-        let dispatches = slabs(self.nest, slab, |slab| self.dispatch(slab, offsets))?;
-        Ok(dispatches
-            .into_iter()
-            .map(|(_, dispatch)| dispatch)
-            .collect())
-    }
-
-    /// The dispatch of a slab whose tensors start at `offsets`, or the part that exceeds one.
-    fn dispatch(&self, slab: &Slab, offsets: &Offsets) -> Result<Dispatch, Excess> {
-        let lengths = slab.lengths(self.nest);
-        let length_bytes = 4 * u64::from(self.layout.words);
-        let lengths_bytes = lengths.start * length_bytes..lengths.end * length_bytes;
-        let window = |tensor, missing, extent: Range<u64>, kind| {
-            let extent = extent.start - missing..extent.end - missing;
-            let window = Window::new(tensor, &extent, &self.limits);
-            if window.bytes > self.limits.binding_bytes {
-                return Err(Excess {
-                    kind,
-                    actual: window.bytes,
-                    maximum: self.limits.binding_bytes,
-                });
-            }
-            Ok(window)
-        };
-        let lengths_window = window(
-            offsets.lengths,
-            self.missing.lengths,
-            lengths_bytes,
-            ExcessKind::Lengths,
-        )?;
+    /// The dispatch of a slab, or the part that exceeds one.
+    pub(super) fn dispatch(&self, slab: &Slab) -> Result<Dispatch, Excess> {
+        let (nest, offsets, limits) = (self.nest, &self.offsets, &self.limits);
+        let lengths = slab.lengths(nest, self.layout);
+        let indices = lengths.start / self.layout.bytes()..lengths.end / self.layout.bytes();
+        let lengths = Window::new(ExcessKind::Lengths, offsets.lengths, lengths, limits)?;
         let (mut input, mut output) = (Window::default(), Window::default());
-        if self.nest.motion != Motion::Check {
-            input = window(
-                offsets.input,
-                self.missing.input,
-                slab.input(self.nest),
-                ExcessKind::Input,
-            )?;
-            output = window(
-                offsets.output,
-                self.missing.output,
-                slab.output(self.nest),
+        if nest.motion != Motion::Check {
+            input = Window::new(ExcessKind::Input, offsets.input, slab.input(nest), limits)?;
+            output = Window::new(
                 ExcessKind::Output,
+                offsets.output,
+                slab.output(nest),
+                limits,
             )?;
         }
         let work = self.work(slab, output.base);
@@ -275,7 +268,7 @@ impl Builder<'_> {
             0
         };
         let block_size = match self.nest.motion {
-            Motion::Check => lengths.end - lengths.start,
+            Motion::Check => indices.end - indices.start,
             Motion::Copy | Motion::Swap => work.block_size,
         };
         // Everything here is an offset in a binding, a number of items or a time step.
@@ -286,7 +279,7 @@ impl Builder<'_> {
             time_loop.unwrap_or(levels.len()) as u64,
             input.base / work.scale,
             output.base / work.scale,
-            lengths_window.base / 4,
+            lengths.base / 4,
             self.layout.words.into(),
             self.layout.signed.into(),
             self.axis_size.into(),
@@ -299,7 +292,7 @@ impl Builder<'_> {
             self.unit_bytes,
             work.block_loop as u64,
             block_size,
-            lengths.start,
+            indices.start,
             work.block_items,
             work.group,
             work.steps,
@@ -326,7 +319,7 @@ impl Builder<'_> {
             unit_bytes: self.unit_bytes,
             apart: slab.is_apart(self.nest),
             input,
-            lengths: lengths_window,
+            lengths,
             output,
             params,
             workgroups: (width as u32, height as u32, layers as u32),

@@ -1,16 +1,15 @@
 //! The operator in a command encoder of the caller's.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use super::buffers::{LengthsSlice, is_shared, layout, range};
-use super::params::{Builder, Dispatch, LengthsLayout, Limits, Offsets, Window};
+use super::buffers::{Buffers, LengthsSlice};
+use super::params::{Builder, Dispatch, LengthsLayout, Limits, Offsets, PARAMS_BYTES, Window};
 use super::shader::{Kernel, Variant};
-use super::slabs::{Motion, Nest, Slab};
+use super::slabs::{Motion, Nest, Slab, slabs};
 use super::sync::lock;
 use super::{Context, Error};
-use crate::{Plan, Tensor};
+use crate::Plan;
 
 /// Number of sets of dispatches that a pass keeps, one for each way in which offsets are aligned.
 const PREPARED: usize = 64;
@@ -26,10 +25,10 @@ const PREPARED: usize = 64;
 pub struct ReverseSubsequencesPass {
     context: Context,
     plan: Plan,
-    prepared: Mutex<HashMap<Key, Arc<Vec<BoundDispatch>>>>,
+    prepared: Mutex<HashMap<Key, Arc<[Prepared]>>>,
 }
 
-/// The key of a plan's cached dispatches.
+/// What the dispatches of a part of a plan depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     motion: Motion,
@@ -41,7 +40,7 @@ struct Key {
 
 /// A dispatch with its pipeline and parameters.
 #[derive(Debug)]
-pub(super) struct BoundDispatch {
+struct Prepared {
     dispatch: Dispatch,
     pipeline: wgpu::ComputePipeline,
     params: wgpu::Buffer,
@@ -51,16 +50,6 @@ pub(super) struct BoundDispatch {
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
     dispatches: Vec<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32))>,
-}
-
-/// The buffers of a motion and where the tensors start in them; for a swap and a
-/// check the input is unused.
-#[derive(Clone, Copy)]
-pub(super) struct Buffers<'a> {
-    pub(super) input: &'a wgpu::Buffer,
-    pub(super) lengths: &'a wgpu::Buffer,
-    pub(super) output: &'a wgpu::Buffer,
-    pub(super) offsets: Offsets,
 }
 
 impl Bound {
@@ -172,28 +161,9 @@ impl ReverseSubsequencesPass {
         lengths: LengthsSlice<'_>,
         output: wgpu::BufferSlice<'_>,
     ) -> Result<Bound, Error> {
-        let layout = layout(lengths.data_type)?;
-        let input_range = range(Tensor::Input, input, self.plan.input_bytes())?;
-        let lengths_range = self.lengths_range(lengths)?;
-        let output_range = range(Tensor::Output, output, self.plan.output_bytes())?;
-        let mut shared = false;
-        for (tensor, slice, range) in [
-            (Tensor::Input, input, &input_range),
-            (Tensor::SequenceLengths, lengths.slice, &lengths_range),
-        ] {
-            shared |= is_shared(tensor, slice, range, "the output", output, &output_range)?;
-        }
-        let buffers = Buffers {
-            input: input.buffer(),
-            lengths: lengths.slice.buffer(),
-            output: output.buffer(),
-            offsets: Offsets {
-                input: input.offset(),
-                lengths: lengths.slice.offset(),
-                output: output.offset(),
-            },
-        };
-        self.bind_motion(Motion::Copy, layout, shared, &buffers)
+        let written = (output, self.plan.output_bytes());
+        let buffers = Buffers::new(&self.plan, Some(input), lengths, "the output", written)?;
+        self.bind_motion(Motion::Copy, &buffers)
     }
 
     /// Binds a buffer to work in place.
@@ -207,214 +177,170 @@ impl ReverseSubsequencesPass {
         lengths: LengthsSlice<'_>,
     ) -> Result<Bound, Error> {
         self.plan.check_in_place()?;
-        let layout = layout(lengths.data_type)?;
-        let data_range = range(Tensor::Output, data, self.plan.output_bytes())?;
-        let lengths_range = self.lengths_range(lengths)?;
-        let shared = is_shared(
-            Tensor::SequenceLengths,
-            lengths.slice,
-            &lengths_range,
-            "the output",
-            data,
-            &data_range,
-        )?;
-        let buffers = Buffers {
-            input: data.buffer(),
-            lengths: lengths.slice.buffer(),
-            output: data.buffer(),
-            offsets: Offsets {
-                input: data.offset(),
-                lengths: lengths.slice.offset(),
-                output: data.offset(),
-            },
-        };
-        self.bind_motion(Motion::Swap, layout, shared, &buffers)
-    }
-
-    pub(super) fn lengths_range(&self, lengths: LengthsSlice<'_>) -> Result<Range<u64>, Error> {
-        let bytes = self.plan.lengths_count() * lengths.data_type.size();
-        range(Tensor::SequenceLengths, lengths.slice, bytes)
+        let written = (data, self.plan.output_bytes());
+        let buffers = Buffers::new(&self.plan, None, lengths, "the output", written)?;
+        self.bind_motion(Motion::Swap, &buffers)
     }
 
     pub(super) fn bind_motion(
         &self,
         motion: Motion,
-        layout: LengthsLayout,
-        shared: bool,
         buffers: &Buffers<'_>,
     ) -> Result<Bound, Error> {
-        let Some(nest) = Nest::new(&self.plan, motion) else {
-            return Ok(Bound::default());
-        };
-        let alignment = Limits::new(self.context.limits()).alignment();
-        let offsets = buffers.offsets;
-        let past = Offsets {
-            input: offsets.input % alignment,
-            lengths: offsets.lengths % alignment,
-            output: offsets.output % alignment,
-        };
-        let key = Key {
-            motion,
-            offsets: past,
-            layout,
-            shared,
-        };
-        let mut cache = lock(&self.prepared);
-        let prepared = match cache.get(&key) {
-            Some(prepared) => Arc::clone(prepared),
-            None => {
-                let prepared = Arc::new(self.prepare(&nest, &key)?);
-                if cache.len() >= PREPARED {
-                    cache.clear();
-                }
-                cache.insert(key, Arc::clone(&prepared));
-                prepared
-            }
-        };
-        drop(cache);
-        let starts = Offsets {
-            input: offsets.input - past.input,
-            lengths: offsets.lengths - past.lengths,
-            output: offsets.output - past.output,
-        };
-        self.bind_prepared(&prepared, buffers, &starts)
+        match Nest::new(&self.plan, motion) {
+            Some(nest) => self.bind_slab(&nest, Slab::whole(&nest), buffers),
+            None => Ok(Bound::default()),
+        }
     }
 
-    /// All dispatches of a motion whose tensors start at the key's offsets.
-    fn prepare(&self, nest: &Nest, key: &Key) -> Result<Vec<BoundDispatch>, Error> {
-        let builder = self.builder(nest, key.layout, &key.offsets, Offsets::default());
-        let mut prepared = Vec::new();
-        for dispatch in builder.dispatches(Slab::whole(nest), &key.offsets)? {
-            prepared.push(self.prepare_one(nest, key.shared, dispatch)?);
+    /// Binds buffers for all dispatches of a slab.
+    pub(super) fn bind_slab(
+        &self,
+        nest: &Nest,
+        slab: Slab,
+        buffers: &Buffers<'_>,
+    ) -> Result<Bound, Error> {
+        let alignment = Limits::new(self.context.limits()).alignment();
+        let key = Key {
+            motion: nest.motion,
+            offsets: buffers.offsets.map(|offset| offset.rem_euclid(alignment)),
+            layout: buffers.layout,
+            shared: buffers.shared,
+        };
+        let prepared = match slab == Slab::whole(nest) {
+            true => self.prepared(nest, key)?,
+            false => self.prepare(nest, slab, &key)?,
+        };
+        let device = self.context.device();
+        let dispatches = self.context.catch("binding buffers", || {
+            let bound = prepared.iter().map(|prepared| {
+                let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some("revseq"),
+                    layout: &prepared.pipeline.get_bind_group_layout(0),
+                    entries: &prepared.entries(buffers, &key.offsets),
+                });
+                let workgroups = prepared.dispatch.workgroups;
+                (prepared.pipeline.clone(), bind_group, workgroups)
+            });
+            bound.collect()
+        })?;
+        Ok(Bound { dispatches })
+    }
+
+    /// The dispatches of a whole motion, prepared by its first caller.
+    fn prepared(&self, nest: &Nest, key: Key) -> Result<Arc<[Prepared]>, Error> {
+        let mut cache = lock(&self.prepared);
+        if let Some(prepared) = cache.get(&key) {
+            return Ok(Arc::clone(prepared));
         }
-        if key.motion == Motion::Check {
-            // Once all lengths are counted, the one that came first is looked up.
-            for index in 0..prepared.len() {
-                let dispatch = Dispatch {
-                    kernel: Kernel::ReportLength,
-                    workgroups: (1, 1, 1),
-                    ..prepared[index].dispatch.clone()
-                };
-                prepared.push(self.prepare_one(nest, key.shared, dispatch)?);
-            }
+        let prepared = self.prepare(nest, Slab::whole(nest), &key)?;
+        if cache.len() >= PREPARED {
+            cache.clear();
         }
+        cache.insert(key, Arc::clone(&prepared));
         Ok(prepared)
     }
 
-    /// The builder of dispatches for tensors at these offsets, minus the bytes
-    /// before them that are missing from the buffers.
-    pub(super) fn builder<'a>(
-        &self,
-        nest: &'a Nest,
-        layout: LengthsLayout,
-        offsets: &Offsets,
-        missing: Offsets,
-    ) -> Builder<'a> {
-        Builder {
+    /// All dispatches of a slab of tensors that start at the key's offsets.
+    fn prepare(&self, nest: &Nest, slab: Slab, key: &Key) -> Result<Arc<[Prepared]>, Error> {
+        let builder = Builder {
             nest,
             limits: Limits::new(self.context.limits()),
-            missing,
-            layout,
+            offsets: key.offsets,
+            layout: key.layout,
             // Checked when the pass was made.
             axis_size: self.plan.axis_size() as u32,
-            unit_bytes: unit_bytes(nest, offsets),
+            unit_bytes: unit_bytes(nest, &key.offsets),
+        };
+        let made = slabs(nest, slab, |slab| builder.dispatch(slab))?;
+        let mut dispatches: Vec<_> = made.into_iter().map(|(_, dispatch)| dispatch).collect();
+        if key.motion == Motion::Check {
+            // Once all lengths are counted, the one that came first is looked up.
+            let reports = dispatches.clone().into_iter().map(|check| Dispatch {
+                kernel: Kernel::ReportLength,
+                workgroups: (1, 1, 1),
+                ..check
+            });
+            dispatches.extend(reports.collect::<Vec<_>>());
         }
+        let prepared = dispatches.into_iter().map(|it| self.prepare_one(key, it));
+        prepared.collect()
     }
 
-    pub(super) fn prepare_one(
-        &self,
-        nest: &Nest,
-        shared: bool,
-        dispatch: Dispatch,
-    ) -> Result<BoundDispatch, Error> {
+    fn prepare_one(&self, key: &Key, dispatch: Dispatch) -> Result<Prepared, Error> {
         let uses_units = matches!(dispatch.kernel, Kernel::CopyUnits | Kernel::SwapUnits);
-        let variant = Variant {
+        let pipeline = self.context.pipeline(Variant {
             kernel: dispatch.kernel,
             unit_bytes: if uses_units {
                 dispatch.unit_bytes as usize
             } else {
                 4
             },
-            shared: shared && nest.motion != Motion::Check,
+            shared: key.shared && key.motion != Motion::Check,
             apart: dispatch.apart,
-        };
-        let pipeline = self.context.pipeline(variant)?;
-        let bytes: Vec<u8> = dispatch
-            .params
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .collect();
+        })?;
         let params = self.context.catch("making a buffer of parameters", || {
-            let buffer = self
-                .context
-                .device()
-                .create_buffer(&wgpu::BufferDescriptor {
-                    label: Some("revseq parameters"),
-                    size: bytes.len() as u64,
-                    usage: wgpu::BufferUsages::UNIFORM,
-                    mapped_at_creation: true,
-                });
+            let device = self.context.device();
+            let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("revseq parameters"),
+                size: PARAMS_BYTES as u64,
+                usage: wgpu::BufferUsages::UNIFORM,
+                mapped_at_creation: true,
+            });
             // A buffer that could not be made is not mapped; the error is caught outside.
             if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-                view.copy_from_slice(&bytes);
+                view.copy_from_slice(bytemuck::cast_slice(&dispatch.params));
             }
             buffer.unmap();
             buffer
         })?;
-        Ok(BoundDispatch {
+        Ok(Prepared {
             dispatch,
             pipeline,
             params,
         })
     }
+}
 
-    pub(super) fn bind_prepared(
-        &self,
-        prepared: &[BoundDispatch],
-        buffers: &Buffers<'_>,
-        starts: &Offsets,
-    ) -> Result<Bound, Error> {
-        let device = self.context.device();
-        let dispatches = self.context.catch("binding buffers", || {
-            prepared
-                .iter()
-                .map(|prepared| {
-                    let dispatch = &prepared.dispatch;
-                    let mut entries = vec![
-                        wgpu::BindGroupEntry {
-                            binding: 0,
-                            resource: prepared.params.as_entire_binding(),
-                        },
-                        entry(1, buffers.lengths, starts.lengths, &dispatch.lengths),
-                    ];
-                    if dispatch.kernel.is_copy() || dispatch.apart {
-                        entries.push(entry(2, buffers.input, starts.input, &dispatch.input));
-                    }
-                    entries.push(entry(3, buffers.output, starts.output, &dispatch.output));
-                    let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-                        label: Some("revseq"),
-                        layout: &prepared.pipeline.get_bind_group_layout(0),
-                        entries: &entries,
-                    });
-                    (prepared.pipeline.clone(), bind_group, dispatch.workgroups)
-                })
-                .collect()
-        })?;
-        Ok(Bound { dispatches })
+impl Prepared {
+    /// The bindings of buffers, for tensors whose offsets have these remainders.
+    fn entries<'a>(
+        &'a self,
+        buffers: &Buffers<'a>,
+        remainders: &Offsets,
+    ) -> Vec<wgpu::BindGroupEntry<'a>> {
+        let (dispatch, offsets) = (&self.dispatch, &buffers.offsets);
+        let [input, lengths, output] = [
+            offsets.input - remainders.input,
+            offsets.lengths - remainders.lengths,
+            offsets.output - remainders.output,
+        ];
+        let mut entries = vec![
+            wgpu::BindGroupEntry {
+                binding: 0,
+                resource: self.params.as_entire_binding(),
+            },
+            entry(1, buffers.lengths, lengths, &dispatch.lengths),
+        ];
+        if dispatch.kernel.is_copy() || dispatch.apart {
+            entries.push(entry(2, buffers.input, input, &dispatch.input));
+        }
+        entries.push(entry(3, buffers.output, output, &dispatch.output));
+        entries
     }
 }
 
 fn entry<'a>(
     binding: u32,
     buffer: &'a wgpu::Buffer,
-    start: u64,
+    start: i64,
     window: &Window,
 ) -> wgpu::BindGroupEntry<'a> {
     wgpu::BindGroupEntry {
         binding,
         resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
             buffer,
-            offset: start + window.offset,
+            offset: window.offset.wrapping_add_signed(start),
             size: std::num::NonZeroU64::new(window.bytes),
         }),
     }
@@ -429,6 +355,6 @@ fn unit_bytes(nest: &Nest, offsets: &Offsets) -> u64 {
         .fold(nest.row_bytes, |all, round| {
             all | round.input | round.output
         });
-    let all = steps as u64 | offsets.input | offsets.output | 16;
+    let all = steps as u64 | (offsets.input | offsets.output).cast_unsigned() | 16;
     1 << all.trailing_zeros()
 }

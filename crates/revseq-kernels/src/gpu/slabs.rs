@@ -9,6 +9,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Error;
+use super::params::LengthsLayout;
 use crate::Plan;
 use crate::plan::Loop;
 
@@ -47,12 +48,7 @@ impl Nest {
                 motion,
                 loops: plan.lengths_loops(),
                 outside_time: 0,
-                time: Loop {
-                    size: 1,
-                    input: 0,
-                    output: 0,
-                    lengths: 0,
-                },
+                time: Loop::ONCE,
                 row_bytes: 0,
             },
             Motion::Copy | Motion::Swap => Self {
@@ -86,6 +82,20 @@ pub(super) struct Excess {
     pub(super) kind: ExcessKind,
     pub(super) actual: u64,
     pub(super) maximum: u64,
+}
+
+impl Excess {
+    /// Checks a number against its limit.
+    pub(super) fn check(kind: ExcessKind, actual: u64, maximum: u64) -> Result<(), Self> {
+        if actual <= maximum {
+            return Ok(());
+        }
+        Err(Self {
+            kind,
+            actual,
+            maximum,
+        })
+    }
 }
 
 /// The limit that is exceeded: bytes of a binding, or invocations.
@@ -132,31 +142,35 @@ impl Slab {
 
     /// The bytes of the input, or of the second halves of pairs, from the tensor's start.
     pub(super) fn input(&self, nest: &Nest) -> Range<u64> {
-        let first = self.sum(nest, |round| round.input, false) + self.from.start * nest.time.input;
-        let last =
-            self.sum(nest, |round| round.input, true) + (self.from.end - 1) * nest.time.input;
-        (first + self.row.start) as u64..(last + self.row.end) as u64
+        self.extent(nest, &self.from, &self.row, |round| round.input)
     }
 
     /// The bytes of the output, from the tensor's start.
     pub(super) fn output(&self, nest: &Nest) -> Range<u64> {
-        let first = self.sum(nest, |round| round.output, false) + self.to.start * nest.time.output;
-        let last =
-            self.sum(nest, |round| round.output, true) + (self.to.end - 1) * nest.time.output;
-        (first + self.row.start) as u64..(last + self.row.end) as u64
+        self.extent(nest, &self.to, &self.row, |round| round.output)
     }
 
-    /// The indices of the lengths.
-    pub(super) fn lengths(&self, nest: &Nest) -> Range<u64> {
-        let first = self.sum(nest, |round| round.lengths, false);
-        first as u64..self.sum(nest, |round| round.lengths, true) as u64 + 1
+    /// The bytes of the lengths, from the first on.
+    pub(super) fn lengths(&self, nest: &Nest, layout: LengthsLayout) -> Range<u64> {
+        let lengths = self.extent(nest, &(0..1), &(0..1), |round| round.lengths);
+        lengths.start * layout.bytes()..lengths.end * layout.bytes()
     }
 
-    fn sum(&self, nest: &Nest, step: impl Fn(&Loop) -> usize, last: bool) -> usize {
-        let rounds = self.rounds.iter().zip(&nest.loops);
-        rounds
-            .map(|(rounds, round)| step(round) * if last { rounds.end - 1 } else { rounds.start })
-            .sum()
+    /// The extent of the loops by their steps, with these time steps and this part of a row.
+    fn extent(
+        &self,
+        nest: &Nest,
+        times: &Range<usize>,
+        row: &Range<usize>,
+        step: impl Fn(&Loop) -> usize,
+    ) -> Range<u64> {
+        let (mut start, mut end) = (row.start, row.end);
+        let rounds = self.rounds.iter().chain([times]);
+        for (rounds, round) in rounds.zip(nest.loops.iter().chain([&nest.time])) {
+            start += rounds.start * step(round);
+            end += (rounds.end - 1) * step(round);
+        }
+        start as u64..end as u64
     }
 
     /// Whether the second halves of pairs are other time steps than the first ones.

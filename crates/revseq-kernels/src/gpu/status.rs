@@ -1,8 +1,6 @@
 //! Lengths on the device: which of them are out of range.
 
-use super::buffers::{LengthsSlice, is_shared, layout, range};
-use super::params::Offsets;
-use super::pass::Buffers;
+use super::buffers::{Buffers, LengthsSlice, layout};
 use super::slabs::Motion;
 use super::staging::Transfer;
 use super::{Error, ReverseSubsequencesPass};
@@ -47,9 +45,6 @@ impl ReverseSubsequencesPass {
         lengths: LengthsSlice<'_>,
         status: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        let layout = layout(lengths.data_type)?;
-        let lengths_range = self.lengths_range(lengths)?;
-        let status_range = range(Tensor::Output, status, STATUS_BYTES)?;
         let count = self.plan().lengths_count() as u64;
         if count > u32::MAX.into() {
             return Err(Error::UnsupportedSize {
@@ -66,25 +61,9 @@ impl ReverseSubsequencesPass {
                 required: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
             });
         }
-        let shared = is_shared(
-            Tensor::SequenceLengths,
-            lengths.slice,
-            &lengths_range,
-            "the status",
-            status,
-            &status_range,
-        )?;
-        let buffers = Buffers {
-            input: lengths.slice.buffer(),
-            lengths: lengths.slice.buffer(),
-            output: status.buffer(),
-            offsets: Offsets {
-                input: 0,
-                lengths: lengths.slice.offset(),
-                output: status.offset(),
-            },
-        };
-        let bound = self.bind_motion(Motion::Check, layout, shared, &buffers)?;
+        let written = (status, STATUS_BYTES);
+        let buffers = Buffers::new(self.plan(), None, lengths, "the status", written)?;
+        let bound = self.bind_motion(Motion::Check, &buffers)?;
         encoder.clear_buffer(status.buffer(), status.offset(), Some(STATUS_BYTES as u64));
         bound.encode(encoder);
         Ok(())
@@ -132,8 +111,8 @@ impl ReverseSubsequencesPass {
         data_type: DataType,
     ) -> Result<(), Error> {
         let mut bytes = [0; STATUS_BYTES];
-        let mut download = [(status.buffer(), status.offset(), &mut bytes[..])];
-        Transfer::new(self.context()).run(|_| {}, &mut download)?;
+        let download = vec![(status.buffer(), status.offset(), &mut bytes[..])];
+        Transfer::new(self.context()).run(|_| {}, download)?;
         self.status_result(&bytes, data_type)
     }
 }
