@@ -1,7 +1,5 @@
 //! The errors of a layer and its operands.
 
-use std::fmt;
-
 /// An error of this crate, with the values that caused it and those that would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -26,7 +24,7 @@ pub enum Error {
         name: String,
     },
     /// An operand has too few or too many elements for its shape.
-    #[error("{operand} has {actual} elements, expected {}", Shape(shape))]
+    #[error("{operand} has {actual} elements, expected {}", sizes(shape))]
     Size {
         /// ONNX's name of the operand.
         operand: &'static str,
@@ -67,17 +65,13 @@ pub enum Error {
     },
 }
 
-/// Sizes, and the number of elements that they make.
-struct Shape<'a>(&'a [usize]);
-
-impl fmt::Display for Shape<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sizes: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        let sizes = sizes.join(",");
-        match count(self.0) {
-            Some(count) => write!(f, "{count}: [{sizes}]"),
-            None => write!(f, "[{sizes}]"),
-        }
+/// Sizes, after the number of elements that they make.
+fn sizes(shape: &[usize]) -> String {
+    let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    let sizes = sizes.join(",");
+    match count(shape) {
+        Some(count) => format!("{count}: [{sizes}]"),
+        None => format!("[{sizes}]"),
     }
 }
 

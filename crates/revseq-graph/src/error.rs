@@ -4,7 +4,7 @@ use crate::ElementType;
 
 /// A node that is refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op_type}{}: {kind}", Name(node))]
+#[error("{op_type}{}: {kind}", named(node))]
 #[non_exhaustive]
 pub struct Error {
     /// The node's name; empty if it has none.
@@ -86,7 +86,7 @@ pub enum ErrorKind {
     /// An input's element type is not one of the schema's.
     #[error(
         "input {input:?} has elements of type {actual}, expected {}",
-        Names(allowed)
+        list(allowed)
     )]
     InputType {
         /// The input's name in the schema.
@@ -174,29 +174,17 @@ pub enum ErrorKind {
     },
 }
 
-struct Name<'a>(&'a str);
-
-impl std::fmt::Display for Name<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            "" => Ok(()),
-            name => write!(f, " node {name:?}"),
-        }
+fn named(node: &str) -> String {
+    match node {
+        "" => String::new(),
+        name => format!(" node {name:?}"),
     }
 }
 
-struct Names<'a>(&'a [ElementType]);
-
-impl std::fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (index, element_type) in self.0.iter().enumerate() {
-            let separator = match index {
-                0 => "",
-                _ if index + 1 == self.0.len() => " or ",
-                _ => ", ",
-            };
-            write!(f, "{separator}{element_type}")?;
-        }
-        Ok(())
+fn list(types: &[ElementType]) -> String {
+    let names: Vec<_> = types.iter().map(|it| it.name()).collect();
+    match &*names {
+        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        names => names.concat(),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The type of a tensor's elements.
 ///
-/// The first eleven are the types of `DML_TENSOR_DATA_TYPE` (DirectML.h) that
+/// The first eleven, in the order of their codes, are the types of `DML_TENSOR_DATA_TYPE` (DirectML.h) that
 /// REVERSE_SUBSEQUENCES takes; the last four exist only in ONNX.
 /// Kernels move elements and never read them, so only [`size`](Self::size)
 /// matters to a [`Plan`](crate::Plan).
@@ -79,20 +79,12 @@ impl DataType {
     /// `None` for a type that DirectML lacks.
     #[must_use]
     pub const fn directml_code(self) -> Option<u32> {
-        Some(match self {
-            Self::Float32 => 1,
-            Self::Float16 => 2,
-            Self::Uint32 => 3,
-            Self::Uint16 => 4,
-            Self::Uint8 => 5,
-            Self::Int32 => 6,
-            Self::Int16 => 7,
-            Self::Int8 => 8,
-            Self::Float64 => 9,
-            Self::Uint64 => 10,
-            Self::Int64 => 11,
-            Self::Bool | Self::Bfloat16 | Self::Complex64 | Self::Complex128 => return None,
-        })
+        let code = self as u32 + 1;
+        if code <= Self::Int64 as u32 + 1 {
+            Some(code)
+        } else {
+            None
+        }
     }
 
     /// The name in capitals, as DirectML's documentation writes it.

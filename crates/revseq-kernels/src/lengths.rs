@@ -25,6 +25,18 @@ pub(crate) const LENGTHS_DATA_TYPES: &[DataType] = &[
     DataType::Uint64,
 ];
 
+/// Evaluates an expression with the lengths as a slice, whatever their type.
+macro_rules! with_lengths {
+    ($data:expr, $all:ident => $body:expr) => {
+        match $data {
+            LengthsData::I32($all) => $body,
+            LengthsData::I64($all) => $body,
+            LengthsData::U32($all) => $body,
+            LengthsData::U64($all) => $body,
+        }
+    };
+}
+
 macro_rules! lengths_from {
     ($($variant:ident($type:ty)),*) => {$(
         impl<'a> From<&'a [$type]> for LengthsData<'a> {
@@ -79,12 +91,7 @@ impl LengthsData<'_> {
     /// The number of lengths.
     #[must_use]
     pub fn len(&self) -> usize {
-        match self {
-            Self::I32(lengths) => lengths.len(),
-            Self::I64(lengths) => lengths.len(),
-            Self::U32(lengths) => lengths.len(),
-            Self::U64(lengths) => lengths.len(),
-        }
+        with_lengths!(self, lengths => lengths.len())
     }
 
     /// Whether the slice is empty.
@@ -99,12 +106,7 @@ impl LengthsData<'_> {
     /// If `index` is not less than [`len`](Self::len).
     #[must_use]
     pub fn value(&self, index: usize) -> i128 {
-        match self {
-            Self::I32(lengths) => lengths[index].into(),
-            Self::I64(lengths) => lengths[index].into(),
-            Self::U32(lengths) => lengths[index].into(),
-            Self::U64(lengths) => lengths[index].into(),
-        }
+        with_lengths!(self, lengths => lengths[index].into())
     }
 }
 
@@ -215,12 +217,7 @@ impl<'a> SequenceLengths<'a> {
         if plan.empty || plan.time.size <= 1 {
             return 0;
         }
-        match self.data {
-            LengthsData::I32(lengths) => longest(lengths, self.maximum),
-            LengthsData::I64(lengths) => longest(lengths, self.maximum),
-            LengthsData::U32(lengths) => longest(lengths, self.maximum),
-            LengthsData::U64(lengths) => longest(lengths, self.maximum),
-        }
+        with_lengths!(self.data, lengths => longest(lengths, self.maximum))
     }
 
     /// The length of all subsequences of the plan, if it is the same for all;
@@ -268,12 +265,7 @@ impl<'a> SequenceLengths<'a> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, index: usize) -> usize {
-        match self.data {
-            LengthsData::I32(lengths) => clamped(lengths[index], self.maximum),
-            LengthsData::I64(lengths) => clamped(lengths[index], self.maximum),
-            LengthsData::U32(lengths) => clamped(lengths[index], self.maximum),
-            LengthsData::U64(lengths) => clamped(lengths[index], self.maximum),
-        }
+        with_lengths!(self.data, lengths => clamped(lengths[index], self.maximum))
     }
 
     /// The lengths at `first` and every `stride` after it: as [`get`](Self::get), many at once.
@@ -300,22 +292,10 @@ impl<'a> SequenceLengths<'a> {
                 }
             }
         }
-        macro_rules! read {
-            ($all:ident) => {
-                match self.exact {
-                    true => read(&$all[first..], stride, into, |one| one as usize),
-                    false => read(&$all[first..], stride, into, |one| {
-                        clamped(one, self.maximum)
-                    }),
-                }
-            };
-        }
-        match self.data {
-            LengthsData::I32(all) => read!(all),
-            LengthsData::I64(all) => read!(all),
-            LengthsData::U32(all) => read!(all),
-            LengthsData::U64(all) => read!(all),
-        }
+        with_lengths!(self.data, all => match self.exact {
+            true => read(&all[first..], stride, into, |one| one as usize),
+            false => read(&all[first..], stride, into, |one| clamped(one, self.maximum)),
+        });
     }
 }
 

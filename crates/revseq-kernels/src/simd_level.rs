@@ -1,6 +1,5 @@
 //! Sets of instructions for the kernels.
 
-use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -124,19 +123,14 @@ impl SimdLevel {
 }
 
 /// A name of no level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "REVSEQ_SIMD is {name:?}, expected one of {}",
+    SimdLevel::ALL.map(SimdLevel::name).join(", ")
+)]
 pub struct UnknownSimdLevel {
     name: String,
 }
-
-impl fmt::Display for UnknownSimdLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = SimdLevel::ALL.map(SimdLevel::name).join(", ");
-        write!(f, "REVSEQ_SIMD is {:?}, expected one of {known}", self.name)
-    }
-}
-
-impl Error for UnknownSimdLevel {}
 
 impl FromStr for SimdLevel {
     type Err = UnknownSimdLevel;
