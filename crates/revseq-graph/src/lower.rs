@@ -38,7 +38,7 @@ impl Operator {
         lengths: TensorType<'_>,
     ) -> Result<ReverseSubsequencesDesc, Error> {
         self.checked(data, lengths)
-            .and_then(|checked| checked.collapse(data.sizes))
+            .and_then(|(operator, types)| operator.collapsed(data.sizes, types))
             .map_err(|kind| self.refuse(node, kind))
     }
 
@@ -56,11 +56,7 @@ impl Operator {
         strides: &[u64],
         lengths: TensorType<'_>,
     ) -> Result<ReverseSubsequencesDesc, Error> {
-        let Checked {
-            operator,
-            data_type,
-            lengths_type,
-        } = self
+        let (operator, types) = self
             .checked(data, lengths)
             .map_err(|kind| self.refuse(node, kind))?;
         if strides.len() != data.sizes.len() {
@@ -71,19 +67,7 @@ impl Operator {
             };
             return Err(self.refuse(node, kind));
         }
-        let (time, batch) = operator.axes();
-        let time = time as u32;
-        let mut desc = match batch {
-            Some(batch) => ReverseSubsequencesDesc::reverse_sequence(
-                data_type,
-                data.sizes,
-                batch as u32,
-                time,
-                lengths_type,
-            )
-            .expect("the axes were normalised"),
-            None => ReverseSubsequencesDesc::packed(data_type, data.sizes, lengths_type, time),
-        };
+        let mut desc = desc_of(data.sizes, operator.axes(), types);
         desc.input.strides = Some(strides.into());
         Ok(desc)
     }
@@ -96,8 +80,13 @@ impl Operator {
         }
     }
 
-    /// Checks the inputs against the schema, now that all is known of them.
-    fn checked(self, data: TensorType<'_>, lengths: TensorType<'_>) -> Result<Checked, ErrorKind> {
+    /// Checks the inputs against the schema, now that all is known of them. Returns the operator with
+    /// its axes counted from the start, and the descriptor's types of the data and the lengths.
+    fn checked(
+        self,
+        data: TensorType<'_>,
+        lengths: TensorType<'_>,
+    ) -> Result<(Self, [DataType; 2]), ErrorKind> {
         let operator = self.normalize(data.sizes.len())?;
         // Which version a model imports is checked where the node is read.
         operator.check_type(0, data.element_type, true)?;
@@ -105,93 +94,70 @@ impl Operator {
         let known = |sizes: &[u64]| sizes.iter().copied().map(Some).collect::<Vec<_>>();
         let expected = known(&operator.lengths_shape(data.sizes, 1));
         check_shape(operator.input_names()[1], &expected, &known(lengths.sizes))?;
-        Ok(Checked {
-            operator,
-            data_type: match data.element_type {
-                ElementType::Fixed(data_type) => data_type,
-                ElementType::String => DataType::Uint8,
-            },
-            lengths_type: match lengths.element_type {
-                ElementType::Fixed(DataType::Int32 | DataType::Uint32) => DataType::Uint32,
-                _ => DataType::Uint64,
-            },
-        })
+        let data_type = match data.element_type {
+            ElementType::Fixed(data_type) => data_type,
+            ElementType::String => DataType::Uint8,
+        };
+        let lengths_type = match lengths.element_type {
+            ElementType::Fixed(DataType::Int32 | DataType::Uint32) => DataType::Uint32,
+            _ => DataType::Uint64,
+        };
+        Ok((operator, [data_type, lengths_type]))
     }
-}
 
-/// An operator whose inputs match its schema.
-struct Checked {
-    operator: Operator,
-    data_type: DataType,
-    lengths_type: DataType,
-}
-
-impl Checked {
     /// The descriptor of packed data, with as few dimensions as DirectML takes.
-    fn collapse(self, sizes: &[u64]) -> Result<ReverseSubsequencesDesc, ErrorKind> {
-        let collapsed = |neighbours: &[u64]| {
+    fn collapsed(
+        self,
+        sizes: &[u64],
+        types: [DataType; 2],
+    ) -> Result<ReverseSubsequencesDesc, ErrorKind> {
+        let product = |neighbours: &[u64]| {
             let neighbours = TensorDesc::packed(DataType::Uint8, neighbours.iter().copied());
             neighbours
                 .element_count()
                 .ok_or_else(|| ErrorKind::SizeOverflow {
-                    input: self.operator.input_names()[0],
+                    input: self.input_names()[0],
                     sizes: sizes.to_vec(),
                 })
         };
-
-        let (time, batch) = self.operator.axes();
-        let mut shape = Collapsed::default();
+        let (time, batch) = self.axes();
+        let mut axes: Vec<usize> = batch.into_iter().chain([time]).collect();
+        axes.sort_unstable();
+        // The dimensions that are left, and the place of each axis among them.
+        let (mut left, mut places) = (vec![], vec![0; sizes.len()]);
         let mut next = 0;
-        for (dimension, &size) in sizes.iter().enumerate() {
-            if dimension != time && Some(dimension) != batch {
-                continue;
+        for axis in axes {
+            if next < axis {
+                left.push(product(&sizes[next..axis])?);
             }
-            if next < dimension {
-                shape.push(collapsed(&sizes[next..dimension])?, 0);
-            }
-            if dimension == time {
-                shape.axis = shape.sizes.len();
-            }
-            shape.push(size, u64::from(Some(dimension) == batch));
-            next = dimension + 1;
+            places[axis] = left.len();
+            left.push(sizes[axis]);
+            next = axis + 1;
         }
         if next < sizes.len() {
-            shape.push(collapsed(&sizes[next..])?, 0);
+            left.push(product(&sizes[next..])?);
         }
-        shape.pad_to_four();
-
-        let axis = shape.axis as u32;
-        let mut desc =
-            ReverseSubsequencesDesc::packed(self.data_type, &shape.sizes, self.lengths_type, axis);
-        if batch.is_some() {
-            desc.sequence_lengths.strides = Some(shape.lengths_strides.into());
-        }
-        Ok(desc)
+        // DirectML's lower levels take no fewer than four.
+        let before = 4_usize.saturating_sub(left.len());
+        left.splice(0..0, std::iter::repeat_n(1, before));
+        let place = |axis: usize| before + places[axis];
+        Ok(desc_of(&left, (place(time), batch.map(place)), types))
     }
 }
 
-/// The dimensions that are left once neighbours have collapsed.
-#[derive(Default)]
-struct Collapsed {
-    sizes: Vec<u64>,
-    lengths_strides: Vec<u64>,
-    axis: usize,
-}
-
-impl Collapsed {
-    fn push(&mut self, size: u64, lengths_stride: u64) {
-        self.sizes.push(size);
-        self.lengths_strides.push(lengths_stride);
-    }
-
-    /// Puts dimensions of size 1 in front: DirectML's lower levels take no fewer than four.
-    fn pad_to_four(&mut self) {
-        while self.sizes.len() < 4 {
-            self.sizes.insert(0, 1);
-            self.lengths_strides.insert(0, 0);
-            self.axis += 1;
-        }
-    }
+/// The descriptor of packed tensors, with a length for every entry of the batch axis, or for every
+/// subsequence if there is none.
+fn desc_of(
+    sizes: &[u64],
+    (time, batch): (usize, Option<usize>),
+    [data_type, lengths_type]: [DataType; 2],
+) -> ReverseSubsequencesDesc {
+    let time = time as u32;
+    let Some(batch) = batch else {
+        return ReverseSubsequencesDesc::packed(data_type, sizes, lengths_type, time);
+    };
+    ReverseSubsequencesDesc::reverse_sequence(data_type, sizes, batch as u32, time, lengths_type)
+        .expect("the axes were normalised")
 }
 
 #[cfg(test)]

@@ -263,13 +263,8 @@ impl Operator {
             });
         }
         for attribute in node.attributes {
-            let known = match self {
-                Self::ReverseSequence { .. } => {
-                    ["batch_axis", "time_axis"].contains(&attribute.name)
-                }
-                Self::ReverseSubsequences { .. } => attribute.name == "axis",
-            };
-            if !known {
+            let mut known = schema.attributes.split(" and ");
+            if !known.any(|known| known == attribute.name) {
                 return Err(ErrorKind::UnknownAttribute {
                     attribute: attribute.name.to_owned(),
                     allowed: schema.attributes,
