@@ -13,22 +13,15 @@ use crate::dims::in_dims;
 use crate::node::is_one_of;
 use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
 
-/// The inputs of an operator that are of one type.
-#[derive(Clone, Copy, Debug)]
-enum Alike {
-    All,
-    These(&'static [usize]),
-}
-
 /// The operators of which several inputs are of one type, as far as tract casts them to it. Those that
-/// this crate has instead of tract's cast them alike.
-const OPERATORS: [(&str, Alike); 3] = [
+/// this crate has instead of tract's cast them alike. The inputs are listed unless all are.
+const OPERATORS: [(&str, &[usize]); 3] = [
     (
         "Add Clip Concat Div Equal Greater GreaterOrEqual Less LessOrEqual Max Min Mul Sub Sum",
-        Alike::All,
+        &[],
     ),
-    ("ScatterElements ScatterND", Alike::These(&[0, 2])),
-    ("Where", Alike::These(&[1, 2])),
+    ("ScatterElements ScatterND", &[0, 2]),
+    ("Where", &[1, 2]),
 ];
 
 /// Puts an operator over one of these.
@@ -43,16 +36,13 @@ pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn 
 /// The operator over one that gets sizes for the numbers beside sizes.
 #[derive(Clone, Debug)]
 struct BesideSizes {
-    /// The inputs of one type.
-    inputs: Alike,
+    /// The inputs of one type; none are listed if all are.
+    inputs: &'static [usize],
 }
 
 impl BesideSizes {
     fn has(&self, input: usize) -> bool {
-        match self.inputs {
-            Alike::All => true,
-            Alike::These(inputs) => inputs.contains(&input),
-        }
+        self.inputs.is_empty() || self.inputs.contains(&input)
     }
 
     /// Which inputs become sizes: the integers, if another one of the same type is a size.

@@ -63,6 +63,13 @@ struct Found {
 }
 
 impl Unique {
+    /// What there is of each output, as far as they are wanted.
+    fn wanted<T>(&self, each: [T; 4]) -> TVec<T> {
+        let each = std::iter::zip(each, self.is_wanted);
+        each.filter_map(|(it, is_wanted)| is_wanted.then_some(it))
+            .collect()
+    }
+
     /// Orders slices, `inner` elements at each of `outer` places.
     fn find<T: Datum + PartialOrd>(&self, data: &Tensor, axis: usize) -> TractResult<Found> {
         let (count, shape) = (data.shape()[axis], data.shape());
@@ -126,24 +133,11 @@ impl Stateless for Unique {
             let indices: Vec<i64> = indices.iter().map(|it| *it as i64).collect();
             tensor1(&indices).into_tvalue()
         };
-        let mut outputs = tvec![];
-        if self.is_wanted[0] {
-            outputs.push(take(&data, axis, &kept)?.into_tvalue());
-        }
-        if self.is_wanted[1] {
-            outputs.push(of_indices(&kept));
-        }
-        if self.is_wanted[2] {
-            outputs.push(of_indices(&equals));
-        }
-        if self.is_wanted[3] {
-            let mut counts = vec![0; kept.len()];
-            for group in equals {
-                counts[group] += 1;
-            }
-            outputs.push(of_indices(&counts));
-        }
-        Ok(outputs)
+        let mut counts = vec![0; kept.len()];
+        equals.iter().for_each(|group| counts[*group] += 1);
+        let slices = take(&data, axis, &kept)?.into_tvalue();
+        let [places, equals, counts] = [kept, equals, counts].map(|it| of_indices(&it));
+        Ok(self.wanted([slices, places, equals, counts]))
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
@@ -157,14 +151,12 @@ impl Stateless for Unique {
             None => (tvec![self.size.clone()], data.iter().product()),
         };
         let of_kept = i64::fact(std::slice::from_ref(&self.size));
-        let facts = [
+        Ok(self.wanted([
             inputs[0].datum_type.fact(slices),
             of_kept.clone(),
             i64::fact(&[all]),
             of_kept,
-        ];
-        let facts = std::iter::zip(facts, self.is_wanted).filter(|(_, is_wanted)| *is_wanted);
-        Ok(facts.map(|(fact, _)| fact).collect())
+        ]))
     }
 
     substitutes!(size);

@@ -61,12 +61,8 @@ struct Split {
     parts: Parts,
 }
 
-/// The sizes of parts, as far as they are known.
-struct Sizes {
-    parts: TVec<TDim>,
-    /// The requirement that is checked when the model runs.
-    open: Option<Expected>,
-}
+/// The sizes of parts, and the requirement that is checked when the model runs.
+type Sizes = (TVec<TDim>, Option<Expected>);
 
 /// Requirement for the size of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -151,10 +147,7 @@ impl Split {
         if let Some(wrong) = parts.iter().find(|it| it.to_i64().is_ok_and(|it| it < 0)) {
             bail!("one of its sizes is {wrong}, expected 0 or more");
         }
-        Ok(Some(Sizes {
-            parts,
-            open: met.is_none().then_some(expected),
-        }))
+        Ok(Some((parts, met.is_none().then_some(expected))))
     }
 }
 
@@ -165,13 +158,14 @@ impl Operator for Split {
         let given = node.input(1).ok().and_then(|given| given.konst.as_deref());
         let sizes = self.sizes(&fact.shape[axis], given)?;
         let sizes = sizes.context("its sizes are not known when the model is loaded")?;
+        let (parts, open) = sizes;
         let mut input = node.inputs[0];
-        if let Some(expected) = sizes.open {
+        if let Some(expected) = open {
             input = node.op("checked", Typed(CheckedAxis { axis, expected }), &[input])?;
         }
         let mut outputs = tvec![];
         let mut start = 0.to_dim();
-        for (index, part) in sizes.parts.into_iter().enumerate() {
+        for (index, part) in parts.into_iter().enumerate() {
             let end = start.clone() + part;
             let op = Slice::new(axis, start, end.clone());
             outputs.push(node.op(&format!("part{index}"), op, &[input])?);

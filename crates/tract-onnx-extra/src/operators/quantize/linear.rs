@@ -4,6 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::tract_num_traits::{AsPrimitive, Bounded};
 
 use super::parameter::Along;
 use crate::node::check_domain;
@@ -125,15 +126,6 @@ impl OnnxLinear {
     }
 }
 
-impl Direction {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Quantize => "QuantizeLinear",
-            Self::Dequantize => "DequantizeLinear",
-        }
-    }
-}
-
 /// A QuantizeLinear or a DequantizeLinear of data, scales and possibly zero points.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Linear {
@@ -184,30 +176,6 @@ macro_rules! real {
 real!(f32, 1.5 * (1_u64 << 23) as f32);
 real!(f64, 1.5 * (1_u64 << 52) as f64);
 
-/// A small integer.
-trait Whole: Datum + Copy + Into<i32> {
-    const LEAST: i32;
-    const MOST: i32;
-
-    /// A number within these bounds.
-    fn of(number: i32) -> Self;
-}
-
-macro_rules! whole {
-    ($($whole:ty),*) => {
-        $(impl Whole for $whole {
-            const LEAST: i32 = <$whole>::MIN as i32;
-            const MOST: i32 = <$whole>::MAX as i32;
-
-            fn of(number: i32) -> Self {
-                number as $whole
-            }
-        })*
-    };
-}
-
-whole!(i8, u8, i16, u16);
-
 /// The data and its parameters.
 struct Operands<'a, F> {
     along: Along,
@@ -236,29 +204,25 @@ impl<F: Real> Operands<'_, F> {
         match (self.scales, self.zeros) {
             (&[scale], &[zero]) => run(0..from.len(), scale, zero),
             (scales, zeros) => self.along.for_each_run(self.shape, |range, place| {
-                let scale = if let &[scale] = scales {
-                    scale
-                } else {
-                    scales[place]
-                };
-                let zero = if let &[zero] = zeros {
-                    zero
-                } else {
-                    zeros[place]
-                };
-                run(range, scale, zero);
+                let at = |count: usize| if count == 1 { 0 } else { place };
+                run(range, scales[at(scales.len())], zeros[at(zeros.len())]);
             }),
         }
         Ok(result)
     }
 
-    fn quantize<Q: Whole>(&self, data: &Tensor) -> TractResult<Tensor> {
-        self.map(&*data.cast_to::<F>()?, |x: F, scale, zero| {
-            Q::of(x.quantized(scale, zero, Q::LEAST, Q::MOST))
+    fn quantize<Q>(&self, data: &Tensor) -> TractResult<Tensor>
+    where
+        Q: Datum + Copy + Bounded + Into<i32>,
+        i32: AsPrimitive<Q>,
+    {
+        let (least, most) = (Q::min_value().into(), Q::max_value().into());
+        self.map(&*data.cast_to::<F>()?, |x: F, scale, zero| -> Q {
+            x.quantized(scale, zero, least, most).as_()
         })
     }
 
-    fn dequantize<Q: Whole>(&self, data: &Tensor) -> TractResult<Tensor> {
+    fn dequantize<Q: Datum + Copy + Into<i32>>(&self, data: &Tensor) -> TractResult<Tensor> {
         self.map(data, |q: Q, scale: F, zero| {
             scale.times_small(q.into() - zero)
         })
@@ -341,7 +305,7 @@ impl Stateless for Linear {
     const NAME: &str = "Linear";
 
     fn name(&self) -> StaticName {
-        self.direction.name().into()
+        format!("{:?}{}", self.direction, Self::NAME).into()
     }
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {

@@ -42,23 +42,18 @@ impl Along {
             "its axis is {}, of {rank} axes, and its {name} has the shape {parameter:?}",
             self.axis
         );
-        let expected = |data: &[usize]| -> TVec<usize> {
-            let count = self.count(data[self.axis]);
-            if self.block.is_none() {
-                return tvec![count];
-            }
-            let mut shape: TVec<usize> = data.into();
-            shape[self.axis] = count;
-            shape
-        };
         let wanted = if self.block.is_some() { rank } else { 1 };
         ensure!(
             parameter.len() == wanted,
             "its {name} has {} axes, expected {wanted}",
             parameter.len()
         );
-        if let (Some(known), Some(data)) = (known, sizes(data)) {
-            let expected = expected(&data);
+        if let (Some(known), Some(mut expected)) = (known, sizes(data)) {
+            let count = self.count(expected[self.axis]);
+            match self.block {
+                Some(_) => expected[self.axis] = count,
+                None => expected = tvec![count],
+            }
             ensure!(
                 known == expected,
                 "its {name} has the shape {known:?}, expected {expected:?}"
