@@ -54,33 +54,35 @@ pub(crate) fn is_one_of(operators: &str, operator: &str) -> bool {
     operators.split_ascii_whitespace().any(|it| it == operator)
 }
 
-/// The inputs that operators do not do without, where these are not one.
-const REQUIRED: &[(usize, &str)] = &[
-    (
-        0,
-        "Constant Loop Optional RandomNormal RandomUniform SequenceEmpty",
-    ),
-    (
-        2,
-        "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Compress Conv ConvInteger ConvTranspose CumSum \
-         DequantizeLinear Div Equal Expand Gather GatherElements GatherND Gemm Greater GreaterOrEqual \
-         LayerNormalization Less LessOrEqual MatMul MatMulInteger Mod Mul Or PRelu Pow QuantizeLinear Sub \
-         Tile Xor",
-    ),
-    (
-        3,
-        "GRU InstanceNormalization LSTM OneHot RNN Range ScatterElements ScatterND Where",
-    ),
-    (5, "BatchNormalization"),
-    (8, "QLinearConv QLinearMatMul"),
-];
+/// The number of inputs that an operator does not do without.
+fn required(operator: &str) -> usize {
+    match operator {
+        "Constant" | "Loop" | "Optional" | "RandomNormal" | "RandomUniform" | "SequenceEmpty" => 0,
+        "Add" | "And" | "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" | "Compress"
+        | "Conv" | "ConvInteger" | "ConvTranspose" | "CumSum" | "DequantizeLinear" | "Div"
+        | "Equal" | "Expand" | "Gather" | "GatherElements" | "GatherND" | "Gemm" | "Greater"
+        | "GreaterOrEqual" | "LayerNormalization" | "Less" | "LessOrEqual" | "MatMul"
+        | "MatMulInteger" | "Mod" | "Mul" | "Or" | "PRelu" | "Pow" | "QuantizeLinear" | "Sub"
+        | "Tile" | "Xor" => 2,
+        "GRU"
+        | "InstanceNormalization"
+        | "LSTM"
+        | "OneHot"
+        | "RNN"
+        | "Range"
+        | "ScatterElements"
+        | "ScatterND"
+        | "Where" => 3,
+        "BatchNormalization" => 5,
+        "QLinearConv" | "QLinearMatMul" => 8,
+        _ => 1,
+    }
+}
 
 /// Refuses a node without an output, or without an input that its operator requires: what reads it
 /// takes them by their places.
 pub(crate) fn check_arity(node: &NodeProto) -> TractResult<()> {
-    let mut required = REQUIRED.iter();
-    let required = required.find(|(_, operators)| is_one_of(operators, &node.op_type));
-    let required = required.map_or(1, |(inputs, _)| *inputs);
+    let required = required(&node.op_type);
     let given = node.input.iter().take_while(|name| !name.is_empty());
     let given = given.count();
     ensure!(

@@ -9,40 +9,26 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
-use crate::node::is_one_of;
 use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
-
-/// The least ranks of the first input, which the output has, too.
-const LEAST: [(usize, &str); 2] = [
-    (
-        2,
-        "BatchNormalization GroupNormalization InstanceNormalization LRN",
-    ),
-    (
-        3,
-        "AveragePool Conv ConvInteger ConvTranspose GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool \
-         MaxPool QLinearConv",
-    ),
-];
 
 /// Puts an operator over one that needs axes.
 pub(crate) fn mended(
     node: &NodeProto,
     upstream: Box<dyn InferenceOp>,
 ) -> TractResult<Box<dyn InferenceOp>> {
-    if node.op_type == "LayerNormalization" {
-        let axis = node.get_attr_opt("axis")?.unwrap_or(-1);
-        return Ok(over(upstream, Needs::Axis(axis)));
-    }
-    let mut least = LEAST.iter();
-    let least = least.find(|(_, operators)| is_one_of(operators, &node.op_type));
-    Ok(match least {
-        Some((least, _)) => over(upstream, Needs::Axes(*least)),
-        None => upstream,
-    })
+    let needs = match node.op_type.as_str() {
+        "LayerNormalization" => Needs::Axis(node.get_attr_opt("axis")?.unwrap_or(-1)),
+        "BatchNormalization" | "GroupNormalization" | "InstanceNormalization" | "LRN" => {
+            Needs::Axes(2)
+        }
+        "AveragePool" | "Conv" | "ConvInteger" | "ConvTranspose" | "GlobalAveragePool"
+        | "GlobalLpPool" | "GlobalMaxPool" | "LpPool" | "MaxPool" | "QLinearConv" => Needs::Axes(3),
+        _ => return Ok(upstream),
+    };
+    Ok(over(upstream, needs))
 }
 
-/// The operator over one whose input has to have some axes.
+/// The operator over one whose first input, and so its output, has to have some axes.
 #[derive(Clone, Debug)]
 enum Needs {
     /// At least so many.
