@@ -105,12 +105,12 @@ impl GateFunction {
             each(all, |x| clamped(x, -clip, clip));
         }
         match self.activation {
-            Activation::Sigmoid => T::sigmoid(isa, all),
-            Activation::Tanh => T::tanh(isa, all),
+            Activation::Sigmoid => T::sigmoid_all(isa, all),
+            Activation::Tanh => T::tanh_all(isa, all),
             Activation::ScaledTanh { alpha, beta } => {
                 let (alpha, beta) = (T::of(alpha), T::of(beta));
                 each(all, |x| x * beta);
-                T::tanh(isa, all);
+                T::tanh_all(isa, all);
                 each(all, |x| x * alpha);
             }
             other => one_by_one(other, all),

@@ -1,8 +1,8 @@
 //! The numbers that layers compute with: floats by vectors, doubles one by one.
 
 use std::fmt::Debug;
-use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use num_traits::Float;
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdUnaryOp};
 
@@ -17,19 +17,7 @@ impl Element for f32 {}
 impl Element for f64 {}
 
 /// Numbers, with the instructions of a processor.
-pub trait Number:
-    Copy
-    + Debug
-    + PartialOrd
-    + Send
-    + Sync
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
-    + 'static
-{
+pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
     /// Some numbers beside each other.
     type Vector<I: Isa>: Copy;
 
@@ -44,67 +32,21 @@ pub trait Number:
     fn add_products<I: Isa>(isa: I, products: AddProducts<'_, Self>);
 
     /// The logistic function of whole vectors, in place.
-    fn sigmoid<I: Isa>(isa: I, all: &mut [Self]);
+    fn sigmoid_all<I: Isa>(isa: I, all: &mut [Self]);
     /// The hyperbolic tangent of whole vectors, in place.
-    fn tanh<I: Isa>(isa: I, all: &mut [Self]);
+    fn tanh_all<I: Isa>(isa: I, all: &mut [Self]);
 
     /// Rounding of numbers to those that uint8 can stand for, if there is one.
     const ROUND: Option<fn(&mut [Self])>;
 
-    fn zero() -> Self;
-    fn one() -> Self;
     /// The nearest number.
-    fn of(number: f32) -> Self;
-    fn abs(self) -> Self;
-    fn exp(self) -> Self;
-    fn exp_m1(self) -> Self;
-    fn ln_1p(self) -> Self;
-}
-
-/// The functions of the standard library.
-macro_rules! plain {
-    () => {
-        #[inline(always)]
-        fn zero() -> Self {
-            0.0
-        }
-
-        #[inline(always)]
-        fn one() -> Self {
-            1.0
-        }
-
-        #[inline(always)]
-        fn of(number: f32) -> Self {
-            number.into()
-        }
-
-        #[inline(always)]
-        fn abs(self) -> Self {
-            self.abs()
-        }
-
-        #[inline(always)]
-        fn exp(self) -> Self {
-            self.exp()
-        }
-
-        #[inline(always)]
-        fn exp_m1(self) -> Self {
-            self.exp_m1()
-        }
-
-        #[inline(always)]
-        fn ln_1p(self) -> Self {
-            self.ln_1p()
-        }
-    };
+    fn of(number: f32) -> Self {
+        number.into()
+    }
 }
 
 impl Number for f32 {
     const ROUND: Option<fn(&mut [Self])> = Some(quantized::round);
-
-    plain!();
 
     type Vector<I: Isa> = I::F32;
 
@@ -149,12 +91,12 @@ impl Number for f32 {
     }
 
     #[inline(always)]
-    fn sigmoid<I: Isa>(isa: I, all: &mut [Self]) {
+    fn sigmoid_all<I: Isa>(isa: I, all: &mut [Self]) {
         by_vectors::<I, Sigmoid>(isa, all);
     }
 
     #[inline(always)]
-    fn tanh<I: Isa>(isa: I, all: &mut [Self]) {
+    fn tanh_all<I: Isa>(isa: I, all: &mut [Self]) {
         by_vectors::<I, Tanh>(isa, all);
     }
 }
@@ -169,8 +111,6 @@ fn by_vectors<I: Isa, F: SimdUnaryOp<f32> + Default>(isa: I, all: &mut [f32]) {
 
 impl Number for f64 {
     const ROUND: Option<fn(&mut [Self])> = None;
-
-    plain!();
 
     type Vector<I: Isa> = f64;
 
@@ -215,14 +155,14 @@ impl Number for f64 {
     }
 
     #[inline(always)]
-    fn sigmoid<I: Isa>(_isa: I, all: &mut [Self]) {
+    fn sigmoid_all<I: Isa>(_isa: I, all: &mut [Self]) {
         for x in all {
             *x = 1.0 / (1.0 + (-*x).exp());
         }
     }
 
     #[inline(always)]
-    fn tanh<I: Isa>(_isa: I, all: &mut [Self]) {
+    fn tanh_all<I: Isa>(_isa: I, all: &mut [Self]) {
         for x in all {
             *x = f64::tanh(*x);
         }

@@ -291,7 +291,7 @@ fn held<T: recurrent_layers::Element + From<f32>>(
     bias: &[f32],
     initial: f32,
 ) -> Vec<T> {
-    let of = |number: f32| T::from(number);
+    let of = |number: f32| -> T { number.into() };
     let zeros = vec![of(0.0); bias.len()];
     let b: Vec<T> = bias.iter().map(|it| of(*it)).chain(zeros.clone()).collect();
     let layer = Layer::new(cell, 1, 1, &[false]);

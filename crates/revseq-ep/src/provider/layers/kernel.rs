@@ -286,7 +286,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             zero_points: scales.zero_points.as_bytes(),
         };
         let floats = quantized.to_floats(NAMES[input], sizes)?;
-        Ok(Some(floats.into_iter().map(T::from).collect()))
+        Ok(Some(floats.into_iter().map(Into::into).collect()))
     }
 
     /// The layer of a run: that of constants, or of weights that are packed now.
