@@ -78,49 +78,29 @@ pub(crate) fn size(value: &Tensor) -> TractResult<TDim> {
     sizes.pop().context("it has one")
 }
 
-/// A lower bound of an expression of sizes.
-pub(crate) fn least(expression: &TDim) -> Option<i64> {
-    bound(expression, false)
-}
-
-/// An upper bound of an expression of sizes.
-pub(crate) fn most(expression: &TDim) -> Option<i64> {
-    bound(expression, true)
-}
-
-/// A lower or an upper bound: no size is negative.
-fn bound(expression: &TDim, upper: bool) -> Option<i64> {
-    let all = |terms: &[TDim]| -> Option<Vec<i64>> {
-        terms.iter().map(|term| bound(term, upper)).collect()
-    };
-    let some = |terms: &[TDim]| -> Vec<i64> {
-        terms.iter().filter_map(|term| bound(term, upper)).collect()
-    };
-    match expression {
+/// The least value of an expression of symbols, which stand for sizes and are not negative. What subtracts
+/// one has none, even where `bounds.rs` knows it: tract takes numbers out of its quotients, and the rest is
+/// rounded the other way.
+fn least(size: &TDim) -> Option<i64> {
+    let each = |terms: &[TDim]| terms.iter().map(least).collect::<Option<Vec<i64>>>();
+    let of_sizes = |it: &i64| *it >= 0;
+    match size {
         TDim::Val(value) => Some(*value),
-        TDim::Sym(_) => (!upper).then_some(0),
-        TDim::Add(terms) => all(terms)?.into_iter().try_fold(0_i64, i64::checked_add),
-        TDim::MulInt(factor, term) => bound(term, upper != (*factor < 0))?.checked_mul(*factor),
+        TDim::Sym(_) => Some(0),
+        TDim::Add(terms) => each(terms)?.into_iter().try_fold(0, i64::checked_add),
+        TDim::MulInt(times, inner) => {
+            let inner = least(inner).filter(of_sizes)?;
+            (*times >= 0).then(|| inner.checked_mul(*times))?
+        }
+        TDim::Div(inner, by) => Some(least(inner).filter(of_sizes)? / i64::try_from(*by).ok()?),
         TDim::Mul(terms) => {
-            let least: Option<Vec<i64>> = terms.iter().map(least).collect();
-            let least = least.filter(|it| it.iter().all(|term| *term >= 0))?;
-            let bounds = if upper { all(terms)? } else { least };
-            bounds.into_iter().try_fold(1_i64, i64::checked_mul)
+            let each = each(terms)?;
+            let all = each.iter().all(of_sizes);
+            all.then(|| each.into_iter().try_fold(1, i64::checked_mul))?
         }
-        // tract rounds some quotients of negative numbers down.
-        TDim::Div(term, divisor) => {
-            let bound = bound(term, upper).filter(|_| is_size(term))?;
-            Some(bound / i64::try_from(*divisor).ok()?)
-        }
-        TDim::Min(terms) if upper => some(terms).into_iter().min(),
-        TDim::Max(terms) if !upper => some(terms).into_iter().max(),
-        TDim::Min(terms) => all(terms)?.into_iter().min(),
-        TDim::Max(terms) => all(terms)?.into_iter().max(),
-        TDim::Broadcast(terms) => {
-            let bounds = all(terms)?.into_iter();
-            if upper { bounds.max() } else { bounds.min() }
-        }
-        TDim::Ge(..) | TDim::Eq(..) => Some(i64::from(upper)),
+        TDim::Max(terms) => terms.iter().filter_map(least).max(),
+        TDim::Min(terms) | TDim::Broadcast(terms) => each(terms)?.into_iter().min(),
+        TDim::Ge(..) | TDim::Eq(..) => Some(0),
     }
 }
 

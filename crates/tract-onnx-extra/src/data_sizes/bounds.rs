@@ -10,8 +10,6 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::dims::{is_size, least, most};
-
 /// Larger than any axis: exporters write this, or more, for the end of an axis.
 pub(super) const BEYOND: i64 = 1_000_000_000;
 
@@ -81,7 +79,7 @@ impl Bound {
             Ok(-1) => return Some(Self::Last(1.to_dim())),
             _ => {}
         }
-        if is_size(bound) {
+        if least(bound).is_some_and(|it| it >= 0) {
             return Some(Self::First(bound.clone()));
         }
         let back = -bound.clone();
@@ -116,7 +114,7 @@ pub(super) fn extent(start: &TDim, end: &TDim, step: i64, size: &TDim) -> Option
                 1.. => end.clone() - start,
                 _ => start.clone() - end,
             };
-            let is_less = |a: &TDim, b: &TDim| is_size(&(b.clone() - a));
+            let is_less = |a: &TDim, b: &TDim| least(&(b.clone() - a)).is_some_and(|it| it >= 0);
             if spans.iter().any(|(known, ..)| is_less(known, &span)) {
                 continue;
             }
@@ -130,12 +128,13 @@ pub(super) fn extent(start: &TDim, end: &TDim, step: i64, size: &TDim) -> Option
     {
         return Some(Extent::Within(0.to_dim(), 0.to_dim()));
     }
+    let is_positive = |span: &TDim| least(span).is_some_and(|it| it >= 0);
     if let ([(span, start, end)], 1) = (&*spans, step)
-        && is_size(span)
+        && is_positive(span)
     {
         return Some(Extent::Within(start.clone(), end.clone()));
     }
-    let is_clamped = !spans.iter().all(|(span, ..)| is_size(span));
+    let is_clamped = !spans.iter().all(|(span, ..)| is_positive(span));
     let mut spans = spans.into_iter().map(|(span, ..)| span);
     let first = spans.next()?;
     let span = spans.fold(first, TDim::mini);
@@ -183,6 +182,48 @@ fn backwards(start: i64, end: i64, size: &TDim) -> (Vec<TDim>, Vec<TDim>) {
         _ => vec![size.clone() + end, before],
     };
     (starts, ends)
+}
+
+/// A lower bound of an expression of sizes.
+pub(crate) fn least(expression: &TDim) -> Option<i64> {
+    bound(expression, false)
+}
+
+/// An upper bound of an expression of sizes.
+pub(crate) fn most(expression: &TDim) -> Option<i64> {
+    bound(expression, true)
+}
+
+/// A lower or an upper bound: no size is negative.
+fn bound(expression: &TDim, upper: bool) -> Option<i64> {
+    let all = |terms: &[TDim]| -> Option<Vec<i64>> {
+        terms.iter().map(|term| bound(term, upper)).collect()
+    };
+    let some = |terms: &[TDim]| -> Vec<i64> {
+        terms.iter().filter_map(|term| bound(term, upper)).collect()
+    };
+    match expression {
+        TDim::Val(value) => Some(*value),
+        TDim::Sym(_) => (!upper).then_some(0),
+        TDim::Add(terms) => all(terms)?.into_iter().try_fold(0_i64, i64::checked_add),
+        TDim::MulInt(factor, term) => bound(term, upper != (*factor < 0))?.checked_mul(*factor),
+        TDim::Mul(terms) => {
+            let least: Option<Vec<i64>> = terms.iter().map(least).collect();
+            let least = least.filter(|it| it.iter().all(|term| *term >= 0))?;
+            let bounds = if upper { all(terms)? } else { least };
+            bounds.into_iter().try_fold(1_i64, i64::checked_mul)
+        }
+        TDim::Div(term, divisor) => Some(bound(term, upper)? / i64::try_from(*divisor).ok()?),
+        TDim::Min(terms) if upper => some(terms).into_iter().min(),
+        TDim::Max(terms) if !upper => some(terms).into_iter().max(),
+        TDim::Min(terms) => all(terms)?.into_iter().min(),
+        TDim::Max(terms) => all(terms)?.into_iter().max(),
+        TDim::Broadcast(terms) => {
+            let bounds = all(terms)?.into_iter();
+            if upper { bounds.max() } else { bounds.min() }
+        }
+        TDim::Ge(..) | TDim::Eq(..) => Some(i64::from(upper)),
+    }
 }
 
 #[cfg(test)]

@@ -142,6 +142,16 @@ fn quotients_of_sizes_that_may_be_negative_are_rounded_towards_0() {
         by("Div", of("Sub", n.clone(), Integer::Constant(5)), 2),
         by("Div", by("Mod", n.clone(), -2), 2),
         by("Div", of("Add", n.clone(), one.clone()), -2),
+        // Not 1 and a quotient of what is left.
+        by(
+            "Div",
+            of(
+                "Sub",
+                of("Min", n.clone(), one.clone()),
+                Integer::Constant(2),
+            ),
+            -2,
+        ),
         // What PyTorch writes for a quotient that is rounded up.
         Integer::Negative(by("Div", Integer::Negative(n.clone().into()), 4).into()),
         of("Sub", half.clone(), n.clone()),

@@ -9,7 +9,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::dims::{self, least};
+use crate::data_sizes::bounds::least;
+use crate::dims;
 use crate::operator::{Wired, Wiring};
 use crate::other_sizes::OtherSizes;
 use crate::typed_op::{Stateless, Typed};
