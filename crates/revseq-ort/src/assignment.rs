@@ -41,15 +41,20 @@ pub fn assigned(session: &Session) -> Result<Vec<Assigned>, Error> {
     let mut all = Vec::new();
     // SAFETY: the session is valid and owns the objects of the record's handles.
     unsafe {
-        for &part in parts(session)? {
-            let provider = provider(part)?;
-            for &node in nodes(part)? {
+        let (mut first, mut count) = (ptr::null(), 0);
+        ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut first, &mut count)?];
+        for &part in array::<*const OrtEpAssignedSubgraph>(first, count) {
+            let mut provider = ptr::null();
+            ortsys![unsafe EpAssignedSubgraph_GetEpName(part, &mut provider)?];
+            let (mut first, mut count) = (ptr::null(), 0);
+            ortsys![unsafe EpAssignedSubgraph_GetNodes(part, &mut first, &mut count)?];
+            for &node in array::<*const OrtEpAssignedNode>(first, count) {
                 let (mut domain, mut operator, mut name) = (ptr::null(), ptr::null(), ptr::null());
                 ortsys![unsafe EpAssignedNode_GetDomain(node, &mut domain)?];
                 ortsys![unsafe EpAssignedNode_GetOperatorType(node, &mut operator)?];
                 ortsys![unsafe EpAssignedNode_GetName(node, &mut name)?];
                 all.push(Assigned {
-                    provider: provider.clone(),
+                    provider: text(provider),
                     domain: text(domain),
                     operator: text(operator),
                     node: text(name),
@@ -76,33 +81,6 @@ pub fn check(session: &Session) -> Result<usize, Error> {
         true => Ok(assigned.iter().filter(|it| it.provider == NAME).count()),
         false => Err(Error::Elsewhere { nodes }),
     }
-}
-
-fn parts(session: &Session) -> ort::Result<&[*const OrtEpAssignedSubgraph]> {
-    let (mut first, mut count) = (ptr::null(), 0);
-    ortsys![unsafe Session_GetEpGraphAssignmentInfo(session.ptr(), &mut first, &mut count)?];
-    // SAFETY: the session has `count` of them, for as long as it lives.
-    Ok(unsafe { array(first, count) })
-}
-
-/// # Safety
-/// The part's session outlives the result.
-unsafe fn nodes<'a>(
-    part: *const OrtEpAssignedSubgraph,
-) -> ort::Result<&'a [*const OrtEpAssignedNode]> {
-    let (mut first, mut count) = (ptr::null(), 0);
-    ortsys![unsafe EpAssignedSubgraph_GetNodes(part, &mut first, &mut count)?];
-    // SAFETY: the part has `count` of them, for as long as its session lives.
-    Ok(unsafe { array(first, count) })
-}
-
-/// # Safety
-/// The part's session lives.
-unsafe fn provider(part: *const OrtEpAssignedSubgraph) -> ort::Result<String> {
-    let mut provider = ptr::null();
-    ortsys![unsafe EpAssignedSubgraph_GetEpName(part, &mut provider)?];
-    // SAFETY: it is a string of the session's.
-    Ok(unsafe { text(provider) })
 }
 
 /// # Safety

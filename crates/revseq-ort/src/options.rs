@@ -45,11 +45,9 @@ impl Options {
     /// Sets what becomes of lengths out of range. By default ReverseSequence rejects them, and
     /// ReverseSubsequences clamps them.
     #[must_use]
-    pub fn with_lengths(self, lengths: Lengths) -> Self {
-        Self {
-            lengths: Some(lengths),
-            ..self
-        }
+    pub fn with_lengths(mut self, lengths: Lengths) -> Self {
+        self.lengths = Some(lengths);
+        self
     }
 
     /// Sets whether the provider computes LSTM, GRU and RNN. Values are equal to ONNX Runtime's up to
@@ -67,20 +65,16 @@ impl Options {
 
     /// Sets the device of reversals: `cpu`, or a GPU if the library was built for those.
     #[must_use]
-    pub fn with_device(self, device: impl Into<String>) -> Self {
-        Self {
-            device: Some(device.into()),
-            ..self
-        }
+    pub fn with_device(mut self, device: impl Into<String>) -> Self {
+        self.device = Some(device.into());
+        self
     }
 
     /// Sets the number of threads of the session, of which the provider's kernels take part.
     #[must_use]
-    pub fn with_threads(self, threads: usize) -> Self {
-        Self {
-            threads: Some(threads),
-            ..self
-        }
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
     }
 
     /// Sets whether the model is rewritten in memory before ONNX Runtime sees it: loops become layers by
