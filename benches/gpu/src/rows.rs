@@ -1,7 +1,6 @@
 //! The rows of the table.
 
 use anyhow::{Context, Result};
-use revseq_graph::{ElementType, Operator, TensorType};
 use revseq_kernels::{DataType, ReverseSubsequencesDesc};
 
 /// The lengths of the sequences.
@@ -20,8 +19,8 @@ pub(crate) enum Lengths {
 pub(crate) struct Row {
     pub(crate) sizes: &'static [u64],
     pub(crate) data_type: DataType,
-    pub(crate) batch_axis: i64,
-    pub(crate) time_axis: i64,
+    pub(crate) batch_axis: u32,
+    pub(crate) time_axis: u32,
     pub(crate) lengths: Lengths,
 }
 
@@ -77,19 +76,14 @@ impl Row {
     }
 
     pub(crate) fn desc(&self) -> Result<ReverseSubsequencesDesc> {
-        let operator = Operator::ReverseSequence {
-            batch_axis: self.batch_axis,
-            time_axis: self.time_axis,
-        };
-        let data = TensorType {
-            element_type: ElementType::Fixed(self.data_type),
-            sizes: self.sizes,
-        };
-        let lengths = TensorType {
-            element_type: ElementType::Fixed(DataType::Int64),
-            sizes: &[self.sizes[self.batch_axis as usize]],
-        };
-        operator.lower("bench", data, lengths).context(self.name())
+        ReverseSubsequencesDesc::reverse_sequence(
+            self.data_type,
+            self.sizes,
+            self.batch_axis,
+            self.time_axis,
+            DataType::Int64,
+        )
+        .context(self.name())
     }
 
     /// The lengths, the same in every run.
