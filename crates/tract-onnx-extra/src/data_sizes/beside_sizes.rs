@@ -28,7 +28,7 @@ const OPERATORS: [(&str, &[usize]); 3] = [
 pub(crate) fn mended(operator: &str, upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
     let mut operators = OPERATORS.iter();
     match operators.find(|(names, _)| is_one_of(names, operator)) {
-        Some((_, inputs)) => over(upstream, BesideSizes { inputs: *inputs }),
+        Some((_, inputs)) => over(upstream, BesideSizes { inputs }),
         None => upstream,
     }
 }
