@@ -22,7 +22,6 @@ use crate::data_sizes::Next;
 use crate::dims::scalar;
 use crate::loops::induction::constant;
 use crate::loops::spec::{Feed, Spec, one};
-use crate::operators::arithmetic::Arithmetic;
 use crate::operators::compare::Comparison;
 use crate::typed_op::Typed;
 
@@ -106,7 +105,7 @@ fn holds(
         };
         (limit + more - 1 - number).prove_positive_or_zero()
     };
-    if let Some(Typed(Arithmetic::Compare(comparison))) = node.op_as() {
+    if let Some(Typed(comparison)) = node.op_as::<Typed<Comparison>>() {
         return match comparison {
             Comparison::Less => is_less(left, right, 0),
             Comparison::LessOrEqual => is_less(left, right, 1),

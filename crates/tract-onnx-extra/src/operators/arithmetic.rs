@@ -1,4 +1,4 @@
-//! Sums, differences, products, quotients, remainders and comparisons of sizes.
+//! Sums, differences, products and quotients of sizes.
 //!
 //! A result is an expression of sizes if that is exact (`polynomial.rs`), and a number when the model runs
 //! otherwise.
@@ -13,9 +13,8 @@ use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use super::compare::Comparison;
-use super::mod_::Sign;
-use crate::dims::each_size;
+use crate::data_sizes::all_in_numbers;
+use crate::dims::{broadcast, each_size, in_dims};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::polynomial::{difference, product, quotient, sum};
 use crate::typed_op::{Stateless, Typed};
@@ -70,15 +69,13 @@ impl Operator for OfSizes {
     }
 }
 
-/// A function of two sizes.
+/// An operator on two sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Arithmetic {
     Add,
     Sub,
     Mul,
     Div,
-    Mod(Sign),
-    Compare(Comparison),
 }
 
 impl Arithmetic {
@@ -96,43 +93,32 @@ impl Arithmetic {
         Ok(node.last(Typed(self), &sizes)?.map(|outlets| outlets[0]))
     }
 
-    /// The results: numbers, or exact expressions of the symbols that have none.
-    fn results(self, operands: &[TValue], symbols: &SymbolValues) -> TractResult<Tensor> {
-        let results = each_size([&operands[0], &operands[1]], |a, b| {
-            let (a, b) = (a.eval(symbols), b.eval(symbols));
-            match (a.to_i64(), b.to_i64()) {
-                (Ok(a), Ok(b)) => Ok(self.of_numbers(a, b)?.to_dim()),
-                _ => self.of_sizes(&a, &b),
-            }
-        })?;
-        Ok(match self {
-            Self::Compare(_) => results.cast_to::<i64>()?.cast_to::<bool>()?.into_owned(),
-            _ => results,
+    /// The results in exact expressions.
+    fn expressions(self, operands: [&Tensor; 2]) -> TractResult<Tensor> {
+        each_size(operands, |a, b| match (a.to_i64(), b.to_i64()) {
+            (Ok(a), Ok(b)) => Ok(self.of_numbers(a, b)?.to_dim()),
+            _ => self.of_sizes(a, b).context("no expression is exact"),
         })
     }
 
-    fn of_sizes(self, a: &TDim, b: &TDim) -> TractResult<TDim> {
-        let exact = match self {
+    fn of_sizes(self, a: &TDim, b: &TDim) -> Option<TDim> {
+        match self {
             Self::Add => sum(a, b),
             Self::Sub => difference(a, b),
             Self::Mul => product(a, b),
             Self::Div => quotient(a, b),
-            Self::Mod(sign) => sign.of_size(a, b.to_i64()?),
-            Self::Compare(comparison) => Some(i64::from(comparison.holds(a, b)?).to_dim()),
-        };
-        exact.context("no expression is exact")
+        }
     }
 
     fn of_numbers(self, a: i64, b: i64) -> TractResult<i64> {
-        let divides = matches!(self, Self::Div | Self::Mod(_));
-        ensure!(b != 0 || !divides, "it divides by 0");
         Ok(match self {
             Self::Add => a.wrapping_add(b),
             Self::Sub => a.wrapping_sub(b),
             Self::Mul => a.wrapping_mul(b),
-            Self::Div => a.wrapping_div(b),
-            Self::Mod(sign) => i64::try_from(sign.remainder(i128::from(a), b.into()))?,
-            Self::Compare(comparison) => comparison.holds_for(a.cmp(&b)).into(),
+            Self::Div => {
+                ensure!(b != 0, "it divides by 0");
+                a.wrapping_div(b)
+            }
         })
     }
 }
@@ -141,28 +127,26 @@ impl Stateless for Arithmetic {
     const NAME: &str = "Sizes";
 
     fn name(&self) -> StaticName {
-        match self {
-            Self::Compare(comparison) => format!("{}{comparison:?}", Self::NAME).into(),
-            Self::Mod(_) => "Mod".into(),
-            other => format!("{}{other:?}", Self::NAME).into(),
-        }
+        format!("{}{self:?}", Self::NAME).into()
     }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        Ok(tvec![self.results(&inputs, ctx.symbols)?.into_tvalue()])
+        let numbers = all_in_numbers(inputs, ctx.symbols)?;
+        let (a, b) = (
+            numbers[0].to_plain_array_view()?,
+            numbers[1].to_plain_array_view()?,
+        );
+        let results = broadcast(a, b, |a: &i64, b| self.of_numbers(*a, *b))?;
+        Ok(tvec![in_dims(&results)?.into_tvalue()])
     }
 
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        let results = self.results(&inputs, &SymbolValues::default());
-        Ok(results.ok().map(|it| tvec![it.into_tvalue()]))
+        let expressions = self.expressions([&inputs[0], &inputs[1]]);
+        Ok(expressions.ok().map(|it| tvec![it.into_tvalue()]))
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        let datum_type = match self {
-            Self::Compare(_) => bool::datum_type(),
-            _ => TDim::datum_type(),
-        };
-        Ok(tvec![datum_type.fact(shape)])
+        Ok(tvec![TDim::fact(shape)])
     }
 }

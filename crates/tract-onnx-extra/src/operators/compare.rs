@@ -11,13 +11,16 @@ use std::cmp::Ordering;
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
-use super::arithmetic::Arithmetic;
 use super::empty::OrNothing;
-use crate::dims::is_size;
+use crate::data_sizes::in_numbers;
+use crate::dims::{broadcast, each_size, is_size};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::polynomial::difference;
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a comparison.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -43,7 +46,7 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    pub(super) fn holds_for(self, ordering: Ordering) -> bool {
+    fn holds_for(self, ordering: Ordering) -> bool {
         match self {
             Self::Equal => ordering.is_eq(),
             Self::Greater => ordering.is_gt(),
@@ -54,7 +57,7 @@ impl Comparison {
     }
 
     /// Whether it holds between two sizes, if it is the same for all of their symbols.
-    pub(super) fn holds(self, a: &TDim, b: &TDim) -> TractResult<bool> {
+    fn holds(self, a: &TDim, b: &TDim) -> TractResult<bool> {
         if let (Ok(a), Ok(b)) = (a.to_i64(), b.to_i64()) {
             return Ok(self.holds_for(a.cmp(&b)));
         }
@@ -92,9 +95,38 @@ impl Operator for Comparison {
     }
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let operands = [node.inputs[0], node.inputs[1]];
-        let made = Arithmetic::Compare(*self).wire(node, operands)?;
-        Ok(made.map(|outlet| tvec![outlet]))
+        rule_if!(node.types()?.iter().any(|it| it.is_tdim()));
+        node.replace_inputs(|node, input| node.cast("size", input, TDim::datum_type()).map(Some))?;
+        let operands = wire_rank_broadcast(node.part("operand"), node.model, &node.inputs)?;
+        node.last(Typed(*self), &operands)
+    }
+}
+
+impl Stateless for Comparison {
+    const NAME: &str = "Sizes";
+
+    fn name(&self) -> StaticName {
+        format!("{}{self:?}", Self::NAME).into()
+    }
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let [a, b] = [0, 1].map(|operand| in_numbers(inputs[operand].clone(), ctx.symbols));
+        let holds = if let (Ok(a), Ok(b)) = (a, b) {
+            let (a, b) = (a.to_plain_array_view()?, b.to_plain_array_view()?);
+            broadcast(a, b, |a: &i64, b| Ok(i64::from(self.holds_for(a.cmp(b)))))?
+        } else {
+            let holds = each_size([&inputs[0], &inputs[1]], |a, b| {
+                let holds = self.holds(&a.eval(ctx.symbols), &b.eval(ctx.symbols))?;
+                Ok(i64::from(holds).to_dim())
+            })?;
+            holds.cast_to::<i64>()?.into_owned()
+        };
+        Ok(tvec![holds.cast_to::<bool>()?.into_owned().into_tvalue()])
+    }
+
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
+        Ok(tvec![bool::fact(shape)])
     }
 }
 
