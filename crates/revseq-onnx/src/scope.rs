@@ -8,7 +8,6 @@ use buffa::Message;
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
-use crate::sizes::Followed;
 
 /// A graph within its enclosing graphs.
 pub struct Scope<'a> {
@@ -40,6 +39,15 @@ pub struct Scope<'a> {
     pub(crate) proved: RefCell<Proved>,
     /// How far a question about sizes has been followed, in the main graph.
     followed: Followed,
+}
+
+/// How far a question about sizes has been followed.
+#[derive(Default)]
+pub(crate) struct Followed {
+    pub(crate) depth: Cell<usize>,
+    pub(crate) values: Cell<usize>,
+    /// Whether a limit was reached.
+    pub(crate) is_cut: Cell<bool>,
 }
 
 /// Facts proved about sizes; `None` where the proof failed.

@@ -18,9 +18,9 @@ use std::collections::HashMap;
 use crate::constant::Floats;
 use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto};
 use crate::operands::{Attributes, Operands};
-use crate::pass::{Edit, Verdict};
 use crate::scope::{Names, Scope};
 use crate::types;
+use crate::verdict::{Edit, Verdict};
 
 /// The first opset in which Slice takes ranges and steps as inputs.
 pub(crate) const SLICE_BY_INPUTS: i64 = 10;

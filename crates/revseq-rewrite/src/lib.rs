@@ -28,6 +28,8 @@ mod prepare;
 mod regions;
 mod report;
 mod runtimes;
+mod verdict;
+
 #[cfg(test)]
 mod tests;
 

@@ -11,9 +11,9 @@ use std::collections::{HashMap, HashSet};
 use crate::branches;
 use crate::emit::Emit;
 use crate::model::{AttributeProto, FunctionProto, ModelProto, NodeProto};
-use crate::passes::tract::{Key, called, key};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
+pub(crate) use crate::verdict::{Edit, Left, Other, Verdict};
 
 /// Options of a rewrite.
 #[derive(Clone, Debug, Default)]
@@ -168,43 +168,6 @@ impl Pass {
     }
 }
 
-/// A pass's decision about a node: what replaces it, or that it stays.
-pub(crate) type Verdict = Result<Edit, Left>;
-
-pub(crate) use Left::Other;
-
-/// That a pass leaves a node alone.
-pub(crate) enum Left {
-    /// The pass does not apply to it.
-    Other,
-    /// The pass applies but leaves it alone, for this reason.
-    Because(String),
-}
-
-impl From<String> for Left {
-    fn from(why: String) -> Self {
-        Self::Because(why)
-    }
-}
-
-impl From<&str> for Left {
-    fn from(why: &str) -> Self {
-        Self::Because(why.to_owned())
-    }
-}
-
-/// A node's replacement. It produces all of the node's outputs that are read, under the same names.
-#[derive(Default)]
-pub(crate) struct Edit {
-    pub(crate) nodes: Vec<NodeProto>,
-    /// Later nodes of the graph that it also replaces.
-    pub(crate) also: Vec<usize>,
-    /// Outputs that equal another value.
-    pub(crate) same: Vec<(String, String)>,
-    /// Its description for the report.
-    pub(crate) what: String,
-}
-
 /// The data that a pass may inspect besides the graph.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -311,6 +274,19 @@ fn missing(model: &ModelProto) -> HashSet<(usize, String)> {
     missing
         .map(|(index, name)| (index, name.to_owned()))
         .collect()
+}
+
+/// The domain, name and overload by which a function is called.
+pub(crate) type Key<'a> = (&'a str, &'a str, &'a str);
+
+pub(crate) fn key(function: &FunctionProto) -> Key<'_> {
+    let overload = function.overload.as_deref().unwrap_or_default();
+    (function.domain(), function.name(), overload)
+}
+
+pub(crate) fn called(node: &NodeProto) -> Key<'_> {
+    let overload = node.overload.as_deref().unwrap_or_default();
+    (node.domain(), node.op(), overload)
 }
 
 /// The attributes given by calls of functions.

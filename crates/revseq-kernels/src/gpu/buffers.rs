@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::Error;
-use super::params::{LengthsLayout, Offsets};
+use super::params::Offsets;
+use super::slabs::LengthsLayout;
 use crate::lengths::LENGTHS_DATA_TYPES;
 use crate::{DataType, Plan, Tensor};
 

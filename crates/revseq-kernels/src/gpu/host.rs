@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::buffers::Buffers;
-use super::params::{LengthsLayout, Offsets};
-use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab, slabs};
+use super::params::Offsets;
+use super::slabs::{Excess, ExcessKind, LengthsLayout, Motion, Nest, Slab, slabs};
 use super::staging::Transfer;
 use super::{Error, ReverseSubsequencesPass};
 use crate::error::check_buffer;

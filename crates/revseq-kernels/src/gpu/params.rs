@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::shader::{Kernel, WORKGROUP_SIZE};
-use super::slabs::{Excess, ExcessKind, Motion, Nest, Slab};
+use super::slabs::{Excess, ExcessKind, LengthsLayout, Motion, Nest, Slab};
 
 /// The loops that the shader has room for.
 ///
@@ -60,21 +60,6 @@ impl Limits {
     /// The most invocations; 2^31 is all that the bytes of a binding can need.
     fn items(&self) -> u64 {
         (self.workgroups * self.workgroups * u64::from(WORKGROUP_SIZE)).min(1 << 31)
-    }
-}
-
-/// The layout of lengths in their buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LengthsLayout {
-    /// The words of a length: 1 or 2.
-    pub(super) words: u32,
-    pub(super) signed: bool,
-}
-
-impl LengthsLayout {
-    /// The bytes of a length.
-    pub(super) fn bytes(self) -> u64 {
-        4 * u64::from(self.words)
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::buffers::{Buffers, LengthsSlice};
-use super::params::{Builder, Dispatch, LengthsLayout, Limits, Offsets, PARAMS_BYTES, Window};
+use super::params::{Builder, Dispatch, Limits, Offsets, PARAMS_BYTES, Window};
 use super::shader::{Kernel, Variant};
-use super::slabs::{Motion, Nest, Slab, slabs};
+use super::slabs::{LengthsLayout, Motion, Nest, Slab, slabs};
 use super::sync::lock;
 use super::{Context, Error};
 use crate::Plan;

@@ -9,7 +9,6 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Error;
-use super::params::LengthsLayout;
 use crate::Plan;
 use crate::plan::Loop;
 
@@ -18,6 +17,21 @@ const MAXIMUM_SLABS: usize = 1 << 16;
 
 /// Rows are cut at multiples of the widest unit.
 const ROW_STEP: usize = 16;
+
+/// The layout of lengths in their buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LengthsLayout {
+    /// The words of a length: 1 or 2.
+    pub(super) words: u32,
+    pub(super) signed: bool,
+}
+
+impl LengthsLayout {
+    /// The bytes of a length.
+    pub(super) fn bytes(self) -> u64 {
+        4 * u64::from(self.words)
+    }
+}
 
 /// The action at every step of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -15,12 +15,10 @@ mod progression;
 mod reshape;
 mod window;
 
-use std::cell::Cell;
-
 use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
-use crate::scope::{ProvedSize, Scope, Source, names_of_sizes};
+use crate::scope::{Followed, ProvedSize, Scope, Source, names_of_sizes};
 pub use element::{element_at, every_element, origin, scalar};
 pub use loops::LoopBody;
 use node::node_axis;
@@ -35,15 +33,6 @@ const MAXIMUM_VALUES: usize = 4096;
 
 /// The most axes that are visited: a model can name any number, but no runtime takes more.
 pub const MAXIMUM_RANK: usize = 64;
-
-/// How far a question has been followed.
-#[derive(Default)]
-pub(crate) struct Followed {
-    depth: Cell<usize>,
-    values: Cell<usize>,
-    /// Whether a limit was reached.
-    is_cut: Cell<bool>,
-}
 
 impl Scope<'_> {
     /// Asks for a value, which a question or the answer to another one needs; `None` beyond a limit.

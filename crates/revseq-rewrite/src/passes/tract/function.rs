@@ -11,7 +11,7 @@ use super::edit;
 use super::inline::Inline;
 use crate::Error;
 use crate::model::{FunctionProto, ModelProto, NodeProto, opset};
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, Key, Other, Pass, Verdict, called, key};
 
 pub(crate) const PASS: Pass = Pass::exact(
     "function",
@@ -79,19 +79,6 @@ fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static st
         (own < since) != (version < since) && uses(&function.node, operator)
     };
     changed.find(is_other).map(|(operator, _)| *operator)
-}
-
-/// The domain, name and overload by which a function is called.
-pub(crate) type Key<'a> = (&'a str, &'a str, &'a str);
-
-pub(crate) fn key(function: &FunctionProto) -> Key<'_> {
-    let overload = function.overload.as_deref().unwrap_or_default();
-    (function.domain(), function.name(), overload)
-}
-
-pub(crate) fn called(node: &NodeProto) -> Key<'_> {
-    let overload = node.overload.as_deref().unwrap_or_default();
-    (node.domain(), node.op(), overload)
 }
 
 /// Checks that the functions can be inlined: they are not recursive, and do not expand too much.

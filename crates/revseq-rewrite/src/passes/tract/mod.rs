@@ -31,7 +31,7 @@ use crate::sizes;
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
-pub(crate) use function::{Key, PASS as FUNCTION, called, check_expansion, key, remove_uncalled};
+pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 
 /// The passes after the functions are inlined, in their order.
 pub(crate) const PASSES: &[&Pass] = &[
