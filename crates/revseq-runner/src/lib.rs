@@ -13,6 +13,7 @@ mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod interrupt;
+mod memory;
 mod model;
 mod note;
 mod progress;
@@ -23,8 +24,10 @@ mod threads;
 mod units;
 
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
+use anyhow::{Context, Result};
+use commands::Outcome;
 use revseq_kernels::cpu::SimdLevel;
 
 /// A comparison failed.
@@ -42,37 +45,10 @@ const STACK: usize = 256 << 20;
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    let arguments = cli::parse();
-    note::set(arguments.notes);
-    fence::install();
-    if let Err(error) = SimdLevel::from_environment() {
-        report(&error.into());
-        return ExitCode::from(UNUSABLE);
-    }
-    if let Err(error) = threads::check_environment() {
-        report(&error);
-        return ExitCode::from(UNUSABLE);
-    }
-    if let Err(error) = interrupt::listen() {
-        report(&error);
-        return ExitCode::from(UNUSABLE);
-    }
-    let worker = std::thread::Builder::new()
-        .stack_size(STACK)
-        .spawn(move || commands::run(arguments));
-    let result = match worker.map(std::thread::JoinHandle::join) {
-        Ok(Ok(result)) => result,
-        // The panic's message has been printed.
-        Ok(Err(_)) => return ExitCode::from(UNUSABLE),
-        Err(error) => Err(anyhow::Error::from(error).context(format!(
-            "cannot start a thread with a stack of {} MiB, which the limits of the process may forbid",
-            STACK >> 20
-        ))),
-    };
-    match result {
-        Ok(commands::Outcome::Done) => ExitCode::SUCCESS,
-        Ok(commands::Outcome::Failed) => ExitCode::from(FAILED),
-        Ok(commands::Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+    match run() {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(FAILED),
+        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         // Whoever read the output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,6 +56,29 @@ pub fn main() -> ExitCode {
             ExitCode::from(UNUSABLE)
         }
     }
+}
+
+fn run() -> Result<Outcome> {
+    memory::share();
+    let arguments = cli::parse()?;
+    note::set(arguments.notes);
+    fence::install();
+    SimdLevel::from_environment()?;
+    threads::check_environment()?;
+    interrupt::listen()?;
+    let worker = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || commands::run(arguments));
+    let worker = worker.with_context(|| {
+        format!(
+            "cannot start a thread with a stack of {} MiB, which the limits of the process may forbid",
+            STACK >> 20
+        )
+    })?;
+    // A panic's message has been printed.
+    worker
+        .join()
+        .unwrap_or_else(|_| process::exit(UNUSABLE.into()))
 }
 
 /// Prints an error with its causes on one line.

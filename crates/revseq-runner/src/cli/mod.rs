@@ -15,7 +15,8 @@ mod verify;
 
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, Error};
+use anyhow::{Result, anyhow};
+use clap::error::{ContextKind, Error, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -93,17 +94,35 @@ pub(crate) struct Arguments {
     pub(crate) notes: NoteArguments,
 }
 
-/// Parses the arguments of the process; ends it where they are wrong.
-pub(crate) fn parse() -> Arguments {
+/// Parses the arguments of the process; ends it where they ask for help.
+///
+/// # Errors
+/// The arguments are wrong.
+pub(crate) fn parse() -> Result<Arguments> {
     // Or a command's version would have the command's name.
     let command = Arguments::command().mut_subcommands(|it| it.display_name("revseq"));
     let parsed = command.try_get_matches();
     let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
-    parsed.unwrap_or_else(|mut error: Error| {
-        // A value that is spelled alike may mean the contrary.
-        error.remove(ContextKind::SuggestedValue);
-        error.exit()
+    parsed.map_err(|mut error: Error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => {
+            // A value that is spelled alike may mean the contrary.
+            error.remove(ContextKind::SuggestedValue);
+            anyhow!(one_line(&error))
+        }
     })
+}
+
+/// An error of the arguments on one line, as all others have; `--help` shows the usage.
+fn one_line(error: &Error) -> String {
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ");
+    let parts = text.split("\n\n").map(str::trim);
+    let parts = parts.filter(|part| !part.starts_with("Usage: "));
+    let parts = parts.map(|part| part.trim_start_matches("For more information, "));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// Amount of text beside the results.

@@ -19,6 +19,7 @@ use crate::backend::{Engine, Runs, Session, Timed};
 use crate::cli::{Format, RunArguments};
 use crate::file;
 use crate::interrupt::Watch;
+use crate::memory;
 use crate::model::{Model, read};
 use crate::note::detail;
 use crate::progress::Progress;
@@ -226,6 +227,7 @@ fn execute(
     let mut prepared = session.prepare(tensors)?;
     let load = loaded + start.elapsed();
     detail(format!("{engine}: prepared in {}", time(load)));
+    memory::keep();
     let outputs = prepared.run(tensors)?;
     let mut times = Vec::new();
     // What was measured is worth printing.

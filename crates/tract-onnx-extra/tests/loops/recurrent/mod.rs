@@ -409,7 +409,8 @@ impl Case {
         assert_eq!(found.len(), expected.len());
         let tolerance = match self.datum_type {
             DatumType::F64 => 1e-9,
-            DatumType::F16 => 1e-3,
+            // A state is rounded in each step, and an unbounded gate multiplies what that leaves.
+            DatumType::F16 => 4e-3,
             _ => 1e-4,
         };
         for (index, (found, expected)) in std::iter::zip(found, expected).enumerate() {
