@@ -46,6 +46,7 @@ mod layer;
 mod logistic;
 mod matrix;
 mod packed;
+mod panels;
 mod product;
 mod quantized;
 mod run;

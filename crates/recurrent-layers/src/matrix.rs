@@ -2,7 +2,8 @@
 
 use crate::element::Element;
 use crate::error::{Error, check};
-use crate::product::{Panels, Rows, Sums, block_units};
+use crate::panels::{Panels, block_units};
+use crate::product::{Rows, Sums};
 
 /// A matrix that is packed for products with few rows at a time. A clone shares its memory.
 ///

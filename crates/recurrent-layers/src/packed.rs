@@ -14,7 +14,7 @@ use crate::cell::Cell;
 use crate::element::Element;
 use crate::error::{Error, check};
 use crate::layer::Layer;
-use crate::product::Panels;
+use crate::panels::Panels;
 
 /// The weights of a layer, in ONNX's layouts.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,8 @@ use crate::cell::Cell;
 use crate::element::Element;
 use crate::layer::ValidSteps;
 use crate::packed::{Direction, PackedLayer};
-use crate::product::{Rows, Sums, block_units};
+use crate::panels::block_units;
+use crate::product::{Rows, Sums};
 use rten_simd::{Isa, SimdOp};
 
 /// The operands of all steps, for some sequences.

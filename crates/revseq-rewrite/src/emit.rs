@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use crate::constant::Floats;
 use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto};
-use crate::operands::{Attributes, Operands};
+use crate::operands::{Attributes, Operand, Operands};
 use crate::scope::{Names, Scope};
 use crate::types;
 use crate::verdict::{Edit, Verdict};
@@ -133,7 +133,7 @@ impl<'n> Emit<'n> {
         inputs: impl Operands,
         attributes: impl Attributes,
     ) -> String {
-        let inputs = inputs.names(self);
+        let inputs = self.names(inputs);
         let output = self.name(&format!("{op}:0"));
         self.write(&[&output], op, inputs, attributes);
         output
@@ -159,7 +159,7 @@ impl<'n> Emit<'n> {
         inputs: impl Operands,
         attributes: impl Attributes,
     ) {
-        let inputs = inputs.names(self);
+        let inputs = self.names(inputs);
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let mut node = model::node(op, &inputs, outputs, attributes.list());
         node.name = Some(self.name(label));
@@ -168,6 +168,15 @@ impl<'n> Emit<'n> {
             _ => node.domain = Some(domain.to_owned()),
         }
         self.copy(node);
+    }
+
+    /// The names of inputs, once constants are written.
+    fn names(&self, inputs: impl Operands) -> Vec<String> {
+        let name = |input| match input {
+            Operand::Value(name) => name,
+            Operand::Ints { sizes, values } => self.constant(&sizes, &values),
+        };
+        inputs.list().into_iter().map(name).collect()
     }
 
     /// Checks that the model's opset has the operator.

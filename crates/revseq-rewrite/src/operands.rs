@@ -1,57 +1,64 @@
 //! What a node that is written is given: its inputs, and its attributes.
 
-use crate::emit::Emit;
 use crate::model::{self, AttributeProto, TensorProto};
+
+/// An input of a node: a value's name, or a constant of integers.
+pub(crate) enum Operand {
+    Value(String),
+    Ints { sizes: Vec<i64>, values: Vec<i64> },
+}
 
 /// Inputs of a node: names of values, integers, which become a constant, or a tuple of these.
 pub(crate) trait Operands {
-    /// The names of the values, once all are written.
-    fn names(self, emit: &Emit<'_>) -> Vec<String>;
+    fn list(self) -> Vec<Operand>;
 }
 
 macro_rules! operands {
-    ($(|$it:ident: $type:ty, $emit:pat_param| $names:expr;)+) => {
+    ($(|$it:ident: $type:ty| $operands:expr;)+) => {
         $(impl Operands for $type {
-            fn names(self, $emit: &Emit<'_>) -> Vec<String> {
+            fn list(self) -> Vec<Operand> {
                 let $it = self;
-                $names
+                $operands
             }
         })+
     };
 }
 
 operands! {
-    |name: &str, _| vec![name.to_owned()];
-    |name: &String, _| vec![name.clone()];
-    |name: String, _| vec![name];
-    |names: &[&str], _| names.iter().map(|&name| name.to_owned()).collect();
-    |names: &[String], _| names.to_vec();
-    |names: &Vec<String>, _| names.clone();
-    |names: Vec<String>, _| names;
-    |names: Vec<&str>, emit| names.as_slice().names(emit);
-    |number: i64, emit| vec![emit.constant(&[], &[number])];
-    |numbers: &[i64], emit| vec![emit.constant(&[numbers.len() as i64], numbers)];
-    |_none: (), _| Vec::new();
+    |name: &str| name.to_owned().list();
+    |name: &String| name.clone().list();
+    |name: String| vec![Operand::Value(name)];
+    |names: &[&str]| names.iter().map(|&name| Operand::Value(name.to_owned())).collect();
+    |names: &[String]| names.to_vec().list();
+    |names: &Vec<String>| names.clone().list();
+    |names: Vec<String>| names.into_iter().map(Operand::Value).collect();
+    |names: Vec<&str>| names.as_slice().list();
+    |number: i64| vec![Operand::Ints { sizes: Vec::new(), values: vec![number] }];
+    |numbers: &[i64]| vec![Operand::Ints {
+        sizes: vec![numbers.len() as i64],
+        values: numbers.to_vec(),
+    }];
+    |_none: ()| Vec::new();
 }
 
 impl<const N: usize> Operands for [i64; N] {
-    fn names(self, emit: &Emit<'_>) -> Vec<String> {
-        self.as_slice().names(emit)
+    fn list(self) -> Vec<Operand> {
+        self.as_slice().list()
     }
 }
 
 impl<const N: usize> Operands for [&str; N] {
-    fn names(self, emit: &Emit<'_>) -> Vec<String> {
-        self.as_slice().names(emit)
+    fn list(self) -> Vec<Operand> {
+        self.as_slice().list()
     }
 }
 
 macro_rules! tuples {
     ($(($($name:ident: $type:ident),+)),+) => {
         $(impl<$($type: Operands),+> Operands for ($($type,)+) {
-            fn names(self, emit: &Emit<'_>) -> Vec<String> {
+            fn list(self) -> Vec<Operand> {
                 let ($($name,)+) = self;
-                [$($name.names(emit)),+].concat()
+                [].into_iter()$(.chain($name.list()))+.collect()
             }
         })+
     };

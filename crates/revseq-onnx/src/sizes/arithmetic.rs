@@ -1,20 +1,18 @@
 //! Elements of integer tensors after arithmetic, comparisons and choices.
 
 use super::Size;
-use super::element::place_in_operand;
 use crate::constant;
 use crate::model::{Attribute, INT32, INT64, NodeProto};
 use crate::numbers::Operation;
 use crate::scope::Scope;
-use crate::{sizes, types};
+use crate::types;
 
-/// An element of an operator's output, at an index along each of its axes.
+/// An element of an operator's output, of those of its inputs that are broadcast there.
 pub(super) fn element_of<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
-    place: &[usize],
+    at: impl Fn(usize) -> Option<Size<'a>>,
 ) -> Option<Size<'a>> {
-    let at = |input: usize| operand(scope, node.input(input)?, place);
     match node.op() {
         "ConstantOfShape" => match node.tensor("value") {
             Attribute::Value(tensor) => {
@@ -64,10 +62,4 @@ fn equal(one: Size<'_>, other: Size<'_>) -> Option<bool> {
         }
         (one, other) => (one == other).then_some(true),
     }
-}
-
-/// An element of an operand that is broadcast.
-fn operand<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
-    let own = place_in_operand(scope, name, place)?;
-    sizes::element_at(scope, name, &own)
 }

@@ -57,7 +57,9 @@ fn element<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size
         "Cast" => cast(node, sizes::element_at(scope, input, place)?),
         _ => match moved(scope, node, place) {
             Some((from, place)) => sizes::element_at(scope, from, &place),
-            None => arithmetic::element_of(scope, node, place),
+            None => arithmetic::element_of(scope, node, |input| {
+                operand(scope, node.input(input)?, place)
+            }),
         },
     }
 }
@@ -84,8 +86,7 @@ fn moved<'a>(
         }
         "Where" => {
             let condition = node.input(0)?;
-            let own = place_in_operand(scope, condition, place)?;
-            let truth = sizes::element_at(scope, condition, &own)?.number()?;
+            let truth = operand(scope, condition, place)?.number()?;
             let chosen = node.input(if truth != 0 { 1 } else { 2 })?;
             Some((chosen, place_in_operand(scope, chosen, place)?))
         }
@@ -111,6 +112,12 @@ pub fn origin<'a>(
     let found = std::iter::successors(Some((scope, name, place.to_vec())), next);
     let last = found.take(MAXIMUM_MOVES).last();
     last.unwrap_or_else(|| (scope, name, place.to_vec()))
+}
+
+/// An element of an operand that is broadcast.
+fn operand<'a>(scope: &'a Scope<'a>, name: &str, place: &[usize]) -> Option<Size<'a>> {
+    let own = place_in_operand(scope, name, place)?;
+    sizes::element_at(scope, name, &own)
 }
 
 /// The place in an operand that is broadcast.
@@ -383,7 +390,7 @@ fn same_element<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Size<'a>> {
         "Expand" | "Gather" | "Identity" | "Reshape" | "Slice" | "Squeeze" | "Tile"
         | "Transpose" | "Unsqueeze" => of_input(),
         "Cast" => cast(node, of_input()?),
-        "ConstantOfShape" => arithmetic::element_of(scope, node, &[]),
+        "ConstantOfShape" => arithmetic::element_of(scope, node, |_| None),
         _ => None,
     }
 }

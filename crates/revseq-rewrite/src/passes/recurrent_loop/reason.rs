@@ -1,12 +1,10 @@
-//! Explains why a body is not a cell, where a single operator or value shows it, and why a layer is no
-//! masked one.
+//! Explains why a body is not a cell, where a single operator or value shows it.
 
 use std::collections::HashSet;
 
 use crate::model::NodeProto;
 
 use super::body::Body;
-use super::layer::{Layers, Masked, Output, Steps};
 
 /// The reason if every operator may occur in a cell.
 pub(super) const OTHER_FORMULA: &str = "its operators are those of one, but not put together so; \
@@ -71,42 +69,4 @@ fn foreign(node: &NodeProto, value: &str) -> Option<String> {
         }
         op => Some(format!("{op} has no place in one ({label})")),
     }
-}
-
-/// Says why layers with a mask are no masked layers, if they are none.
-pub(super) fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
-    if !matches!(layers.steps, Some(Steps::Mask(_))) {
-        return None;
-    }
-    let Some(blends) = layers.blends else {
-        return Some("some of its values are chosen by products with its mask, and others are not");
-    };
-    if blends && layers.layers.len() > 1 {
-        return Some("products with its mask spread infinity and NaN from layer to layer");
-    }
-    let begins_otherwise = |what: &Output<'_>| match *what {
-        Output::Steps {
-            layer,
-            masked: Masked::Repeated,
-            ..
-        }
-        | Output::Repeated(layer)
-        | Output::Buffer {
-            layer,
-            is_repeated: true,
-        } => layers.layers[layer].hidden.is_some(),
-        _ => false,
-    };
-    let mut outputs = layers.outputs.iter();
-    if outputs.any(|(_, what)| begins_otherwise(what)) {
-        return Some("its output is 0 before the first valid step, and its state is not");
-    }
-    let zeros = |is_zero: bool| {
-        let mut outputs = layers.outputs.iter();
-        outputs.any(|(_, what)| {
-            matches!(*what, Output::Steps { masked, .. } if (masked == Masked::Zero) == is_zero)
-        })
-    };
-    (blends && zeros(true) && zeros(false))
-        .then_some("its outputs differ in where they are 0, by products with its mask")
 }

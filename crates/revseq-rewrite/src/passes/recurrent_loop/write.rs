@@ -11,7 +11,6 @@ use crate::sizes::{self, Size};
 
 use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
-use super::reason::no_masked;
 use super::weights::{bias, floats, functions, peepholes, weights};
 
 /// Writes the layers and the outputs of the loop that are read.
@@ -30,6 +29,44 @@ pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
     };
     write(&emit, layers, counting, form);
     emit.finish(describe(layers, has_masks))
+}
+
+/// Says why layers with a mask are no masked layers, if they are none.
+fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
+    if !matches!(layers.steps, Some(Steps::Mask(_))) {
+        return None;
+    }
+    let Some(blends) = layers.blends else {
+        return Some("some of its values are chosen by products with its mask, and others are not");
+    };
+    if blends && layers.layers.len() > 1 {
+        return Some("products with its mask spread infinity and NaN from layer to layer");
+    }
+    let begins_otherwise = |what: &Output<'_>| match *what {
+        Output::Steps {
+            layer,
+            masked: Masked::Repeated,
+            ..
+        }
+        | Output::Repeated(layer)
+        | Output::Buffer {
+            layer,
+            is_repeated: true,
+        } => layers.layers[layer].hidden.is_some(),
+        _ => false,
+    };
+    let mut outputs = layers.outputs.iter();
+    if outputs.any(|(_, what)| begins_otherwise(what)) {
+        return Some("its output is 0 before the first valid step, and its state is not");
+    }
+    let zeros = |is_zero: bool| {
+        let mut outputs = layers.outputs.iter();
+        outputs.any(|(_, what)| {
+            matches!(*what, Output::Steps { masked, .. } if (masked == Masked::Zero) == is_zero)
+        })
+    };
+    (blends && zeros(true) && zeros(false))
+        .then_some("its outputs differ in where they are 0, by products with its mask")
 }
 
 /// Writes layers without lengths, and their outputs.

@@ -6,7 +6,8 @@
 //! →  p, k = Loop { p = If(c) { t } else { zeros }; k = c }, l = the parts of Compress(p, k)
 //! ```
 
-use crate::model::{GraphProto, NodeProto};
+use crate::emit::Emit;
+use crate::model::{self, GraphProto, NodeProto};
 use crate::pass::{At, Verdict};
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
@@ -17,14 +18,14 @@ use super::write::Write;
 use crate::passes::tract::list::{Added, Segment};
 
 /// An If of a Loop's body that adds a tensor to a list in one branch.
-pub(super) struct Conditional<'a> {
+struct Conditional<'a> {
     /// The If among the body's nodes.
-    pub(super) node: usize,
+    node: usize,
     /// Its output that is the list.
-    pub(super) output: usize,
-    pub(super) condition: &'a str,
+    output: usize,
+    condition: &'a str,
     /// Whether the tensor is added if the condition holds, or if it does not.
-    pub(super) holds: bool,
+    holds: bool,
     /// The branch that adds it.
     branch: &'a GraphProto,
     /// The tensor, a value of that branch.
@@ -69,8 +70,11 @@ pub(super) fn replaced<'a>(
             "the tensor that it adds to a sequence under a condition is not provably of one shape";
         return Some(Err(why.to_owned()));
     };
-    let write = Write::new(&emit, scope, node, &list);
-    let written = write.and_then(|write| write.scan_where(given, &found, &sizes));
+    let written = Write::new(&emit, scope, node, &list).and_then(|mut write| {
+        let zeros = write.zeros(&sizes)?;
+        found.output_piece(&mut write.body, &piece, &zeros, &emit);
+        write.scan_where(given, found.condition, found.holds)
+    });
     Some(written.map(|()| {
         emit.finish("the same with a list that it adds to under a condition as a scan output")
     }))
@@ -112,9 +116,24 @@ impl<'a> Conditional<'a> {
         })
     }
 
+    /// Lets the If output the tensor in place of the list. An iteration that adds none gives zeros,
+    /// which are dropped.
+    fn output_piece(&self, body: &mut GraphProto, piece: &str, zeros: &str, emit: &Emit<'_>) {
+        let adder = &mut body.node[self.node];
+        adder.output[self.output] = piece.to_owned();
+        for branch in adder.graphs_mut() {
+            let tensor = self.take_tensor(branch);
+            let tensor = tensor.as_deref().unwrap_or(zeros);
+            let own = emit.name("piece");
+            let hand_on = model::node("Identity", &[tensor], &[&own], Vec::new());
+            branch.node.push(hand_on);
+            branch.output[self.output] = model::untyped(&own);
+        }
+    }
+
     /// The tensor that a branch adds to the list; `None` for the branch that adds none. The node that
     /// makes the list there is removed.
-    pub(super) fn take_tensor(&self, branch: &mut GraphProto) -> Option<String> {
+    fn take_tensor(&self, branch: &mut GraphProto) -> Option<String> {
         let maker = maker_of(branch, self.output)?;
         let maker = branch.node.remove(maker);
         let tensor = maker.input(1).filter(|_| maker.is("SequenceInsert"))?;

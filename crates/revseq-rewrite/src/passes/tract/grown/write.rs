@@ -10,7 +10,6 @@ use crate::types;
 
 use super::BEFORE_STATES;
 use super::body::List;
-use super::conditional::Conditional;
 use super::reads::Reads;
 use crate::passes::name_outputs;
 use crate::passes::tract::list::{
@@ -23,7 +22,7 @@ pub(super) struct Write<'w> {
     scope: &'w Scope<'w>,
     list: &'w List<'w>,
     node: NodeProto,
-    body: GraphProto,
+    pub(super) body: GraphProto,
     /// Nodes before and behind the body's.
     first: Vec<NodeProto>,
     behind: Vec<NodeProto>,
@@ -78,37 +77,23 @@ impl<'w> Write<'w> {
         write_list(emit, scope, list, all, given)
     }
 
-    /// The same if an If adds the tensor in one branch. An iteration that adds none gives zeros, which
-    /// are dropped.
+    /// The same with the iterations in which a condition holds, or does not.
     pub(super) fn scan_where(
         mut self,
         given: &str,
-        conditional: &Conditional<'_>,
-        sizes: &[Size<'_>],
+        condition: &str,
+        holds: bool,
     ) -> Result<(), String> {
         let list = self.list;
-        let zeros = self.zeros(sizes)?;
-        let piece = list.added_alone()?.tensor;
-        let adder = &mut self.body.node[conditional.node];
-        adder.output[conditional.output] = piece.to_owned();
-        for branch in adder.graphs_mut() {
-            let tensor = conditional
-                .take_tensor(branch)
-                .unwrap_or_else(|| zeros.clone());
-            let own = self.emit.name("piece");
-            let hand_on = model::node("Identity", &[&tensor], &[&own], Vec::new());
-            branch.node.push(hand_on);
-            branch.output[conditional.output] = model::untyped(&own);
-        }
         let emit = self.emit;
         let mut keeps = String::new();
         self.behind = emit.within(|| {
-            keeps = emit.op("Reshape", (conditional.condition, NO_SIZES));
-            if !conditional.holds {
+            keeps = emit.op("Reshape", (condition, NO_SIZES));
+            if !holds {
                 keeps = emit.op("Not", &keeps);
             }
         });
-        let scan = self.hand_on(piece, "added");
+        let scan = self.hand_on(list.added_alone()?.tensor, "added");
         self.remove_state();
         let all = self.add_scan(&scan, "stacked");
         let keeps = self.add_scan(&keeps, "kept");
@@ -265,7 +250,7 @@ impl<'w> Write<'w> {
     }
 
     /// A tensor of zeros, of these sizes and the list's type.
-    fn zeros(&mut self, sizes: &[Size<'_>]) -> Result<String, String> {
+    pub(super) fn zeros(&self, sizes: &[Size<'_>]) -> Result<String, String> {
         let name = self
             .node
             .input(BEFORE_STATES + self.list.state)
