@@ -12,7 +12,7 @@ use buffa::UnknownFieldData;
 
 use crate::model::{
     AttributeProto, AttributeType, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto,
-    ValueInfoProto, tensor_shape_proto::dimension::Value as DimValue, tensor_type,
+    ValueInfoProto, all_nodes, tensor_shape_proto::dimension::Value as DimValue, tensor_type,
 };
 use crate::tensor::check_rank;
 use crate::{Error, axes, external, order, tensor};
@@ -85,9 +85,8 @@ fn check_functions(functions: &[FunctionProto]) -> Result<()> {
 /// Checks that no function calls itself, directly or not.
 fn check_calls(functions: &[FunctionProto], known: &HashMap<(&str, &str), usize>) -> Result<()> {
     let called = |function: &FunctionProto| {
-        let mut called = Vec::new();
-        collect_calls(&function.node, &mut |call| called.extend(known.get(&call)));
-        called
+        let calls = all_nodes(&function.node).map(|node| (node.domain(), node.op()));
+        calls.filter_map(|call| known.get(&call).copied()).collect()
     };
     let called: Vec<Vec<usize>> = functions.iter().map(called).collect();
     if let Err(index) = order::topological(&called) {
@@ -95,15 +94,6 @@ fn check_calls(functions: &[FunctionProto], known: &HashMap<(&str, &str), usize>
         bail!("its function {domain}::{name} calls itself");
     }
     Ok(())
-}
-
-fn collect_calls<'a>(nodes: &'a [NodeProto], visit: &mut impl FnMut((&'a str, &'a str))) {
-    for node in nodes {
-        visit((node.domain(), node.op()));
-        for graph in node.graphs() {
-            collect_calls(&graph.node, visit);
-        }
-    }
 }
 
 fn check_graph(

@@ -12,39 +12,25 @@ pub use crate::proto::{
     StringStringEntryProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto,
     attribute_proto::AttributeType, tensor_proto, tensor_shape_proto, type_proto,
 };
-pub use accessors::Attribute;
 pub(crate) use accessors::mentioned;
+pub use accessors::{Attribute, all_nodes};
 pub use codes::*;
 
 /// The external data files of a model, as it names them: paths below its folder, if it can be
 /// trusted.
 #[must_use]
 pub fn external_files(model: &ModelProto) -> BTreeSet<String> {
-    let mut files = BTreeSet::new();
-    if let Some(graph) = model.graph.as_option() {
-        graph_files(graph, &mut files);
-    }
-    for function in &model.functions {
-        node_files(&function.node, &mut files);
-    }
-    files
-}
-
-fn graph_files(graph: &GraphProto, files: &mut BTreeSet<String>) {
-    let sparse = graph.sparse_initializer.iter();
-    let sparse = sparse.flat_map(|tensor| [&tensor.values, &tensor.indices]);
-    let sparse = sparse.filter_map(MessageField::as_option);
-    files.extend(graph.initializer.iter().chain(sparse).filter_map(file));
-    node_files(&graph.node, files);
-}
-
-fn node_files(nodes: &[NodeProto], files: &mut BTreeSet<String>) {
-    for attribute in nodes.iter().flat_map(|node| &node.attribute) {
-        files.extend(attribute.all_tensors().filter_map(file));
-        for graph in attribute.all_graphs() {
-            graph_files(graph, files);
-        }
-    }
+    let attributes = model.all_nodes().flat_map(|node| &node.attribute);
+    let main = model.graph.as_option().into_iter();
+    let graphs = main.chain(model.all_nodes().flat_map(NodeProto::graphs));
+    let stored = graphs.flat_map(|graph| {
+        let sparse = graph.sparse_initializer.iter();
+        let sparse = sparse.flat_map(|tensor| [&tensor.values, &tensor.indices]);
+        let sparse = sparse.filter_map(MessageField::as_option);
+        graph.initializer.iter().chain(sparse)
+    });
+    let tensors = attributes.flat_map(AttributeProto::all_tensors);
+    tensors.chain(stored).filter_map(file).collect()
 }
 
 /// The file of a tensor's data, if it is external.

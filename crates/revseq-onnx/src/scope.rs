@@ -466,15 +466,10 @@ impl Same {
 
 /// Counts reads of values by nodes and their subgraphs.
 fn count_uses<'a>(nodes: &'a [NodeProto], uses: &mut HashMap<&'a str, usize>) {
-    for node in nodes {
-        for input in node.inputs() {
-            *uses.entry(input).or_insert(0) += 1;
-        }
-        for graph in node.graphs() {
-            count_uses(&graph.node, uses);
-            for output in &graph.output {
-                *uses.entry(output.name()).or_insert(0) += 1;
-            }
+    for node in model::all_nodes(nodes) {
+        let outputs = node.graphs().flat_map(GraphProto::outputs);
+        for name in node.inputs().chain(outputs) {
+            *uses.entry(name).or_insert(0) += 1;
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::captured;
-use crate::model::{ModelProto, NodeProto};
+use crate::model::{GraphProto, ModelProto, NodeProto};
 
 /// The first opset in which the branches of an If may differ in shape.
 pub(crate) const OWN_SHAPES: i64 = 11;
@@ -15,21 +15,13 @@ pub(crate) const OWN_SHAPES: i64 = 11;
 /// Returns the names of the values from which follows what branches output.
 pub(crate) fn values(model: &ModelProto) -> HashSet<&str> {
     let mut values = Values::default();
-    let graph = model.graph.as_option().map(|graph| &graph.node);
-    let functions = model.functions.iter().map(|function| &function.node);
-    for nodes in graph.into_iter().chain(functions) {
-        values.look(nodes);
-    }
+    model.all_nodes().for_each(|node| values.look(node));
     let mut found = HashSet::new();
     while let Some(name) = values.new.pop() {
         if found.insert(name) {
             for node in values.makers.get(name).into_iter().flatten() {
                 values.new.extend(node.inputs());
-                let mut inner = HashSet::new();
-                for graph in node.graphs() {
-                    captured::read_in(graph, &mut inner);
-                }
-                values.new.extend(inner);
+                values.new.extend(node.graphs().flat_map(captured::read_in));
             }
         }
     }
@@ -45,20 +37,13 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn look(&mut self, nodes: &'a [NodeProto]) {
-        for node in nodes {
-            for output in node.outputs() {
-                self.makers.entry(output).or_default().push(node);
-            }
-            for graph in node.graphs() {
-                for input in graph.inputs() {
-                    self.makers.entry(input).or_default().push(node);
-                }
-                if node.is("If") {
-                    self.new.extend(graph.outputs());
-                }
-                self.look(&graph.node);
-            }
+    fn look(&mut self, node: &'a NodeProto) {
+        let handed = node.graphs().flat_map(GraphProto::inputs);
+        for value in node.outputs().chain(handed) {
+            self.makers.entry(value).or_default().push(node);
+        }
+        if node.is("If") {
+            self.new.extend(node.graphs().flat_map(GraphProto::outputs));
         }
     }
 }

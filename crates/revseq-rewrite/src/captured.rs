@@ -64,14 +64,11 @@ pub(crate) fn protect(model: &mut ModelProto, before: &HashSet<String>, names: &
 }
 
 fn places(model: &ModelProto) -> Vec<Place> {
-    let graph = model.graph.as_option();
-    let functions = model.functions.iter().map(|it| &it.node);
-    let mut all = graph.map(|graph| &graph.node).into_iter().chain(functions);
     let mut search = Search::default();
-    if !all.any(|nodes| dequantizes(nodes)) {
+    if !model.all_nodes().any(|node| node.op() == DEQUANTIZE) {
         return search.places;
     }
-    if let Some(graph) = graph {
+    if let Some(graph) = model.graph.as_option() {
         search.nodes(&graph.node, &Path::default());
     }
     for (index, function) in model.functions.iter().enumerate() {
@@ -82,14 +79,6 @@ fn places(model: &ModelProto) -> Vec<Place> {
         search.nodes(&function.node, &path);
     }
     search.places
-}
-
-/// Whether a node of a graph is a DequantizeLinear, or one of a graph in it.
-fn dequantizes(nodes: &[NodeProto]) -> bool {
-    nodes.iter().any(|node| {
-        let mut graphs = node.graphs();
-        node.op() == DEQUANTIZE || graphs.any(|graph| dequantizes(&graph.node))
-    })
 }
 
 #[derive(Default)]
@@ -106,9 +95,7 @@ impl<'a> Search<'a> {
         let mut captured = HashSet::new();
         for (index, node) in nodes.iter().enumerate() {
             makers.extend(node.outputs().map(|output| (output, (index, node))));
-            for graph in node.graphs() {
-                read_in(graph, &mut captured);
-            }
+            captured.extend(node.graphs().flat_map(read_in));
         }
         let mut captured: Vec<&str> = captured.into_iter().collect();
         captured.sort_unstable();
@@ -167,11 +154,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Adds the names that a graph and those in it read.
-pub(crate) fn read_in<'a>(graph: &'a GraphProto, names: &mut HashSet<&'a str>) {
-    names.extend(graph.outputs());
-    for node in &graph.node {
-        names.extend(node.inputs());
-        node.graphs().for_each(|graph| read_in(graph, names));
-    }
+/// The names that a graph and those in it read.
+pub(crate) fn read_in(graph: &GraphProto) -> impl Iterator<Item = &str> {
+    graph.with_inner().flat_map(|graph| {
+        let read = graph.node.iter().flat_map(NodeProto::inputs);
+        graph.outputs().chain(read)
+    })
 }

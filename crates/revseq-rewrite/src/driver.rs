@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::live::Unread;
 use crate::masked;
 use crate::model::{
-    self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, default_import, opset,
+    self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, all_nodes, default_import, opset,
 };
 use crate::pass::{At, Context, Edit, Left, Options, Pass};
 use crate::path::{Path, nodes_at};
@@ -430,7 +430,9 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
 /// Imports ONNX's operators where a replacement needs them, and drops imports that are no longer
 /// used.
 fn import(model: &mut ModelProto) {
-    let uses = |nodes: &[NodeProto]| ["", masked::DOMAIN].map(|domain| uses_domain(nodes, domain));
+    let uses = |nodes: &[NodeProto]| {
+        ["", masked::DOMAIN].map(|domain| all_nodes(nodes).any(|node| node.domain() == domain))
+    };
     let main = opset(&model.opset_import);
     let mut all = [false; 2];
     for function in &mut model.functions {
@@ -465,10 +467,4 @@ fn fix_imports(imports: &mut Vec<OperatorSetIdProto>, [onnx, ours]: [bool; 2], v
             ..OperatorSetIdProto::default()
         });
     }
-}
-
-fn uses_domain(nodes: &[NodeProto], domain: &str) -> bool {
-    nodes.iter().any(|node| {
-        node.domain() == domain || node.graphs().any(|graph| uses_domain(&graph.node, domain))
-    })
 }

@@ -102,12 +102,13 @@ pub fn compute_halves_in_floats(model: &mut ModelProto) -> bool {
 
 /// Whether a graph, or one in it, has half floats: others come from these.
 fn has_halves(graph: &GraphProto) -> bool {
-    let mut tensors = graph.initializer.iter();
-    tensors.any(|tensor| tensor.code() == FLOAT16)
-        || graph.input.iter().any(is_declared)
-        || graph.node.iter().any(|node| {
-            of_output(node, 0) == OutputType::Code(FLOAT16) || node.graphs().any(has_halves)
-        })
+    graph.with_inner().any(|graph| {
+        let mut tensors = graph.initializer.iter();
+        let mut nodes = graph.node.iter();
+        tensors.any(|tensor| tensor.code() == FLOAT16)
+            || graph.input.iter().any(is_declared)
+            || nodes.any(|node| of_output(node, 0) == OutputType::Code(FLOAT16))
+    })
 }
 
 /// Whether a value is declared as half floats.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::branches;
 use crate::emit::Emit;
-use crate::model::{AttributeProto, FunctionProto, ModelProto, NodeProto};
+use crate::model::{AttributeProto, FunctionProto, ModelProto, NodeProto, all_nodes};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 pub(crate) use crate::verdict::{Edit, Left, Other, Verdict};
@@ -303,10 +303,7 @@ struct Calls<'a> {
 impl<'a> Calls<'a> {
     /// Visits the calls among the nodes of the main graph or of a function.
     fn look(&mut self, nodes: &'a [NodeProto], caller: Option<(usize, &'a FunctionProto)>) {
-        for node in nodes {
-            for graph in node.graphs() {
-                self.look(&graph.node, caller);
-            }
+        for node in all_nodes(nodes) {
             let Some(&(index, function)) = self.functions.get(&called(node)) else {
                 continue;
             };

@@ -5,7 +5,7 @@
 //! concern: these are only sorted. The door to tract calls [`for_tract`]; a rewrite with
 //! [`Options::runtime`] goes through [`prepare`], and reports each step.
 
-use crate::model::{GraphProto, ModelProto, NodeProto};
+use crate::model::{GraphProto, ModelProto, NodeProto, all_nodes};
 use crate::passes::{RECURRENT_LOOP, tract};
 use crate::report::Report;
 use crate::{Error, Options, driver};
@@ -37,11 +37,9 @@ pub fn for_tract(model: &mut ModelProto) -> Result<bool, Error> {
 /// Whether the passes for tract concern a node of a graph, or of a graph in it. Most models have
 /// none, and their large graphs need not be looked through.
 fn is_concerned(graph: &GraphProto) -> bool {
-    graph
-        .node
-        .iter()
-        .any(|node| tract::concerns(node.op()) || node.graphs().any(is_concerned))
-        || tract::may_be_unrolled(graph)
+    let concerns = |node: &NodeProto| tract::concerns(node.op());
+    let mut graphs = graph.with_inner();
+    graphs.any(|graph| graph.node.iter().any(concerns) || tract::may_be_unrolled(graph))
 }
 
 /// Replaces the loops of a prepared model that are recurrent layers by these: standard ones, and
@@ -53,7 +51,9 @@ fn is_concerned(graph: &GraphProto) -> bool {
 /// # Errors
 /// If the passes do not come to an end.
 pub fn layers_for_tract(model: &mut ModelProto) -> Result<(), Error> {
-    if model.graph.as_option().is_some_and(has_loop) {
+    let is_loop = |node: &NodeProto| node.is("Loop") || node.is("Scan");
+    let graph = model.graph.as_option();
+    if graph.is_some_and(|graph| all_nodes(&graph.node).any(is_loop)) {
         let options = Options {
             masked_layers: true,
             ..Options::default()
@@ -61,12 +61,6 @@ pub fn layers_for_tract(model: &mut ModelProto) -> Result<(), Error> {
         driver::rewrite(model, &[&RECURRENT_LOOP], &options)?;
     }
     Ok(())
-}
-
-fn has_loop(graph: &GraphProto) -> bool {
-    let is_loop = |node: &NodeProto| node.is("Loop") || node.is("Scan");
-    let mut nodes = graph.node.iter();
-    nodes.any(|node| is_loop(node) || node.graphs().any(has_loop))
 }
 
 /// Runs those of the passes for tract that are named over a model.

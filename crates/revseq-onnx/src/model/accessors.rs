@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use buffa::Enumeration;
 
 use super::{
-    AttributeProto, AttributeType, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto,
-    StringStringEntryProto, TensorProto, ValueInfoProto, domain, tensor_proto,
+    AttributeProto, AttributeType, FunctionProto, GraphProto, ModelProto, NodeProto,
+    OperatorSetIdProto, StringStringEntryProto, TensorProto, ValueInfoProto, domain, tensor_proto,
 };
 
 /// Adds the name of a message.
@@ -160,6 +160,12 @@ impl GraphProto {
         self.outputs().chain(annotated)
     }
 
+    /// This graph and all in its nodes.
+    pub fn with_inner(&self) -> impl Iterator<Item = &GraphProto> {
+        let within = all_nodes(&self.node).flat_map(NodeProto::graphs);
+        std::iter::once(self).chain(within)
+    }
+
     /// Collects all names of values and nodes that it or its subgraphs mention.
     pub(crate) fn mentioned<'a>(&'a self, names: &mut HashSet<&'a str>) {
         names.extend(self.defined());
@@ -168,6 +174,34 @@ impl GraphProto {
         names.extend(declared.filter_map(|value| value.name.as_deref()));
         mentioned(&self.node, names);
     }
+}
+
+impl ModelProto {
+    /// All nodes, wherever they are: those of the main graph and of the functions, and those of the
+    /// graphs in these.
+    pub fn all_nodes(&self) -> impl Iterator<Item = &NodeProto> {
+        let main = self.graph.as_option().map(|graph| &graph.node);
+        let functions = self.functions.iter().map(|function| &function.node);
+        main.into_iter()
+            .chain(functions)
+            .flat_map(|it| all_nodes(it))
+    }
+}
+
+/// Some nodes and those of the graphs in them, each before those within it.
+pub fn all_nodes(nodes: &[NodeProto]) -> impl Iterator<Item = &NodeProto> {
+    let mut open = vec![nodes.iter()];
+    std::iter::from_fn(move || {
+        loop {
+            let Some(node) = open.last_mut()?.next() else {
+                open.pop();
+                continue;
+            };
+            let within: Vec<&GraphProto> = node.graphs().collect();
+            open.extend(within.into_iter().rev().map(|graph| graph.node.iter()));
+            return Some(node);
+        }
+    })
 }
 
 /// Collects all names of values and nodes that nodes mention.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use anyhow::Result;
-use revseq_onnx::model::NodeProto;
+use revseq_onnx::model::{NodeProto, all_nodes};
 use revseq_onnx::order;
 use serde::Serialize;
 
@@ -37,11 +37,9 @@ impl Model {
 
     /// Counts the values that nodes within nodes produce, such as those of a loop's body.
     pub(crate) fn count_nested(&self) -> usize {
-        fn nested(node: &NodeProto) -> usize {
-            let nodes = node.graphs().flat_map(|graph| &graph.node);
-            nodes.map(|node| node.output.len() + nested(node)).sum()
-        }
-        self.graph().node.iter().map(nested).sum()
+        let graphs = self.graph().node.iter().flat_map(NodeProto::graphs);
+        let nested = graphs.flat_map(|graph| all_nodes(&graph.node));
+        nested.map(|node| node.output.len()).sum()
     }
 
     /// The model with values among its outputs, after its own, and with all of its data.

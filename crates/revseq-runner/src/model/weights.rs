@@ -19,7 +19,9 @@ impl Model {
     /// The size of the parameters; their values need not be loaded.
     pub(crate) fn weights(&self) -> Weights {
         let mut weights = Weights::default();
-        weights.add_graph(self.graph());
+        for graph in self.graph().with_inner() {
+            weights.add_graph(graph);
+        }
         weights
     }
 }
@@ -31,9 +33,6 @@ impl Weights {
         let constants = constants.flat_map(|node| &node.attribute);
         for tensor in constants.filter_map(|it| it.t.as_option()) {
             self.add(tensor);
-        }
-        for inner in graph.node.iter().flat_map(|node| node.graphs()) {
-            self.add_graph(inner);
         }
     }
 

@@ -5,12 +5,12 @@
 //! much, before the pass runs. A function of another version of ONNX's operators is inlined unless
 //! it has an operator whose meaning differs between both.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::edit;
 use super::inline::Inline;
 use crate::Error;
-use crate::model::{FunctionProto, ModelProto, NodeProto, opset};
+use crate::model::{FunctionProto, ModelProto, NodeProto, all_nodes, opset};
 use crate::pass::{At, Key, Other, Pass, Verdict, called, key};
 
 pub(crate) const PASS: Pass = Pass::exact(
@@ -68,16 +68,11 @@ const CHANGED: [(&str, i64); 3] = [("Hardmax", 13), ("LogSoftmax", 13), ("Softma
 
 /// An operator of a function that means something else in another opset.
 fn changed_meaning(function: &FunctionProto, version: i64) -> Option<&'static str> {
-    fn uses(nodes: &[NodeProto], operator: &str) -> bool {
-        nodes
-            .iter()
-            .any(|node| node.is(operator) || node.graphs().any(|graph| uses(&graph.node, operator)))
-    }
+    let uses = |operator: &str| all_nodes(&function.node).any(|node| node.is(operator));
     let own = opset(&function.opset_import);
     let mut changed = CHANGED.iter();
-    let is_other = |&&(operator, since): &&(&str, i64)| {
-        (own < since) != (version < since) && uses(&function.node, operator)
-    };
+    let is_other =
+        |&&(operator, since): &&(&str, i64)| (own < since) != (version < since) && uses(operator);
     changed.find(is_other).map(|(operator, _)| *operator)
 }
 
@@ -126,8 +121,8 @@ pub(crate) fn remove_uncalled(model: &mut ModelProto) {
     }
     let main = model.graph.as_option().map_or(&[][..], |graph| &graph.node);
     // A function that stays may call others: unless none stays, all do.
-    let is_called = |function: &FunctionProto| calls(main, key(function));
-    if model.functions.iter().any(is_called) {
+    let calls: HashSet<Key<'_>> = all_nodes(main).map(called).collect();
+    if model.functions.iter().any(|it| calls.contains(&key(it))) {
         return;
     }
     for function in std::mem::take(&mut model.functions) {
@@ -138,10 +133,4 @@ pub(crate) fn remove_uncalled(model: &mut ModelProto) {
             }
         }
     }
-}
-
-fn calls(nodes: &[NodeProto], function: Key<'_>) -> bool {
-    nodes.iter().any(|node| {
-        called(node) == function || node.graphs().any(|graph| calls(&graph.node, function))
-    })
 }

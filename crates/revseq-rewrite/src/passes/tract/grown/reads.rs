@@ -1,7 +1,7 @@
 //! The readers of a list, in the graph of the list and in those inside of it.
 
 use crate::constant;
-use crate::model::NodeProto;
+use crate::model::{NodeProto, all_nodes};
 use crate::passes::tract::list;
 use crate::scope::Scope;
 use crate::sizes::Size;
@@ -29,7 +29,7 @@ impl<'a> Reads<'a> {
                 reads.here.push(index);
             }
         }
-        collect(scope.nodes, &reads_it, &mut reads.nodes);
+        reads.nodes = all_nodes(scope.nodes).filter(|it| reads_it(it)).collect();
         let is_read_by = |node: &&NodeProto| {
             node.domain().is_empty() && (list::READS.contains(&node.op()) || list::makes(node))
                 || node.is("Loop")
@@ -81,20 +81,5 @@ impl<'a> Reads<'a> {
         let is_only = axes.iter().all(|&other| other == axis);
         (are_here && is_only && sizes[axis].is_none() && others.all(|(_, size)| size.is_some()))
             .then_some(axis)
-    }
-}
-
-fn collect<'a>(
-    nodes: &'a [NodeProto],
-    reads: &impl Fn(&NodeProto) -> bool,
-    found: &mut Vec<&'a NodeProto>,
-) {
-    for node in nodes {
-        if reads(node) {
-            found.push(node);
-        }
-        for graph in node.graphs() {
-            collect(&graph.node, reads, found);
-        }
     }
 }
