@@ -148,28 +148,20 @@ fn place_in_input<'a>(
 ) -> Option<Vec<usize>> {
     let input = node.input(0)?;
     match node.op() {
-        "Squeeze" => {
-            let removed = sizes::squeezed(scope, node)?;
-            let mut kept = place.iter().copied();
-            let rank = place.len() + removed.len();
-            let place = (0..rank).map(|axis| match removed.contains(&axis) {
-                true => Some(0),
-                false => kept.next(),
-            });
-            place.collect()
-        }
-        "Unsqueeze" => {
-            let (added, rank) = sizes::unsqueezed(scope, node)?;
-            let kept = (0..place.len()).filter(|axis| !added.contains(axis));
-            (place.len() == rank).then(|| kept.map(|axis| place[axis]).collect())
-        }
-        "Transpose" => {
-            let rank = sizes::rank(scope, node.output.first()?)?;
-            let mut before = vec![0; place.len()];
-            for (axis, &place) in place.iter().enumerate() {
-                *before.get_mut(sizes::transposed(scope, node, axis)?)? = place;
+        "Squeeze" | "Transpose" | "Unsqueeze" => {
+            // Axes that are added or removed have one place.
+            let rank = sizes::rank(scope, input)?;
+            let own = (0..place.len()).map(|axis| sizes::axis_of_input(scope, node, axis));
+            let own: Vec<Option<usize>> = own.collect();
+            let mut before = vec![0; rank];
+            for (own, &place) in std::iter::zip(&own, place) {
+                if let Some(own) = *own {
+                    *before.get_mut(own)? = place;
+                }
             }
-            (rank == place.len()).then_some(before)
+            let is_whole = own.iter().flatten().count() == rank.min(place.len());
+            let is_place = sizes::rank(scope, node.output.first()?)? == place.len();
+            (is_whole && is_place).then_some(before)
         }
         "Reshape" => {
             let sizes = (1..place.len()).map(|axis| number(reshape_axis(scope, node, axis)?));

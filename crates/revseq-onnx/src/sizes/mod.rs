@@ -282,9 +282,28 @@ pub fn unsqueezed(scope: &Scope<'_>, node: &NodeProto) -> Option<(Vec<usize>, us
     Some((constant::normal_axes(&added, rank)?, rank))
 }
 
-/// The axis of a Transpose's input that becomes this one; without an order, the axes are reversed.
+/// The axis of its input that an axis of the output of a Squeeze, Transpose or Unsqueeze is; `None` for one
+/// that it adds.
 #[must_use]
-pub fn transposed(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<usize> {
+pub fn axis_of_input(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<usize> {
+    match node.op() {
+        "Squeeze" => kept_axis(
+            self::rank(scope, node.input(0)?)?,
+            &self::squeezed(scope, node)?,
+            axis,
+        ),
+        "Transpose" => transposed(scope, node, axis),
+        "Unsqueeze" => {
+            let (added, rank) = self::unsqueezed(scope, node)?;
+            let before = (0..axis).filter(|axis| !added.contains(axis)).count();
+            (axis < rank && !added.contains(&axis)).then_some(before)
+        }
+        _ => None,
+    }
+}
+
+/// The axis of a Transpose's input that becomes this one; without an order, the axes are reversed.
+fn transposed(scope: &Scope<'_>, node: &NodeProto, axis: usize) -> Option<usize> {
     match node.ints("perm") {
         Attribute::Value(perm) => usize::try_from(*perm.get(axis)?).ok(),
         Attribute::Absent => {
@@ -306,15 +325,8 @@ fn reduced(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<usize>> {
 }
 
 /// The input axis of an output axis, if an operator removes some of `rank` axes.
-#[must_use]
-pub fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
+fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
     (0..rank).filter(|axis| !removed.contains(axis)).nth(axis)
-}
-
-/// The input axis of an output axis, if an operator adds some axes and it is not one of them.
-#[must_use]
-pub fn axis_before(added: &[usize], axis: usize) -> usize {
-    (0..axis).filter(|axis| !added.contains(axis)).count()
 }
 
 /// The length of an axis, traced to its origin. A proof through a Reshape holds only if its output

@@ -3,7 +3,7 @@
 use super::reshape::reshape_axis;
 use super::window::{WINDOWED, window_axis};
 use super::{
-    Size, axis_before, branches, broadcast_axis, einsum, expand_axis, kept_axis, loops, matmul,
+    Size, axis_of_input, branches, broadcast_axis, einsum, expand_axis, kept_axis, loops, matmul,
     reduced, shape_range, slice_axis,
 };
 use crate::constant;
@@ -71,18 +71,8 @@ fn first_output_axis<'a>(
     let rank = |index: usize| sizes::rank(scope, node.input(index)?);
     match node.op() {
         "Constant" => Some(Size::Known(*constant::constant_sizes(node)?.get(axis)?)),
-        "Transpose" => of_input(sizes::transposed(scope, node, axis)?),
-        "Unsqueeze" => {
-            let (added, _) = sizes::unsqueezed(scope, node)?;
-            if added.contains(&axis) {
-                return Some(Size::Known(1));
-            }
-            of_input(axis_before(&added, axis))
-        }
-        "Squeeze" => {
-            let removed = sizes::squeezed(scope, node)?;
-            of_input(kept_axis(rank(0)?, &removed, axis)?)
-        }
+        "Unsqueeze" if sizes::unsqueezed(scope, node)?.0.contains(&axis) => Some(Size::Known(1)),
+        "Squeeze" | "Transpose" | "Unsqueeze" => of_input(axis_of_input(scope, node, axis)?),
         "Slice" => slice_axis(scope, node, axis),
         "Shape" => {
             let (start, end) = shape_range(scope, node)?;

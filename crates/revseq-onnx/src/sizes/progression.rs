@@ -1,7 +1,7 @@
 //! Proves that integers count up by 1 along an axis.
 
 use super::element::known_size;
-use super::{Size, kept_axis};
+use super::{Size, axis_of_input};
 use crate::constant;
 use crate::model::{DOUBLE, FLOAT, INT32, INT64, NodeProto};
 use crate::numbers;
@@ -51,18 +51,10 @@ fn unbounded(scope: &Scope<'_>, name: &str) -> Option<Progression> {
             let is_whole = is_cast(node, &[INT32, INT64]);
             of_input(0).filter(|_| is_whole)
         }
-        "Unsqueeze" => {
+        "Squeeze" | "Transpose" | "Unsqueeze" => {
             let own = of_input(0)?;
-            let (added, rank) = sizes::unsqueezed(scope, node)?;
-            let mut kept = (0..rank).filter(|axis| !added.contains(axis));
-            let axis = kept.nth(own.axis)?;
-            Some(Progression { axis, ..own })
-        }
-        "Squeeze" => {
-            let own = of_input(0)?;
-            let removed = sizes::squeezed(scope, node)?;
-            let rank = sizes::rank(scope, node.input(0)?)?;
-            let axis = (0..rank).find(|&axis| kept_axis(rank, &removed, axis) == Some(own.axis))?;
+            let mut axes = 0..sizes::rank(scope, node.output.first()?)?;
+            let axis = axes.find(|&it| axis_of_input(scope, node, it) == Some(own.axis))?;
             Some(Progression { axis, ..own })
         }
         "Add" | "Mul" => of_either(scope, node),

@@ -74,20 +74,7 @@ impl<'a> Reversal<'a> {
         }
         match node.op() {
             op if ELEMENTWISE.contains(&op) => Some(self.clone()),
-            "Transpose" => self.with_axes(|axis| sizes::transposed(scope, node, axis)),
-            "Squeeze" => {
-                let rank = sizes::rank(scope, node.input(0)?)?;
-                let removed = sizes::squeezed(scope, node)?;
-                self.with_axes(|axis| sizes::kept_axis(rank, &removed, axis))
-            }
-            "Unsqueeze" => {
-                let (added, rank) = sizes::unsqueezed(scope, node)?;
-                self.with_axes(|axis| {
-                    (axis < rank && !added.contains(&axis))
-                        .then(|| sizes::axis_before(&added, axis))
-                })
-            }
-            _ => None,
+            _ => self.with_axes(|axis| sizes::axis_of_input(scope, node, axis)),
         }
     }
 

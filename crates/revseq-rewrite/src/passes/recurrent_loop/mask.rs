@@ -277,16 +277,7 @@ fn course(scope: &Scope<'_>, name: &str, axis: usize, steps: usize) -> Option<Co
             let step = constant::int(scope, node.input(2)?)?;
             (step > 0).then_some(Course::Rising)
         }
-        "Transpose" => along(sizes::transposed(scope, node, axis)?),
-        "Unsqueeze" => {
-            let (added, _) = sizes::unsqueezed(scope, node)?;
-            along(sizes::axis_before(&added, axis))
-        }
-        "Squeeze" => {
-            let rank = sizes::rank(scope, node.input(0)?)?;
-            let removed = sizes::squeezed(scope, node)?;
-            along(sizes::kept_axis(rank, &removed, axis)?)
-        }
+        "Squeeze" | "Transpose" | "Unsqueeze" => along(sizes::axis_of_input(scope, node, axis)?),
         "Add" => match both(scope, node, axis, steps)? {
             (Course::Rising, Course::Level | Course::Rising) | (Course::Level, Course::Rising) => {
                 Some(Course::Rising)
