@@ -9,6 +9,7 @@ mod cancel;
 mod direction;
 mod forward;
 mod full_flip;
+mod loop_edit;
 mod map;
 mod portable;
 mod recurrent_loop;
@@ -22,7 +23,6 @@ mod unrolled;
 
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
-use crate::emit::Emit;
 use crate::error::Error;
 use crate::model::NodeProto;
 use crate::pass::{Options, Pass, PassInfo};
@@ -76,14 +76,6 @@ fn remove_attribute(node: &mut NodeProto, name: &str) {
 fn trim_inputs(node: &mut NodeProto) {
     while node.input.last().is_some_and(String::is_empty) {
         node.input.pop();
-    }
-}
-
-/// Gives all states and scan outputs of a loop names: ONNX Runtime takes no empty names of states.
-fn name_outputs(emit: &Emit<'_>, node: &mut NodeProto, count: usize) {
-    node.output.resize(count, String::new());
-    for output in node.output.iter_mut().filter(|it| it.is_empty()) {
-        *output = emit.name("unread");
     }
 }
 

@@ -7,8 +7,8 @@
 //! Loop(y = zeros: [steps, 8]) { y = ScatterND(y, [[step]], [v]) }   →   Loop() { v }
 //! ```
 
-use super::name_outputs;
-use crate::model::{self, NodeProto};
+use super::loop_edit::{BEFORE_STATES, LoopEdit};
+use crate::model::NodeProto;
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::body::{Body, Count, State, through_identity};
 use crate::passes::steps::{self, trips};
@@ -22,10 +22,6 @@ pub(super) const PASS: Pass = Pass::exact(
 )
 .of(&["Loop"])
 .fast();
-
-/// The inputs and outputs of a Loop's body before its states.
-const INPUTS: usize = 2;
-const OUTPUTS: usize = 1;
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
@@ -87,31 +83,20 @@ fn check(body: &Body<'_>, state: &State<'_>, write: &NodeProto) -> Result<(), St
 
 /// The Loop with a scan output.
 fn replaced(body: &Body<'_>, at: &At<'_>, state: &State<'_>, write: &NodeProto) -> Verdict {
-    let mut carried = body.inner.inputs.iter().skip(INPUTS);
+    let mut carried = body.inner.inputs.iter().skip(BEFORE_STATES);
     let place = carried.position(|it| *it == state.carried);
     let (place, row) = (place.ok_or(Other)?, write.input(2).ok_or(Other)?);
     let emit = at.emit(state.initial);
-    let mut taken = at.node.clone();
-    name_outputs(&emit, &mut taken, body.inner.outputs.len() - OUTPUTS);
-    taken.input.remove(INPUTS + place);
-    taken.output.remove(place);
-    let all = emit.name("rows");
-    taken.output.push(all.clone());
+    let mut edit = LoopEdit::new(&emit, at.node)?;
+    edit.remove_state(place);
+    let made: Vec<&str> = write.outputs().chain([state.updated]).collect();
+    let nodes = edit.body.node.iter().enumerate();
+    let gone = nodes.filter(|(_, node)| node.outputs().any(|it| made.contains(&it)));
+    edit.gone = gone.map(|(index, _)| index).collect();
     let mut step = String::new();
-    let nodes = emit.within(|| step = emit.squeeze(row, &[0]));
-    for body in taken.graphs_mut() {
-        let written: Vec<String> = write.outputs().map(str::to_owned).collect();
-        body.input.remove(INPUTS + place);
-        let updated = body.output.remove(OUTPUTS + place);
-        let updated = updated.name.unwrap_or_default();
-        body.node.retain(|node| {
-            let is_write = node.outputs().any(|it| written.iter().any(|own| own == it));
-            !is_write && !node.outputs().any(|it| it == updated)
-        });
-        body.node.extend(nodes.iter().cloned());
-        body.output.push(model::untyped(&step));
-    }
-    emit.copy(taken);
+    edit.behind = emit.within(|| step = emit.squeeze(row, &[0]));
+    let all = edit.add_scan(&step, "rows");
+    edit.finish();
     if state.last.is_empty() {
         // Nothing reads it.
     } else if matches!(body.steps, Size::Known(_)) {

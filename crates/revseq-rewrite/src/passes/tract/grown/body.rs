@@ -3,7 +3,7 @@
 use crate::constant;
 use crate::scope::Scope;
 
-use super::BEFORE_STATES;
+use crate::passes::loop_edit::BEFORE_STATES;
 use crate::passes::tract::list::{Added, Segment};
 
 /// A list among a Loop's states.

@@ -12,9 +12,9 @@ use crate::pass::{At, Verdict};
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
-use super::BEFORE_STATES;
 use super::body::List;
 use super::write::Write;
+use crate::passes::loop_edit::BEFORE_STATES;
 use crate::passes::tract::list::{Added, Segment};
 
 /// An If of a Loop's body that adds a tensor to a list in one branch.
@@ -72,7 +72,7 @@ pub(super) fn replaced<'a>(
     };
     let written = Write::new(&emit, scope, node, &list).and_then(|mut write| {
         let zeros = write.zeros(&sizes)?;
-        found.output_piece(&mut write.body, &piece, &zeros, &emit);
+        found.output_piece(&mut write.edit.body, &piece, &zeros, &emit);
         write.scan_where(given, found.condition, found.holds)
     });
     Some(written.map(|()| {

@@ -19,6 +19,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::list;
+use crate::passes::loop_edit::BEFORE_STATES;
 use body::List;
 use reads::Reads;
 use write::Write;
@@ -29,9 +30,6 @@ pub(super) const PASS: Pass = Pass::exact(
     find,
 )
 .of(&["Loop"]);
-
-/// The inputs of a Loop, and of its body, before the loop-carried states.
-const BEFORE_STATES: usize = 2;
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;

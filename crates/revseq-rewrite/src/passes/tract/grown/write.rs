@@ -1,80 +1,55 @@
 //! Writes a Loop without a list among its states.
 
-use std::collections::HashSet;
-
 use crate::emit::{Emit, NO_SIZES};
-use crate::model::{self, GraphProto, NodeProto};
+use crate::model::{self, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::Size;
 use crate::types;
 
-use super::BEFORE_STATES;
 use super::body::List;
 use super::reads::Reads;
-use crate::passes::name_outputs;
+use crate::passes::loop_edit::{BEFORE_STATES, LoopEdit, State};
 use crate::passes::tract::list::{
     Added, Segment, write_element, write_join, write_length, write_parts_of, write_stack,
 };
 
-/// A Loop that is being rewritten.
+/// A Loop whose list is being replaced.
 pub(super) struct Write<'w> {
-    emit: &'w Emit<'w>,
+    pub(super) edit: LoopEdit<'w>,
     scope: &'w Scope<'w>,
+    node: &'w NodeProto,
     list: &'w List<'w>,
-    node: NodeProto,
-    pub(super) body: GraphProto,
-    /// Nodes before and behind the body's.
-    first: Vec<NodeProto>,
-    behind: Vec<NodeProto>,
-    /// The body's nodes that are replaced.
-    gone: HashSet<usize>,
-}
-
-/// A state of a Loop: its initial value, its names before and after an iteration, and the last value.
-struct State {
-    initial: String,
-    before: String,
-    after: String,
-    last: String,
 }
 
 impl<'w> Write<'w> {
     pub(super) fn new(
         emit: &'w Emit<'w>,
         scope: &'w Scope<'w>,
-        node: &NodeProto,
+        node: &'w NodeProto,
         list: &'w List<'w>,
     ) -> Result<Self, String> {
-        let body = node.graph("body").ok_or("its body is missing")?.clone();
-        let mut write = Self {
-            emit,
+        Ok(Self {
+            edit: LoopEdit::new(emit, node)?,
             scope,
+            node,
             list,
-            node: node.clone(),
-            body,
-            first: Vec::new(),
-            behind: Vec::new(),
-            gone: HashSet::new(),
-        };
-        let outputs = write.body.output.len().saturating_sub(1);
-        name_outputs(emit, &mut write.node, outputs);
-        Ok(write)
+        })
     }
 
     /// The list as a scan output. If the tensors are only counted, it stacks the iterations' numbers.
     pub(super) fn scan(mut self, given: &str, is_counted: bool) -> Result<(), String> {
-        let list = self.list;
+        let (list, emit) = (self.list, self.edit.emit);
         let added = list.added_alone()?;
         self.replace_reads(added);
         let source = match is_counted {
             true => self.step(),
             false => added.tensor.to_owned(),
         };
-        let scan = self.hand_on(&source, "added");
-        self.remove_state();
-        let all = self.add_scan(&scan, "stacked");
-        let (scope, emit) = (self.scope, self.finish());
-        write_list(emit, scope, list, all, given)
+        let scan = self.edit.hand_on(&source, "added");
+        self.edit.remove_state(list.state);
+        let all = self.edit.add_scan(&scan, "stacked");
+        self.edit.finish();
+        write_list(emit, self.scope, list, all, given)
     }
 
     /// The same with the iterations in which a condition holds, or does not.
@@ -84,51 +59,33 @@ impl<'w> Write<'w> {
         condition: &str,
         holds: bool,
     ) -> Result<(), String> {
-        let list = self.list;
-        let emit = self.emit;
+        let (list, emit) = (self.list, self.edit.emit);
         let mut keeps = String::new();
-        self.behind = emit.within(|| {
+        self.edit.behind = emit.within(|| {
             keeps = emit.op("Reshape", (condition, NO_SIZES));
             if !holds {
                 keeps = emit.op("Not", &keeps);
             }
         });
-        let scan = self.hand_on(list.added_alone()?.tensor, "added");
-        self.remove_state();
-        let all = self.add_scan(&scan, "stacked");
-        let keeps = self.add_scan(&keeps, "kept");
-        let (scope, emit) = (self.scope, self.finish());
+        let scan = self.edit.hand_on(list.added_alone()?.tensor, "added");
+        self.edit.remove_state(list.state);
+        let all = self.edit.add_scan(&scan, "stacked");
+        let keeps = self.edit.add_scan(&keeps, "kept");
+        self.edit.finish();
         let all = emit.with("Compress", (all, keeps), ("axis", 0));
-        write_list(emit, scope, list, all, given)
-    }
-
-    /// Gives a value of the body another name, as a body must not output a value twice.
-    fn hand_on(&mut self, value: &str, hint: &str) -> String {
-        let name = self.emit.name(hint);
-        let node = model::node("Identity", &[value], &[&name], Vec::new());
-        self.behind.push(node);
-        name
-    }
-
-    /// Makes a value of the body a scan output, and returns its name.
-    fn add_scan(&mut self, value: &str, hint: &str) -> String {
-        let name = self.emit.name(hint);
-        self.node.output.push(name.clone());
-        self.body.output.push(model::untyped(value));
-        name
+        write_list(emit, self.scope, list, all, given)
     }
 
     /// The list as a state that holds its tensors stacked.
     pub(super) fn carry(mut self, sizes: &[Size<'_>], given: &str) -> Result<(), String> {
-        let list = self.list;
+        let (list, emit) = (self.list, self.edit.emit);
         let initial = match list.initial.is_empty() {
             true => self.zeros(&[&[Size::Known(0)], sizes].concat())?,
-            false => write_stack(self.emit, self.scope, &list.initial)?,
+            false => write_stack(emit, self.scope, &list.initial)?,
         };
-        let state = self.state(initial);
-        let emit = self.emit;
-        self.first = emit.within(|| emit.give(list.old, write_parts_of(emit, &state.before)));
-        self.behind = emit.within(|| {
+        let state = State::new(emit, initial);
+        self.edit.first = emit.within(|| emit.give(list.old, write_parts_of(emit, &state.before)));
+        self.edit.behind = emit.within(|| {
             let mut parts = vec![state.before.clone()];
             for added in &list.added {
                 let tensor = emit.unsqueeze(added.tensor, &[0]);
@@ -137,9 +94,9 @@ impl<'w> Write<'w> {
             }
             emit.give(&state.after, emit.concat(parts, 0));
         });
-        self.remove_state();
-        self.add_state(&state);
-        let emit = self.finish();
+        self.edit.remove_state(list.state);
+        self.edit.add_state(&state);
+        self.edit.finish();
         if !given.is_empty() {
             emit.give(given, write_parts_of(emit, &state.last));
         }
@@ -153,7 +110,7 @@ impl<'w> Write<'w> {
         axis: usize,
         reads: &Reads<'_>,
     ) -> Result<(), String> {
-        let list = self.list;
+        let (list, emit) = (self.list, self.edit.emit);
         let added = list.added_alone()?;
         let initial = if list.initial.is_empty() {
             let mut sizes = sizes.to_vec();
@@ -161,9 +118,9 @@ impl<'w> Write<'w> {
             let sizes: Option<Vec<Size<'_>>> = sizes.into_iter().collect();
             self.zeros(&sizes.ok_or("its sizes are not known")?)?
         } else {
-            write_join(self.emit, self.scope, &list.initial, (axis as i64, false))?
+            write_join(emit, self.scope, &list.initial, (axis as i64, false))?
         };
-        let state = self.state(initial);
+        let state = State::new(emit, initial);
         self.replace_reads(added);
         let mut both = [&*state.before, added.tensor];
         if added.is_front {
@@ -171,10 +128,10 @@ impl<'w> Write<'w> {
         }
         let along = vec![model::int("axis", axis as i64)];
         let joined = model::node("Concat", &both, &[&state.after], along);
-        self.behind.push(joined);
-        self.remove_state();
-        self.add_state(&state);
-        let emit = self.finish();
+        self.edit.behind.push(joined);
+        self.edit.remove_state(list.state);
+        self.edit.add_state(&state);
+        self.edit.finish();
         for (&index, node) in reads.here.iter().zip(&reads.nodes) {
             let output = node.output.first().map_or("", String::as_str);
             emit.write(&[output], "Identity", &state.last, ());
@@ -185,58 +142,50 @@ impl<'w> Write<'w> {
 
     /// The body's input for the number of the iteration.
     fn step(&self) -> String {
-        self.body.inputs().next().unwrap_or_default().to_owned()
-    }
-
-    /// A state that takes the list's place.
-    fn state(&mut self, initial: String) -> State {
-        let [before, after, last] = ["before", "after", "all"].map(|it| self.emit.name(it));
-        State {
-            initial,
-            before,
-            after,
-            last,
-        }
+        let step = self.edit.body.inputs().next();
+        step.unwrap_or_default().to_owned()
     }
 
     /// Replaces reads of the list in the body: its length by the iteration's number and the length at
     /// first, and the tensor that the last iteration added by a state.
     fn replace_reads(&mut self, added: &Added<'_>) {
         let list = self.list;
-        self.gone.insert(added.node);
-        self.gone
+        self.edit.gone.insert(added.node);
+        self.edit
+            .gone
             .extend(list.lengths.iter().map(|&(index, _)| index));
-        self.gone.extend(&list.lasts);
+        self.edit.gone.extend(&list.lasts);
         if !list.lengths.is_empty() {
             self.replace_lengths();
         }
         let Some((&first, rest)) = list.lasts.split_first() else {
             return;
         };
-        let read = |index: usize| self.body.node[index].output[0].clone();
+        let read = |index: usize| self.edit.body.node[index].output[0].clone();
         let before = read(first);
         for &index in rest {
             let same = model::node("Identity", &[&before], &[&read(index)], Vec::new());
-            self.first.push(same);
+            self.edit.first.push(same);
         }
-        let after = self.hand_on(added.tensor, "last");
+        let after = self.edit.hand_on(added.tensor, "last");
         if let Some(Segment::One(element)) = list.initial.last() {
             let state = State {
-                initial: write_element(self.emit, element),
+                initial: write_element(self.edit.emit, element),
                 before,
                 after,
-                last: self.emit.name("unread"),
+                last: self.edit.emit.name("unread"),
             };
-            self.add_state(&state);
+            self.edit.add_state(&state);
         }
     }
 
     fn replace_lengths(&mut self) {
         let list = self.list;
-        let emit = self.emit;
+        let emit = self.edit.emit;
         let begins = write_length(emit, self.scope, &list.initial);
         let step = self.step();
-        let read = |&(index, added): &(usize, usize)| (&self.body.node[index].output[0], added);
+        let read =
+            |&(index, added): &(usize, usize)| (&self.edit.body.node[index].output[0], added);
         let lengths: Vec<(&String, usize)> = list.lengths.iter().map(read).collect();
         let nodes = emit.within(|| {
             // Runtimes may number iterations by vectors of one element.
@@ -246,7 +195,7 @@ impl<'w> Write<'w> {
                 emit.give(output, emit.op("Add", (&length, added as i64)));
             }
         });
-        self.first.extend(nodes);
+        self.edit.first.extend(nodes);
     }
 
     /// A tensor of zeros, of these sizes and the list's type.
@@ -268,65 +217,23 @@ impl<'w> Write<'w> {
         let mut parts = Vec::new();
         for &size in sizes {
             parts.push(match size {
-                Size::Known(size) => self.emit.ints(&[size]),
+                Size::Known(size) => self.edit.emit.ints(&[size]),
                 Size::Axis { scope, value, axis } => {
                     if !self.scope.sees(scope, value) {
                         return Err(format!("the sizes of {value} are not seen before it"));
                     }
-                    self.emit.sizes(value, axis as i64, axis as i64 + 1)
+                    self.edit.emit.sizes(value, axis as i64, axis as i64 + 1)
                 }
             });
         }
         let shape = match parts.is_empty() {
-            true => self.emit.ints(&[]),
-            false => self.emit.concat(parts, 0),
+            true => self.edit.emit.ints(&[]),
+            false => self.edit.emit.concat(parts, 0),
         };
-        Ok(self.emit.with("ConstantOfShape", shape, ("value", zero)))
-    }
-
-    fn remove_state(&mut self) {
-        let state = self.list.state;
-        self.node.input.remove(BEFORE_STATES + state);
-        self.node.output.remove(state);
-        self.body.input.remove(BEFORE_STATES + state);
-        self.body.output.remove(1 + state);
-    }
-
-    /// Adds a state behind the others.
-    fn add_state(&mut self, state: &State) {
-        let count = self.node.input.len() - BEFORE_STATES;
-        self.node.input.push(state.initial.clone());
-        self.node.output.insert(count, state.last.clone());
-        let input = model::untyped(&state.before);
-        self.body.input.insert(BEFORE_STATES + count, input);
-        self.body
-            .output
-            .insert(1 + count, model::untyped(&state.after));
-    }
-
-    /// Writes the Loop, and hands on what writes the nodes behind it.
-    fn finish(self) -> &'w Emit<'w> {
-        let Self {
-            emit,
-            mut node,
-            mut body,
-            first,
-            behind,
-            gone,
-            ..
-        } = self;
-        let own = std::mem::take(&mut body.node).into_iter().enumerate();
-        let own = own.filter(|(index, _)| !gone.contains(index));
-        body.node = first
-            .into_iter()
-            .chain(own.map(|(_, node)| node))
-            .chain(behind)
-            .collect();
-        for graph in node.graphs_mut() {
-            *graph = body.clone();
-        }
-        emit.copy(node);
-        emit
+        Ok(self
+            .edit
+            .emit
+            .with("ConstantOfShape", shape, ("value", zero)))
     }
 }
 
