@@ -11,15 +11,14 @@
 //! Loop(s = 0) { s = Add(s, x) }  →  Loop(s = [0]) { s = Add(s, x) }, where x is a vector
 //! ```
 
-use std::collections::HashMap;
-
 use crate::constant;
 use crate::emit::SOFTMAX_BY_ONE_AXIS;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::passes::loop_edit::BEFORE_STATES;
 use crate::scope::Scope;
-use crate::{sizes, truth};
+use crate::{order, sizes, truth};
 
 pub(super) const PASS: Pass = Pass::exact(
     "broadcast-state",
@@ -28,56 +27,34 @@ pub(super) const PASS: Pass = Pass::exact(
 )
 .of(&["Loop"]);
 
-/// The inputs of a Loop's body before its states: the step and the condition.
-const BEFORE_STATES: usize = 2;
-
-/// The ranks of a value in the first step, before and after the pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ranks {
-    before: usize,
-    after: usize,
-}
-
-impl Ranks {
-    /// The same rank before and after.
-    const fn of(rank: usize) -> Self {
-        Self {
-            before: rank,
-            after: rank,
-        }
-    }
-
-    fn map(self, of: impl Fn(usize) -> usize) -> Self {
-        Self {
-            before: of(self.before),
-            after: of(self.after),
-        }
-    }
-}
-
-const NO_AXES: Ranks = Ranks::of(0);
-
 /// A state to be broadcast.
 struct State<'a> {
     /// Its place among the states.
     place: usize,
     /// The name of its first value.
     initial: &'a str,
-    ranks: Ranks,
+    /// The number of axes that it gets.
+    added: usize,
 }
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     let body = node.graph("body").ok_or(Other)?;
-    let inner = Scope::graph(body, Some(scope), scope.opset);
-    let states = growing(scope, node, body, &inner);
+    let initial = node.input.iter().skip(BEFORE_STATES);
+    let initial: Vec<Option<usize>> = initial.map(|name| sizes::rank(scope, name)).collect();
+    let before = first_step(scope, body, &initial).ok_or(Other)?;
+    let states = growing(node, &initial, &before);
     let first = states.first().ok_or(Other)?;
-    check(scope, node, body, &inner, &states)?;
+    let mut grown = initial;
+    for state in &states {
+        grown[state.place] = grown[state.place].map(|rank| rank + state.added);
+    }
+    let after = first_step(scope, body, &grown).ok_or(Other)?;
+    check(at, &FirstStep { before, after }, &states)?;
     let emit = at.emit(first.initial);
     let mut taken = node.clone();
     for state in &states {
-        let added = state.ranks.after - state.ranks.before;
-        let axes: Vec<i64> = (0..added as i64).collect();
+        let axes: Vec<i64> = (0..state.added as i64).collect();
         taken.input[BEFORE_STATES + state.place] = emit.unsqueeze(state.initial, &axes);
     }
     for body in taken.graphs_mut() {
@@ -103,80 +80,67 @@ fn forget_shape(value: &mut model::ValueInfoProto) {
 
 /// The states that provably have more axes after the first step than before it.
 fn growing<'a>(
-    scope: &'a Scope<'a>,
     node: &'a NodeProto,
-    body: &GraphProto,
-    inner: &Scope<'_>,
+    initial: &[Option<usize>],
+    before: &Scope<'_>,
 ) -> Vec<State<'a>> {
-    let initial = node.input.iter().skip(BEFORE_STATES).enumerate();
-    let initial: Vec<(usize, &str)> = initial
-        .map(|(place, name)| (place, name.as_str()))
-        .collect();
-    let fits =
-        body.input.len() == BEFORE_STATES + initial.len() && body.output.len() > initial.len();
-    if !fits {
-        return Vec::new();
-    }
-    if let Some(step) = body.input[0].name.as_deref() {
-        inner.assume_rank(step, 0);
-    }
-    let known = initial.into_iter().filter_map(|(place, name)| {
-        let rank = sizes::rank(scope, name)?;
-        let input = body.input[BEFORE_STATES + place].name.as_deref()?;
-        inner.assume_rank(input, rank);
-        Some((place, name, rank))
-    });
-    // All are assumed before one is proved.
-    let known: Vec<(usize, &str, usize)> = known.collect();
-    let grown = known.into_iter().filter_map(|(place, initial, before)| {
-        let after = sizes::rank(inner, inner.outputs[1 + place])?;
-        (after > before).then_some(State {
+    let states = std::iter::zip(initial, &before.outputs[1..]).enumerate();
+    let growing = states.filter_map(|(place, (&initial, updated))| {
+        let added = sizes::rank(before, updated)?.checked_sub(initial?)?;
+        (added > 0).then_some(State {
             place,
-            initial,
-            ranks: Ranks { before, after },
+            initial: &node.input[BEFORE_STATES + place],
+            added,
         })
     });
-    grown.collect()
+    growing.collect()
+}
+
+/// The body in the first step, where its states have these ranks; `None` if it has other states.
+fn first_step<'a>(
+    scope: &'a Scope<'a>,
+    body: &'a GraphProto,
+    ranks: &[Option<usize>],
+) -> Option<Scope<'a>> {
+    let inner = Scope::graph(body, Some(scope), scope.opset);
+    let (step, states) = (body.input.first()?, body.input.get(BEFORE_STATES..)?);
+    inner.assume_rank(step.name(), 0);
+    for (state, rank) in std::iter::zip(states, ranks) {
+        if let Some(rank) = *rank {
+            inner.assume_rank(state.name(), rank);
+        }
+    }
+    (states.len() == ranks.len() && body.output.len() > ranks.len()).then_some(inner)
+}
+
+/// The body in the first step, before and after the pass.
+struct FirstStep<'a> {
+    before: Scope<'a>,
+    after: Scope<'a>,
+}
+
+impl FirstStep<'_> {
+    /// Whether a value has other axes after the pass.
+    fn changes(&self, name: &str) -> bool {
+        sizes::rank(&self.before, name) != sizes::rank(&self.after, name)
+    }
 }
 
 /// Checks that the loop computes the same with the states broadcast.
-fn check(
-    scope: &Scope<'_>,
-    node: &NodeProto,
-    body: &GraphProto,
-    inner: &Scope<'_>,
-    states: &[State<'_>],
-) -> Result<(), String> {
-    let mut changed: HashMap<&str, Ranks> = HashMap::new();
-    for state in states {
-        let name = body.input[BEFORE_STATES + state.place].name.as_deref();
-        changed.insert(name.unwrap_or_default(), state.ranks);
-    }
-    for (index, reader) in body.node.iter().enumerate() {
-        let captures = reader.graphs().any(|graph| reads_any(graph, &changed));
-        let reads = reader.inputs().any(|name| changed.contains_key(name));
-        if !captures && !reads {
-            continue;
-        }
-        let made = match captures {
-            true => None,
-            false => ranks_of(inner, reader, &changed),
-        };
-        let Some(made) = made else {
+fn check(at: &At<'_>, step: &FirstStep<'_>, states: &[State<'_>]) -> Result<(), String> {
+    let &At { scope, node, .. } = at;
+    for (index, reader) in step.before.nodes.iter().enumerate() {
+        let reads = order::reads(reader);
+        if reads.iter().any(|name| step.changes(name)) && keeps_elements(step, reader).is_none() {
             return Err(format!(
                 "its node {} does not broadcast a state that its first step broadcasts",
                 reader.label(index)
             ));
-        };
-        if made.before != made.after {
-            changed.insert(&reader.output[0], made);
         }
     }
     // The condition has one element in any shape.
-    if let Some(output) = inner.outputs[1..]
-        .iter()
-        .find(|it| changed.contains_key(*it))
-    {
+    let mut outputs = step.before.outputs[1..].iter();
+    if let Some(output) = outputs.find(|it| step.changes(it)) {
         return Err(format!(
             "its output {output} would have more axes after the first step"
         ));
@@ -200,92 +164,48 @@ fn runs(scope: &Scope<'_>, node: &NodeProto) -> bool {
             .is_none_or(|name| truth::of(scope, name) == Some(true))
 }
 
-/// Whether a graph reads one of the values.
-fn reads_any(graph: &GraphProto, values: &HashMap<&str, Ranks>) -> bool {
-    let mut nodes = graph.node.iter();
-    graph.outputs().any(|name| values.contains_key(name))
-        || nodes.any(|node| {
-            node.inputs().any(|name| values.contains_key(name))
-                || node.graphs().any(|graph| reads_any(graph, values))
-        })
-}
-
-/// The ranks of what an operator gives; `None` unless it gives the same elements for inputs with axes
-/// of size 1 in front.
-fn ranks_of(inner: &Scope<'_>, node: &NodeProto, changed: &HashMap<&str, Ranks>) -> Option<Ranks> {
-    let ranks = |name: &str| match changed.get(name) {
-        Some(ranks) => Some(*ranks),
-        None => sizes::rank(inner, name).map(Ranks::of),
-    };
-    let data = ranks(node.input(0)?);
-    let is_of_data = || {
-        node.inputs()
-            .skip(1)
-            .all(|name| !changed.contains_key(name))
-    };
-    match (node.domain(), node.op()) {
+/// Proves that an operator gives the same elements for inputs with axes of size 1 in front. The ranks of
+/// what it reads and gives have to be known.
+fn keeps_elements(step: &FirstStep<'_>, node: &NodeProto) -> Option<()> {
+    let scope = &step.before;
+    let rank = |input: usize| sizes::rank(scope, node.input(input)?);
+    let is_of_data = || node.inputs().skip(1).all(|name| !step.changes(name));
+    // An axis counted from the end is the same one with axes in front.
+    let is_from_end = |axis: &i64| Some((-(rank(0)? as i64)..0).contains(axis));
+    let are_from_end = |axes: &[i64]| axes.iter().all(|axis| is_from_end(axis) == Some(true));
+    let keeps = match (node.domain(), node.op()) {
         // Its slope has no more axes than its data.
-        ("", "PRelu") => None,
-        ("", op) if BROADCAST.contains(&op) => node.inputs().try_fold(NO_AXES, |most, name| {
-            let one = ranks(name)?;
-            Some(Ranks {
-                before: most.before.max(one.before),
-                after: most.after.max(one.after),
-            })
-        }),
-        ("", op) if ELEMENTWISE.contains(&op) => data,
+        ("", "PRelu") => false,
+        ("", op) if BROADCAST.contains(&op) || ELEMENTWISE.contains(&op) => true,
         ("", op) if REDUCE.contains(&op) => {
-            let axes = constant::axes(inner, node)?;
+            let axes = constant::axes(scope, node)?;
             let is_noop = node.int("noop_with_empty_axes").or(0)? != 0;
-            if !axes.is_empty() {
-                return reduced(node, data?, &axes).filter(|_| is_of_data());
-            }
-            let is_of_all = node.int("keepdims").or(1)? == 0 && !is_noop;
-            (is_of_all && is_of_data()).then_some(NO_AXES)
+            let keeps_axes = node.int("keepdims").or(1)? != 0;
+            let is_of_all = axes.is_empty() && !keeps_axes && !is_noop;
+            is_of_data() && (is_of_all || !axes.is_empty() && are_from_end(&axes))
         }
-        ("", "ArgMax" | "ArgMin") => reduced(node, data?, &[node.int("axis").or(0)?]),
-        ("", "LogSoftmax" | "Softmax") if inner.opset >= SOFTMAX_BY_ONE_AXIS => {
-            let axis = node.int("axis").or(-1)?;
-            data.filter(|data| is_from_end(axis, *data))
+        ("", "ArgMax" | "ArgMin") => are_from_end(&[node.int("axis").or(0)?]),
+        ("", "LogSoftmax" | "Softmax") if scope.opset >= SOFTMAX_BY_ONE_AXIS => {
+            are_from_end(&[node.int("axis").or(-1)?])
         }
-        ("", "MatMul") => {
-            let (rows, matrix) = (data?, ranks(node.input(1)?)?);
-            let is_matrix = matrix.before == 2 && matrix.after == 2;
-            (rows.before > 0 && is_matrix).then_some(rows)
-        }
+        ("", "MatMul") => rank(0)? > 0 && rank(1)? == 2 && is_of_data(),
         ("", "Reshape") => {
-            let sizes = constant::ints(inner, node.input(1)?)?;
             // A 0 stands for a size of its input.
-            (!sizes.contains(&0) && is_of_data()).then_some(Ranks::of(sizes.len()))
+            is_of_data() && !constant::ints(scope, node.input(1)?)?.contains(&0)
         }
         ("", "Unsqueeze") => {
-            let added = constant::axes(inner, node)?;
+            let added = constant::axes(scope, node)?;
             let is_front = |axis: &i64| (0..added.len() as i64).contains(axis);
-            let data = data.filter(|_| added.iter().all(is_front) && is_of_data())?;
-            Some(data.map(|rank| rank + added.len()))
+            is_of_data() && added.iter().all(is_front)
         }
-        ("", "Gather") => {
-            let (table, indices) = (data?, ranks(node.input(1)?)?);
-            let is_same = table.before == table.after;
-            let others = table.before.checked_sub(1)?;
-            let is_first = node.int("axis").or(0)? == 0;
-            (is_same && is_first).then(|| indices.map(|rank| others + rank))
-        }
-        _ => None,
-    }
-}
-
-/// Whether an axis is counted from the end, and so is the same one with axes in front.
-fn is_from_end(axis: i64, data: Ranks) -> bool {
-    (-(data.before as i64)..0).contains(&axis)
-}
-
-/// The ranks of what remains of axes that are counted from the end.
-fn reduced(node: &NodeProto, data: Ranks, axes: &[i64]) -> Option<Ranks> {
-    let removed = match node.int("keepdims").or(1)? {
-        0 => axes.len(),
-        _ => 0,
+        ("", "Gather") => !step.changes(node.input(0)?) && node.int("axis").or(0)? == 0,
+        _ => false,
     };
-    let is_fit = axes.iter().all(|axis| is_from_end(*axis, data)) && removed <= data.before;
-    is_fit.then(|| data.map(|rank| rank - removed))
+    // Of a value that is not known, the declared rank may be that of the first step.
+    let mut values = node.inputs().chain(node.outputs());
+    let are_known = values.all(|it| {
+        let ranks = [scope, &step.after].map(|scope| sizes::rank(scope, it));
+        ranks.iter().all(Option::is_some)
+    });
+    (keeps && are_known).then_some(())
 }
