@@ -72,9 +72,9 @@ impl<'a> Buffers<'a> {
             lengths: lengths.buffer(),
             output: output.buffer(),
             offsets: Offsets {
-                input: input.offset().cast_signed(),
-                lengths: lengths.offset().cast_signed(),
-                output: output.offset().cast_signed(),
+                input: input.offset(),
+                lengths: lengths.offset(),
+                output: output.offset(),
             },
             layout,
             shared,

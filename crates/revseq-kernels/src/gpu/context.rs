@@ -1,4 +1,4 @@
-//! A device with its compiled pipelines and free buffers.
+//! A device with its compiled pipelines.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::Error;
 use super::adapter::{self, AdapterInfo};
 use super::shader::Variant;
-use super::staging::Pool;
 use super::sync::{lock, ready};
 use crate::AdapterChoice;
 
@@ -27,13 +26,11 @@ pub struct ContextOptions {
     pub timestamps: bool,
     /// The most bytes of a buffer that one dispatch reaches, if less than the adapter's.
     pub max_binding_bytes: Option<u64>,
-    /// The most bytes of a buffer, if less than the adapter's.
-    pub max_buffer_bytes: Option<u64>,
     /// The most workgroups of a dispatch in each dimension, if less than the adapter's.
     pub max_workgroups: Option<u32>,
 }
 
-/// A device with its compiled kernels and its pool of buffers.
+/// A device with its compiled kernels.
 ///
 /// Cheap to clone, and shared by any number of threads. Contexts are equal if
 /// one is a clone of the other.
@@ -50,7 +47,6 @@ struct Inner {
     /// Reason why the device was lost, once it is.
     lost: Arc<OnceLock<String>>,
     pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
-    pool: Pool,
 }
 
 impl PartialEq for Context {
@@ -83,14 +79,9 @@ impl Context {
     pub fn new(options: &ContextOptions) -> Result<Self, Error> {
         let (info, adapter) = adapter::choose(&options.adapter, options.backends)?;
         let mut limits = adapter.limits();
-        let lower = |limit: &mut u64, wanted: Option<u64>| {
-            *limit = (*limit).min(wanted.unwrap_or(u64::MAX))
-        };
-        lower(
-            &mut limits.max_storage_buffer_binding_size,
-            options.max_binding_bytes,
-        );
-        lower(&mut limits.max_buffer_size, options.max_buffer_bytes);
+        limits.max_storage_buffer_binding_size = limits
+            .max_storage_buffer_binding_size
+            .min(options.max_binding_bytes.unwrap_or(u64::MAX));
         limits.max_compute_workgroups_per_dimension = limits
             .max_compute_workgroups_per_dimension
             .min(options.max_workgroups.unwrap_or(u32::MAX));
@@ -145,7 +136,6 @@ impl Context {
                 limits,
                 lost: Arc::default(),
                 pipelines: Mutex::default(),
-                pool: Pool::default(),
             }),
         }
     }
@@ -168,15 +158,6 @@ impl Context {
         &self.inner.adapter
     }
 
-    /// Frees the buffers that [`run`](super::run) keeps for the next run.
-    pub fn trim(&self) {
-        lock(&self.inner.pool).clear();
-    }
-
-    pub(super) fn pool(&self) -> &Pool {
-        &self.inner.pool
-    }
-
     pub(super) fn limits(&self) -> &wgpu::Limits {
         &self.inner.limits
     }
@@ -185,9 +166,7 @@ impl Context {
     pub(super) fn check_lost(&self) -> Result<(), Error> {
         match self.inner.lost.get() {
             None => Ok(()),
-            Some(reason) => Err(Error::DeviceLost {
-                reason: reason.clone(),
-            }),
+            Some(reason) => Err(lost(reason)),
         }
     }
 
@@ -214,6 +193,39 @@ impl Context {
             None => Ok(result),
             Some(error) => Err(self.lost_or(reported(action, &error))),
         }
+    }
+
+    /// A buffer that begins with these bytes, filled up to a whole word.
+    pub(super) fn buffer_of(
+        &self,
+        action: &'static str,
+        usage: wgpu::BufferUsages,
+        data: &[u8],
+    ) -> Result<wgpu::Buffer, Error> {
+        let size = data.len().next_multiple_of(4) as u64;
+        let maximum = self.limits().max_buffer_size;
+        if size > maximum {
+            return Err(Error::UnsupportedSize {
+                what: "bytes of a buffer",
+                actual: size,
+                maximum,
+            });
+        }
+        let filled = self.catch(action, || {
+            let buffer = self.device().create_buffer(&wgpu::BufferDescriptor {
+                label: Some("revseq"),
+                size,
+                usage,
+                mapped_at_creation: true,
+            });
+            let mut view = buffer.get_mapped_range_mut(..).ok()?;
+            view.slice(..data.len()).copy_from_slice(data);
+            drop(view);
+            buffer.unmap();
+            Some(buffer)
+        })?;
+        // Other errors were caught above.
+        filled.ok_or_else(|| lost("a buffer was not made"))
     }
 
     /// Replaces an error by that of a lost device, if the device is lost.
@@ -286,6 +298,12 @@ impl Context {
             cache: None,
         })
     }
+}
+
+/// The error of a device that is lost.
+pub(super) fn lost(reason: impl ToString) -> Error {
+    let reason = reason.to_string();
+    Error::DeviceLost { reason }
 }
 
 /// An error that the device reported.

@@ -1,26 +1,25 @@
-//! The operator on the host's slices: up, run, back.
+//! The operator on the host's slices: up, run, back. Each run makes its buffers anew: it is there to
+//! check the kernels.
 
-use std::ops::Range;
+use std::sync::mpsc;
+use std::time::Duration;
 
-use super::buffers::Buffers;
-use super::params::Offsets;
-use super::slabs::{Excess, ExcessKind, LengthsLayout, Motion, Nest, Slab, slabs};
-use super::staging::Transfer;
-use super::{Error, ReverseSubsequencesPass};
+use wgpu::BufferUsages;
+
+use super::context::lost;
+use super::{Context, Error, LengthsSlice, ReverseSubsequencesPass};
 use crate::error::check_buffer;
-use crate::{LengthsData, SequenceLengths, Tensor};
+use crate::{DataType, LengthsData, SequenceLengths, Tensor};
 
 /// Reverses subsequences of `input` into `output`, both in bytes, on the device.
 ///
 /// As [`cpu::run`](crate::cpu::run): bytes of the output between its strides
-/// keep their values, and nothing is written unless all checks pass. Buffers
-/// are kept for the next run ([`Context::trim`](super::Context::trim) frees them); tensors larger
-/// than a buffer of the device take several, one after another.
+/// keep their values, and nothing is written unless all checks pass.
 ///
 /// # Errors
 /// [`crate::Error::BufferTooShort`] and [`crate::Error::LengthsOfAnotherPlan`] as
-/// on the CPU; [`Error::DeviceLost`], [`Error::OutOfMemory`] and
-/// [`Error::UnsupportedSize`], after which the output may be written in part.
+/// on the CPU; [`Error::DeviceLost`], [`Error::OutOfMemory`] and, of a tensor larger than
+/// a buffer of the device can be, [`Error::UnsupportedSize`].
 pub fn run(
     pass: &ReverseSubsequencesPass,
     lengths: &SequenceLengths<'_>,
@@ -31,7 +30,8 @@ pub fn run(
     lengths.check_plan(plan)?;
     check_buffer(Tensor::Input, input.len(), plan.input_bytes())?;
     check_buffer(Tensor::Output, output.len(), plan.output_bytes())?;
-    run_slabs(pass, lengths.data(), Some(input), output)
+    let input = &input[..plan.input_bytes()];
+    run_on_device(pass, lengths.data(), Some(input), output)
 }
 
 /// Reverses subsequences of `data`, in bytes, in place on the device.
@@ -47,117 +47,117 @@ pub fn run_in_place(
     lengths.check_plan(plan)?;
     plan.check_in_place()?;
     check_buffer(Tensor::Output, data.len(), plan.output_bytes())?;
-    run_slabs(pass, lengths.data(), None, data)
+    run_on_device(pass, lengths.data(), None, data)
 }
 
-/// Runs slab by slab, each as large as a buffer can be: one, unless tensors are larger. In place
-/// if there is no input.
-fn run_slabs(
+/// Uploads, runs and reads back; in place if there is no input.
+fn run_on_device(
     pass: &ReverseSubsequencesPass,
     lengths: LengthsData<'_>,
     input: Option<&[u8]>,
     output: &mut [u8],
 ) -> Result<(), Error> {
-    let motion = if input.is_some() {
-        Motion::Copy
-    } else {
-        Motion::Swap
-    };
-    let Some(nest) = Nest::new(pass.plan(), motion) else {
+    let output = &mut output[..pass.plan().output_bytes()];
+    if output.is_empty() {
         return Ok(());
-    };
-    let (lengths, layout) = bytes_of(lengths);
-    let maximum = pass.context().limits().max_buffer_size;
-    let slabs = slabs(&nest, Slab::whole(&nest), |slab| {
-        for (kind, range) in [
-            (ExcessKind::Input, slab.input(&nest)),
-            (ExcessKind::Lengths, slab.lengths(&nest, layout)),
-            (ExcessKind::Output, slab.output(&nest)),
-        ] {
-            Excess::check(kind, (range.end - range.start).next_multiple_of(4), maximum)?;
-        }
-        Ok(())
-    })?;
-    for (slab, ()) in slabs {
-        run_slab(pass, &nest, slab, (lengths, layout), input, output)?;
     }
-    Ok(())
-}
-
-/// Runs a slab, with its part of every tensor in a separate buffer.
-fn run_slab(
-    pass: &ReverseSubsequencesPass,
-    nest: &Nest,
-    slab: Slab,
-    (lengths, layout): (&[u8], LengthsLayout),
-    input: Option<&[u8]>,
-    output: &mut [u8],
-) -> Result<(), Error> {
     let context = pass.context();
-    let ranges = [
-        slab.input(nest),
-        slab.lengths(nest, layout),
-        slab.output(nest),
-    ];
-    // The bytes of each tensor that precede its buffer.
-    let missing = ranges.each_ref().map(|range| -range.start.cast_signed());
-    let [input_range, lengths_range, output_range] = ranges.map(to_usize);
-    let (written, mut mirrored) = if slab.is_apart(nest) {
-        // The second halves of pairs are elsewhere.
-        let overlap = |_| Error::UnsupportedSize {
-            what: "bytes of an interleaved tensor to be reversed in place",
-            actual: pass.plan().output_bytes() as u64,
-            maximum: context.limits().max_buffer_size,
-        };
-        let [written, mirrored] = output
-            .get_disjoint_mut([output_range, input_range.clone()])
-            .map_err(overlap)?;
-        (written, Some(mirrored))
-    } else {
-        (&mut output[output_range], None)
+    let upload = |bytes: &[u8]| {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC;
+        context.buffer_of("uploading a tensor", usage, bytes)
     };
-    let mut transfer = Transfer::new(context);
-    let keeps = nest.motion == Motion::Swap || !slab.fills(nest);
-    let output = transfer.tensor(written.len(), if keeps { written } else { &[] })?;
-    let mut copied = |bytes: &[u8]| transfer.tensor(bytes.len(), bytes);
-    let lengths = copied(&lengths[lengths_range])?;
-    let input = match (input, &mirrored) {
-        (Some(input), _) => Some(copied(&input[input_range])?),
-        (None, Some(mirrored)) => Some(copied(mirrored)?),
-        (None, None) => None,
+    let (lengths, data_type) = bytes_of(lengths);
+    let lengths = upload(lengths)?;
+    let lengths = LengthsSlice {
+        slice: lengths.slice(..),
+        data_type,
     };
-    let buffers = Buffers {
-        input: input.as_ref().unwrap_or(&output),
-        lengths: &lengths,
-        output: &output,
-        offsets: Offsets {
-            input: missing[0],
-            lengths: missing[1],
-            output: missing[2],
-        },
-        layout,
-        shared: false,
-    };
-    let bound = pass.bind_slab(nest, slab, &buffers)?;
-    let mut downloads = vec![(&output, 0, written)];
-    if let Some(mirrored) = &mut mirrored {
-        downloads.push((buffers.input, 0, mirrored));
-    }
-    transfer.run(|encoder| bound.encode(encoder), downloads)
+    // Bytes between the strides are read back, too.
+    let device_output = upload(output)?;
+    let bound = match input {
+        Some(input) => pass.bind(upload(input)?.slice(..), lengths, device_output.slice(..)),
+        None => pass.bind_in_place(device_output.slice(..), lengths),
+    }?;
+    read_after(
+        context,
+        |encoder| bound.encode(encoder),
+        device_output.slice(..),
+        output,
+    )
 }
 
 /// The lengths as the device reads them.
-fn bytes_of(lengths: LengthsData<'_>) -> (&[u8], LengthsLayout) {
-    let layout = |words, signed| LengthsLayout { words, signed };
+fn bytes_of(lengths: LengthsData<'_>) -> (&[u8], DataType) {
     match lengths {
-        LengthsData::I32(lengths) => (bytemuck::cast_slice(lengths), layout(1, true)),
-        LengthsData::I64(lengths) => (bytemuck::cast_slice(lengths), layout(2, true)),
-        LengthsData::U32(lengths) => (bytemuck::cast_slice(lengths), layout(1, false)),
-        LengthsData::U64(lengths) => (bytemuck::cast_slice(lengths), layout(2, false)),
+        LengthsData::I32(lengths) => (bytemuck::cast_slice(lengths), DataType::Int32),
+        LengthsData::I64(lengths) => (bytemuck::cast_slice(lengths), DataType::Int64),
+        LengthsData::U32(lengths) => (bytemuck::cast_slice(lengths), DataType::Uint32),
+        LengthsData::U64(lengths) => (bytemuck::cast_slice(lengths), DataType::Uint64),
     }
 }
 
-/// A range of bytes that are on the host.
-fn to_usize(range: Range<u64>) -> Range<usize> {
-    range.start as usize..range.end as usize
+/// Submits the commands of `encode`, and reads the first bytes of a slice once they and all submitted
+/// before are done.
+pub(super) fn read_after(
+    context: &Context,
+    encode: impl FnOnce(&mut wgpu::CommandEncoder),
+    from: wgpu::BufferSlice<'_>,
+    data: &mut [u8],
+) -> Result<(), Error> {
+    let bytes = data.len().next_multiple_of(4) as u64;
+    let staging = context.catch("making a buffer", || {
+        context.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("revseq"),
+            size: bytes,
+            usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    })?;
+    context.catch("running", || {
+        let descriptor = wgpu::CommandEncoderDescriptor {
+            label: Some("revseq"),
+        };
+        let mut encoder = context.device().create_command_encoder(&descriptor);
+        encode(&mut encoder);
+        encoder.copy_buffer_to_buffer(from.buffer(), from.offset(), &staging, 0, Some(bytes));
+        context.queue().submit([encoder.finish()]);
+    })?;
+    map(context, &staging)?;
+    let action = "reading a buffer";
+    let read = context.catch(action, || {
+        let view = staging.get_mapped_range(..);
+        view.map(|view| data.copy_from_slice(&view[..data.len()]))
+    })?;
+    read.map_err(|error| {
+        context.lost_or(Error::Validation {
+            action,
+            reason: error.to_string(),
+        })
+    })
+}
+
+/// Maps a buffer to be read, and waits until it is.
+fn map(context: &Context, buffer: &wgpu::Buffer) -> Result<(), Error> {
+    let (sender, receiver) = mpsc::channel();
+    context.catch("mapping a buffer", || {
+        buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+            // The receiver waits below; without it the result does not matter.
+            let _ = sender.send(result);
+        });
+    })?;
+    loop {
+        context.check_lost()?;
+        let polled = context.device().poll(wgpu::PollType::wait_indefinitely());
+        // Another thread may have polled first, and may not yet have called back.
+        match receiver.recv_timeout(Duration::from_micros(50)) {
+            Ok(Ok(())) => return Ok(()),
+            // Validation errors were caught above, so the device must be lost.
+            Ok(Err(error)) => return Err(lost(error)),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(lost("a buffer was not mapped"));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        polled.map_err(lost)?;
+    }
 }

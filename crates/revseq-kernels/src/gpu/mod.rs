@@ -34,7 +34,6 @@ mod params;
 mod pass;
 mod shader;
 mod slabs;
-mod staging;
 mod status;
 mod sync;
 

@@ -28,7 +28,7 @@ const STEPS_OF_WORDS: u64 = 8;
 const MANY: u64 = 1 << 17;
 
 /// The bytes of the shader's `Params`.
-pub(super) const PARAMS_BYTES: usize = 4 * (HEADER_WORDS + 4 * MAXIMUM_LOOPS);
+const PARAMS_BYTES: usize = 4 * (HEADER_WORDS + 4 * MAXIMUM_LOOPS);
 
 /// The limits of one dispatch on a device.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +46,10 @@ impl Limits {
         Self {
             // Offsets in bytes stay in 32 bits.
             binding_bytes: limits.max_storage_buffer_binding_size.min((1 << 31) - 4),
-            // At least a unit, so that the remainder of an offset keeps its alignment.
+            // At least a unit, so that a slab's start in its binding keeps its alignment.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(16),
             workgroups: u64::from(limits.max_compute_workgroups_per_dimension),
         }
-    }
-
-    /// The alignment of a binding's offset, in bytes.
-    pub(super) fn alignment(&self) -> i64 {
-        self.alignment.cast_signed()
     }
 
     /// The most invocations; 2^31 is all that the bytes of a binding can need.
@@ -63,23 +58,12 @@ impl Limits {
     }
 }
 
-/// The starts of the tensors in their buffers, in bytes: negative where only a part of a tensor is
-/// in its buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The starts of the tensors in their buffers, in bytes.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
-    pub(super) input: i64,
-    pub(super) lengths: i64,
-    pub(super) output: i64,
-}
-
-impl Offsets {
-    pub(super) fn map(self, of_each: impl Fn(i64) -> i64) -> Self {
-        Self {
-            input: of_each(self.input),
-            lengths: of_each(self.lengths),
-            output: of_each(self.output),
-        }
-    }
+    pub(super) input: u64,
+    pub(super) lengths: u64,
+    pub(super) output: u64,
 }
 
 /// A range of a buffer that is bound, from an aligned offset.
@@ -97,11 +81,11 @@ impl Window {
     /// The window of a part of a tensor, or its excess.
     fn new(
         kind: ExcessKind,
-        tensor: i64,
+        tensor: u64,
         part: Range<u64>,
         limits: &Limits,
     ) -> Result<Self, Excess> {
-        let [start, end] = [part.start, part.end].map(|byte| byte.wrapping_add_signed(tensor));
+        let [start, end] = [tensor + part.start, tensor + part.end];
         let offset = start / limits.alignment * limits.alignment;
         let bytes = (end - offset).next_multiple_of(4);
         Excess::check(kind, bytes, limits.binding_bytes)?;

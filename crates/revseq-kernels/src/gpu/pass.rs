@@ -1,18 +1,11 @@
 //! The operator in a command encoder of the caller's.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-
 use super::buffers::{Buffers, LengthsSlice};
-use super::params::{Builder, Dispatch, Limits, Offsets, PARAMS_BYTES, Window};
+use super::params::{Builder, Dispatch, Limits, Offsets, Window};
 use super::shader::{Kernel, Variant};
-use super::slabs::{LengthsLayout, Motion, Nest, Slab, slabs};
-use super::sync::lock;
+use super::slabs::{Motion, Nest, dispatches};
 use super::{Context, Error};
 use crate::Plan;
-
-/// Number of sets of dispatches that a pass keeps, one for each way in which offsets are aligned.
-const PREPARED: usize = 64;
 
 /// A [`Plan`] on a device, which a pipeline records among its own passes.
 ///
@@ -25,25 +18,6 @@ const PREPARED: usize = 64;
 pub struct ReverseSubsequencesPass {
     context: Context,
     plan: Plan,
-    prepared: Mutex<HashMap<Key, Arc<[Prepared]>>>,
-}
-
-/// What the dispatches of a part of a plan depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    motion: Motion,
-    /// The remainders of the offsets by the alignment.
-    offsets: Offsets,
-    layout: LengthsLayout,
-    shared: bool,
-}
-
-/// A dispatch with its pipeline and parameters.
-#[derive(Debug)]
-struct Prepared {
-    dispatch: Dispatch,
-    pipeline: wgpu::ComputePipeline,
-    params: wgpu::Buffer,
 }
 
 /// The operator with its buffers: ready to be recorded any number of times.
@@ -97,7 +71,6 @@ impl ReverseSubsequencesPass {
         Ok(Self {
             context: context.clone(),
             plan: plan.clone(),
-            prepared: Mutex::default(),
         })
     }
 
@@ -187,74 +160,20 @@ impl ReverseSubsequencesPass {
         motion: Motion,
         buffers: &Buffers<'_>,
     ) -> Result<Bound, Error> {
-        match Nest::new(&self.plan, motion) {
-            Some(nest) => self.bind_slab(&nest, Slab::whole(&nest), buffers),
-            None => Ok(Bound::default()),
-        }
-    }
-
-    /// Binds buffers for all dispatches of a slab.
-    pub(super) fn bind_slab(
-        &self,
-        nest: &Nest,
-        slab: Slab,
-        buffers: &Buffers<'_>,
-    ) -> Result<Bound, Error> {
-        let alignment = Limits::new(self.context.limits()).alignment();
-        let key = Key {
-            motion: nest.motion,
-            offsets: buffers.offsets.map(|offset| offset.rem_euclid(alignment)),
-            layout: buffers.layout,
-            shared: buffers.shared,
+        let Some(nest) = Nest::new(&self.plan, motion) else {
+            return Ok(Bound::default());
         };
-        let prepared = match slab == Slab::whole(nest) {
-            true => self.prepared(nest, key)?,
-            false => self.prepare(nest, slab, &key)?,
-        };
-        let device = self.context.device();
-        let dispatches = self.context.catch("binding buffers", || {
-            let bound = prepared.iter().map(|prepared| {
-                let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: Some("revseq"),
-                    layout: &prepared.pipeline.get_bind_group_layout(0),
-                    entries: &prepared.entries(buffers, &key.offsets),
-                });
-                let workgroups = prepared.dispatch.workgroups;
-                (prepared.pipeline.clone(), bind_group, workgroups)
-            });
-            bound.collect()
-        })?;
-        Ok(Bound { dispatches })
-    }
-
-    /// The dispatches of a whole motion, prepared by its first caller.
-    fn prepared(&self, nest: &Nest, key: Key) -> Result<Arc<[Prepared]>, Error> {
-        let mut cache = lock(&self.prepared);
-        if let Some(prepared) = cache.get(&key) {
-            return Ok(Arc::clone(prepared));
-        }
-        let prepared = self.prepare(nest, Slab::whole(nest), &key)?;
-        if cache.len() >= PREPARED {
-            cache.clear();
-        }
-        cache.insert(key, Arc::clone(&prepared));
-        Ok(prepared)
-    }
-
-    /// All dispatches of a slab of tensors that start at the key's offsets.
-    fn prepare(&self, nest: &Nest, slab: Slab, key: &Key) -> Result<Arc<[Prepared]>, Error> {
         let builder = Builder {
-            nest,
+            nest: &nest,
             limits: Limits::new(self.context.limits()),
-            offsets: key.offsets,
-            layout: key.layout,
+            offsets: buffers.offsets,
+            layout: buffers.layout,
             // Checked when the pass was made.
             axis_size: self.plan.axis_size() as u32,
-            unit_bytes: unit_bytes(nest, &key.offsets),
+            unit_bytes: unit_bytes(&nest, &buffers.offsets),
         };
-        let made = slabs(nest, slab, |slab| builder.dispatch(slab))?;
-        let mut dispatches: Vec<_> = made.into_iter().map(|(_, dispatch)| dispatch).collect();
-        if key.motion == Motion::Check {
+        let mut dispatches = dispatches(&nest, |slab| builder.dispatch(slab))?;
+        if motion == Motion::Check {
             // Once all lengths are counted, the one that came first is looked up.
             let reports = dispatches.clone().into_iter().map(|check| Dispatch {
                 kernel: Kernel::ReportLength,
@@ -263,11 +182,20 @@ impl ReverseSubsequencesPass {
             });
             dispatches.extend(reports.collect::<Vec<_>>());
         }
-        let prepared = dispatches.into_iter().map(|it| self.prepare_one(key, it));
-        prepared.collect()
+        let shared = buffers.shared && motion != Motion::Check;
+        let bound = dispatches.iter().map(|it| self.bound(it, buffers, shared));
+        Ok(Bound {
+            dispatches: bound.collect::<Result<_, _>>()?,
+        })
     }
 
-    fn prepare_one(&self, key: &Key, dispatch: Dispatch) -> Result<Prepared, Error> {
+    /// A dispatch with its pipeline and bindings.
+    fn bound(
+        &self,
+        dispatch: &Dispatch,
+        buffers: &Buffers<'_>,
+        shared: bool,
+    ) -> Result<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32)), Error> {
         let uses_units = matches!(dispatch.kernel, Kernel::CopyUnits | Kernel::SwapUnits);
         let pipeline = self.context.pipeline(Variant {
             kernel: dispatch.kernel,
@@ -276,71 +204,43 @@ impl ReverseSubsequencesPass {
             } else {
                 4
             },
-            shared: key.shared && key.motion != Motion::Check,
+            shared,
             apart: dispatch.apart,
         })?;
-        let params = self.context.catch("making a buffer of parameters", || {
-            let device = self.context.device();
-            let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("revseq parameters"),
-                size: PARAMS_BYTES as u64,
-                usage: wgpu::BufferUsages::UNIFORM,
-                mapped_at_creation: true,
-            });
-            // A buffer that could not be made is not mapped; the error is caught outside.
-            if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-                view.copy_from_slice(bytemuck::cast_slice(&dispatch.params));
+        let params = self.context.buffer_of(
+            "making a buffer of parameters",
+            wgpu::BufferUsages::UNIFORM,
+            bytemuck::cast_slice(&dispatch.params),
+        )?;
+        let bind_group = self.context.catch("binding buffers", || {
+            let mut entries = vec![
+                wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: params.as_entire_binding(),
+                },
+                entry(1, buffers.lengths, &dispatch.lengths),
+            ];
+            if dispatch.kernel.is_copy() || dispatch.apart {
+                entries.push(entry(2, buffers.input, &dispatch.input));
             }
-            buffer.unmap();
-            buffer
+            entries.push(entry(3, buffers.output, &dispatch.output));
+            let device = self.context.device();
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some("revseq"),
+                layout: &pipeline.get_bind_group_layout(0),
+                entries: &entries,
+            })
         })?;
-        Ok(Prepared {
-            dispatch,
-            pipeline,
-            params,
-        })
+        Ok((pipeline, bind_group, dispatch.workgroups))
     }
 }
 
-impl Prepared {
-    /// The bindings of buffers, for tensors whose offsets have these remainders.
-    fn entries<'a>(
-        &'a self,
-        buffers: &Buffers<'a>,
-        remainders: &Offsets,
-    ) -> Vec<wgpu::BindGroupEntry<'a>> {
-        let (dispatch, offsets) = (&self.dispatch, &buffers.offsets);
-        let [input, lengths, output] = [
-            offsets.input - remainders.input,
-            offsets.lengths - remainders.lengths,
-            offsets.output - remainders.output,
-        ];
-        let mut entries = vec![
-            wgpu::BindGroupEntry {
-                binding: 0,
-                resource: self.params.as_entire_binding(),
-            },
-            entry(1, buffers.lengths, lengths, &dispatch.lengths),
-        ];
-        if dispatch.kernel.is_copy() || dispatch.apart {
-            entries.push(entry(2, buffers.input, input, &dispatch.input));
-        }
-        entries.push(entry(3, buffers.output, output, &dispatch.output));
-        entries
-    }
-}
-
-fn entry<'a>(
-    binding: u32,
-    buffer: &'a wgpu::Buffer,
-    start: i64,
-    window: &Window,
-) -> wgpu::BindGroupEntry<'a> {
+fn entry<'a>(binding: u32, buffer: &'a wgpu::Buffer, window: &Window) -> wgpu::BindGroupEntry<'a> {
     wgpu::BindGroupEntry {
         binding,
         resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
             buffer,
-            offset: window.offset.wrapping_add_signed(start),
+            offset: window.offset,
             size: std::num::NonZeroU64::new(window.bytes),
         }),
     }
@@ -355,6 +255,6 @@ fn unit_bytes(nest: &Nest, offsets: &Offsets) -> u64 {
         .fold(nest.row_bytes, |all, round| {
             all | round.input | round.output
         });
-    let all = steps as u64 | (offsets.input | offsets.output).cast_unsigned() | 16;
+    let all = steps as u64 | offsets.input | offsets.output | 16;
     1 << all.trailing_zeros()
 }

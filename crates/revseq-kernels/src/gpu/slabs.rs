@@ -19,7 +19,7 @@ const MAXIMUM_SLABS: usize = 1 << 16;
 const ROW_STEP: usize = 16;
 
 /// The layout of lengths in their buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct LengthsLayout {
     /// The words of a length: 1 or 2.
     pub(super) words: u32,
@@ -34,7 +34,7 @@ impl LengthsLayout {
 }
 
 /// The action at every step of the loops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Motion {
     /// Copies out of place.
     Copy,
@@ -122,7 +122,7 @@ pub(super) enum ExcessKind {
 }
 
 /// A part of a nest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Slab {
     /// The rounds of each loop.
     pub(super) rounds: SmallVec<[Range<usize>; 4]>,
@@ -145,7 +145,7 @@ enum Cut {
 
 impl Slab {
     /// All of a nest.
-    pub(super) fn whole(nest: &Nest) -> Self {
+    fn whole(nest: &Nest) -> Self {
         Self {
             rounds: nest.loops.iter().map(|round| 0..round.size).collect(),
             to: 0..nest.time.size,
@@ -190,14 +190,6 @@ impl Slab {
     /// Whether the second halves of pairs are other time steps than the first ones.
     pub(super) fn is_apart(&self, nest: &Nest) -> bool {
         nest.motion == Motion::Swap && self.to != self.from
-    }
-
-    /// Whether a copy writes every byte from the first to the last.
-    pub(super) fn fills(&self, nest: &Nest) -> bool {
-        let rounds: usize = self.rounds.iter().map(Range::len).product();
-        let output = self.output(nest);
-        self.from.len() == nest.time.size
-            && (rounds * self.to.len() * self.row.len()) as u64 == output.end - output.start
     }
 
     /// Whether some length moves something here.
@@ -293,23 +285,21 @@ impl Slab {
     }
 }
 
-/// Cuts a slab until `dispatch` succeeds for each part, and returns the parts with
-/// its results.
+/// Cuts a nest into slabs until `dispatch` succeeds for each, and returns the dispatches.
 ///
-/// Exactly one part writes each element.
-pub(super) fn slabs<T>(
+/// Exactly one slab writes each element.
+pub(super) fn dispatches<T>(
     nest: &Nest,
-    slab: Slab,
     dispatch: impl Fn(&Slab) -> Result<T, Excess>,
-) -> Result<Vec<(Slab, T)>, Error> {
+) -> Result<Vec<T>, Error> {
     let mut done = Vec::new();
-    let mut left = vec![slab];
+    let mut left = vec![Slab::whole(nest)];
     while let Some(slab) = left.pop() {
         if !slab.moves(nest) {
             continue;
         }
         match dispatch(&slab) {
-            Ok(dispatch) => done.push((slab, dispatch)),
+            Ok(dispatch) => done.push(dispatch),
             Err(excess) => match slab.cut(nest, excess.kind) {
                 Some(parts) => left.extend(parts.into_iter().rev()),
                 None => return Err(uncuttable(excess)),

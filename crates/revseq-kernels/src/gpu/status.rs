@@ -1,8 +1,8 @@
 //! Lengths on the device: which of them are out of range.
 
 use super::buffers::{Buffers, LengthsSlice, layout};
+use super::host::read_after;
 use super::slabs::Motion;
-use super::staging::Transfer;
 use super::{Error, ReverseSubsequencesPass};
 use crate::{DataType, Tensor};
 
@@ -111,8 +111,7 @@ impl ReverseSubsequencesPass {
         data_type: DataType,
     ) -> Result<(), Error> {
         let mut bytes = [0; STATUS_BYTES];
-        let download = vec![(status.buffer(), status.offset(), &mut bytes[..])];
-        Transfer::new(self.context()).run(|_| {}, download)?;
+        read_after(self.context(), |_| {}, status, &mut bytes)?;
         self.status_result(&bytes, data_type)
     }
 }

@@ -3,8 +3,8 @@
 //! Nothing runs here: an error of wgpu's validation is a panic, since nothing catches it.
 
 use proptest::prelude::*;
-use revseq_kernels::gpu::{Context, LengthsSlice, ReverseSubsequencesPass, wgpu};
-use revseq_kernels::{DataType, Plan, ReverseSubsequencesDesc};
+use revseq_kernels::gpu::{self, Context, Error, LengthsSlice, ReverseSubsequencesPass, wgpu};
+use revseq_kernels::{DataType, LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 
 use crate::common::{Case, case};
 
@@ -91,4 +91,26 @@ fn tensors_beyond_a_binding_are_valid() {
         let desc = ReverseSubsequencesDesc::packed(DataType::Float32, &sizes, DataType::Int64, 1);
         assert_eq!(submit(&context(limits.clone()), &desc, 0), copies + swaps);
     }
+}
+
+#[test]
+fn a_tensor_of_the_host_that_is_larger_than_a_buffer_is_an_error() {
+    let context = context(wgpu::Limits {
+        max_buffer_size: 1 << 16,
+        max_storage_buffer_binding_size: 1 << 16,
+        ..Default::default()
+    });
+    let desc = ReverseSubsequencesDesc::packed(DataType::Uint8, &[1, 65_537], DataType::Int32, 1);
+    let plan = Plan::new(&desc).unwrap();
+    let pass = ReverseSubsequencesPass::new(&context, &plan).unwrap();
+    let lengths = SequenceLengths::new(&plan, &[5_i32], LengthsPolicy::Reject).unwrap();
+    let mut data = vec![7; 65_537];
+    assert_eq!(
+        gpu::run_in_place(&pass, &lengths, &mut data),
+        Err(Error::UnsupportedSize {
+            what: "bytes of a buffer",
+            actual: 65_540,
+            maximum: 1 << 16
+        })
+    );
 }
