@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::operator::{Facts, Inferred, Inferring, Operator, Wired, Wiring};
 
-use super::inference;
+use super::seen;
 use crate::LoadOptions;
 use crate::error::{ErrorKind, Explained};
 use crate::session::words::{AtNode, node_in_words};
@@ -28,7 +28,7 @@ pub(super) struct Bounded {
     /// The attributes that may name axes.
     axes: Vec<(String, Vec<i64>)>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
-    key: Option<inference::Key>,
+    key: Option<seen::Key>,
     /// The most bytes of an output.
     limit: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl Bounded {
                 .filter(|&place| !node.input[place].is_empty())
                 .collect(),
             axes: node.attribute.iter().filter_map(integers).collect(),
-            key: inference::key(node),
+            key: seen::key(node),
             limit: LoadOptions::of_nodes_read().maximum_bytes(),
         }
     }
@@ -211,7 +211,7 @@ impl Operator for Bounded {
             return Ok(None);
         }
         if let Some(key) = &self.key {
-            inference::record(key, &node.inputs);
+            seen::record(key, &node.inputs);
         }
         let (inputs, outputs) = (node.inputs.clone(), node.outputs.clone());
         let inferred = self.infer_bounded(node, inputs.clone(), outputs.clone());
@@ -219,7 +219,7 @@ impl Operator for Bounded {
             let inputs = inputs.iter().copied();
             AtNode::add(error, &self.node, &self.op_type, &self.places, inputs)
         });
-        if inferred.is_ok() || !inference::is_watched() {
+        if inferred.is_ok() || !seen::is_watched() {
             return inferred.map(Some);
         }
         // Two names may well be one size: only sizes that are known contradict each other.

@@ -1,60 +1,23 @@
 //! The types and shapes that tract infers of a model without its inputs.
-//!
-//! Inference also visits nodes in bodies of If, Loop and Scan, repeatedly and under different
-//! assumptions, and discards the results. So the facts of our nodes' inputs are recorded when it
-//! visits a node; the last visit counts.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 
 use revseq_onnx::ModelProto;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
 use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
-use tract_onnx::pb::{GraphProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto};
+use tract_onnx::pb::{GraphProto, TensorShapeProto, TypeProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, InferenceModelExt, ShapeFactoid};
 
 use super::adapt::node_label;
 use super::register::has_operator;
-use super::{Source, weights};
+use super::{Source, seen, weights};
 use crate::LoadOptions;
 use crate::error::Error;
 use crate::session::constant_inputs::graph_inputs;
 use crate::session::values::{Size, ValueInfo};
 use crate::session::words;
-
-/// A node by its path in the model and its first output, which distinguishes nodes of the same
-/// name.
-pub(super) type Key = (String, String);
-
-thread_local! {
-    /// The facts that the inference on this thread has recorded; `None` if it does not record.
-    static SEEN: RefCell<Option<HashMap<Key, Vec<InferenceFact>>>> = const { RefCell::new(None) };
-}
-
-/// The key of one of our nodes that [`mark`] has visited.
-pub(super) fn key(node: &NodeProto) -> Option<Key> {
-    if !revseq_graph::Operator::is_known(&node.domain, &node.op_type) {
-        return None;
-    }
-    Some((node.doc_string.clone(), node.output.first()?.clone()))
-}
-
-/// Whether the inference on this thread is for its own sake, and nothing is to run.
-pub(super) fn is_watched() -> bool {
-    SEEN.with_borrow(Option::is_some)
-}
-
-/// Records the facts of a node's inputs.
-pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
-    SEEN.with_borrow_mut(|seen| {
-        if let Some(seen) = seen {
-            let inputs = inputs.iter().map(|&input| input.clone());
-            seen.insert(key.clone(), inputs.collect());
-        }
-    });
-}
 
 /// The types and shapes that tract infers of a model without its inputs.
 #[derive(Debug)]
@@ -98,10 +61,8 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
             };
         }
     };
-    SEEN.set(Some(HashMap::new()));
     let analyse = || options.load_for_session(|| analyse(&source, sizes, template));
-    let inferred = crate::fence::catch(analyse);
-    let seen = SEEN.take().unwrap_or_default();
+    let (inferred, seen) = seen::watch(|| crate::fence::catch(analyse));
 
     let (outputs, error) = match inferred {
         Ok((outputs, error)) => (outputs, error),

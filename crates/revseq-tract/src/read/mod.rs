@@ -11,6 +11,7 @@ pub(crate) mod inference;
 mod lacking;
 mod mixed;
 mod register;
+mod seen;
 mod source;
 mod weights;
 

@@ -7,78 +7,10 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::layer::{Axes, Layer};
+use super::layer::{Axes, Expected, Layer};
 use crate::LengthsPolicy;
 use crate::operator::Wiring;
 use crate::typed_op::{Stateless, Typed};
-
-/// A size that an input has to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Size {
-    Known(usize),
-    Steps,
-    Batch,
-    Features,
-    /// Number of units, this many times.
-    Units(usize),
-}
-
-/// An input with the sizes that it has to have.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Expected {
-    /// ONNX's name of the input.
-    pub(super) name: &'static str,
-    pub(super) sizes: TVec<Size>,
-}
-
-impl Expected {
-    /// The sizes, from those of X and R.
-    fn of(&self, x: &[TDim], r: &[TDim], axes: &Axes) -> TVec<TDim> {
-        let units = &r[axes.units];
-        let sizes = self.sizes.iter().map(|size| match *size {
-            Size::Known(size) => size.to_dim(),
-            Size::Steps => x[axes.time].clone(),
-            Size::Batch => x[axes.batch].clone(),
-            Size::Features => x[2].clone(),
-            Size::Units(times) => units.clone() * times,
-        });
-        sizes.collect()
-    }
-
-    fn wrong(&self, found: &[TDim], expected: &[TDim]) -> TractError {
-        let list = |sizes: &[TDim]| {
-            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-            sizes.join(",")
-        };
-        format_err!(
-            "{} has shape [{}], expected [{}]",
-            self.name,
-            list(found),
-            list(expected)
-        )
-    }
-}
-
-/// Sets a size unless it is known. A known one may be another symbol for the same size, and is
-/// [checked](wire) otherwise.
-pub(super) fn fill<'r, A>(s: &mut Solver<'r>, proxy: A, size: TDim) -> InferenceResult
-where
-    A: IntoExp<DimFact> + Copy + 'r,
-{
-    s.with(proxy, move |s, found: DimFact| match found.concretize() {
-        None => s.equals(proxy, size.clone()),
-        Some(_) => Ok(()),
-    })
-}
-
-/// Sets a size to another one, whichever is known.
-pub(super) fn alike<'r, A>(s: &mut Solver<'r>, a: A, b: A) -> InferenceResult
-where
-    A: IntoExp<DimFact> + Copy + 'r,
-{
-    s.given(a, move |s, size: TDim| fill(s, b, size))?;
-    s.given(b, move |s, size: TDim| fill(s, a, size))
-}
 
 /// Wires the checks of all inputs: lengths become int64.
 pub(super) fn wire(

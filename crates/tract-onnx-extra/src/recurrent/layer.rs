@@ -1,21 +1,10 @@
-//! Wires a layer, which is one operator.
-//!
-//! This is the node in both of its forms: its rules infer shapes, and its wiring checks the inputs
-//! (`checked.rs`), packs weights that are constants, and makes the operator (`op.rs`). Within, time
-//! comes first and half floats are floats; both are undone at the outputs.
+//! What a layer is, and the sizes that its inputs have to have.
 
-use recurrent_layers::{Activation, Cell, Direction, Element};
-use tract_onnx::tract_core::ops::cast::cast;
-use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use recurrent_layers::{Activation, Cell};
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx::tract_hir::ops::expandable::Expansion;
 
-use super::checked::{self, Expected, Size, alike, fill};
-use super::floats;
-use super::op::{Counted, Of, Operands, Recurrent};
 use super::quantized::Quantized;
 use crate::LengthsPolicy;
-use crate::operator::Wiring;
 
 /// The node's optional inputs.
 #[derive(Clone, Debug)]
@@ -36,7 +25,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    fn all(&self) -> [Option<usize>; 3] {
+    pub(super) fn all(&self) -> [Option<usize>; 3] {
         [self.y, self.y_h, self.y_c]
     }
 
@@ -82,9 +71,9 @@ pub(super) struct Axes {
     /// The axis of units in R.
     pub(super) units: usize,
     /// The axes of directions and batch in states.
-    states: [usize; 2],
+    pub(super) states: [usize; 2],
     /// The axes of time, directions and batch in `Y`.
-    y: [usize; 3],
+    pub(super) y: [usize; 3],
 }
 
 impl Layer {
@@ -148,185 +137,51 @@ impl Layer {
         all.filter_map(|(input, name, sizes)| Some((input?, Expected { name, sizes })))
             .collect()
     }
-
-    /// Wires the operator. The outputs have ONNX's layout with the time axis first.
-    fn wire_layer<T: Element + Datum>(
-        &self,
-        to: &mut Wiring<'_>,
-        x: OutletId,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let directions = std::iter::zip(&self.directions, &self.activations);
-        let directions = directions.map(|(it, activations)| Direction {
-            is_backward: *it,
-            activations: activations.clone(),
-        });
-        // The sizes follow from the weights.
-        let mut form = recurrent_layers::Layer::new(self.cell, 0, 0, &[]);
-        form.directions = directions.collect();
-        form.clip = self.clip;
-        form.quantizes = self.quantized.is_some();
-        let weights = Operands {
-            w: inputs[1],
-            r: inputs[2],
-            bias: self.inputs.bias.map(|input| inputs[input]),
-            peepholes: self.inputs.peepholes.map(|input| inputs[input]),
-        };
-        let mut operands = tvec![x];
-        let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
-            Some(known) => Of::<T>::Packed(Arc::new(known.pack(&form)?)),
-            None => {
-                operands.extend(weights.iter().copied());
-                Of::Inputs {
-                    form,
-                    bias: weights.bias.is_some(),
-                    peepholes: weights.peepholes.is_some(),
-                }
-            }
-        };
-        operands.extend(self.inputs.lengths.map(|input| inputs[input]));
-        let initial = [self.inputs.initial_h, self.inputs.initial_c];
-        for input in initial.into_iter().flatten() {
-            let mut state = inputs[input];
-            if self.is_batch_first {
-                state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
-            }
-            operands.push(state);
-        }
-        let op = Recurrent {
-            layer,
-            counted: match (self.inputs.lengths, self.mask) {
-                (Some(_), Some(mask)) => Counted::Masked(mask),
-                (Some(_), None) => Counted::Lengths,
-                (None, _) => Counted::All,
-            },
-            initial: initial.map(|input| input.is_some()),
-            outputs: self.outputs.all().map(|output| output.is_some()),
-        };
-        to.model.wire_node(to.name, op, &operands)
-    }
 }
 
-impl Expansion for Layer {
-    fn name(&self) -> StaticName {
-        self.cell.name().into()
+/// A size that an input has to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Size {
+    Known(usize),
+    Steps,
+    Batch,
+    Features,
+    /// Number of units, this many times.
+    Units(usize),
+}
+
+/// An input with the sizes that it has to have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Expected {
+    /// ONNX's name of the input.
+    pub(super) name: &'static str,
+    pub(super) sizes: TVec<Size>,
+}
+
+impl Expected {
+    /// The sizes, from those of X and R.
+    pub(super) fn of(&self, x: &[TDim], r: &[TDim], axes: &Axes) -> TVec<TDim> {
+        let units = &r[axes.units];
+        let sizes = self.sizes.iter().map(|size| match *size {
+            Size::Known(size) => size.to_dim(),
+            Size::Steps => x[axes.time].clone(),
+            Size::Batch => x[axes.batch].clone(),
+            Size::Features => x[2].clone(),
+            Size::Units(times) => units.clone() * times,
+        });
+        sizes.collect()
     }
 
-    fn validation(&self) -> Validation {
-        Validation::Rounding
-    }
-
-    fn nboutputs(&self) -> TractResult<usize> {
-        Ok(self.outputs.count())
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        let optional = [
-            self.inputs.bias,
-            self.inputs.lengths,
-            self.inputs.initial_h,
-            self.inputs.initial_c,
-            self.inputs.peepholes,
-        ];
-        let optional = optional.iter().flatten().count();
-        let parameters = self.quantized.as_ref().map_or(0, Quantized::count);
-        check_input_arity(inputs, 3 + optional + parameters)?;
-        check_output_arity(outputs, self.outputs.count())?;
-        let axes = self.axes();
-        let directions = self.directions.len().to_dim();
-        let (x, r) = (&inputs[0], &inputs[2]);
-        s.equals(&x.rank, 3)?;
-        for (input, expected) in self.expected() {
-            let input = &inputs[input];
-            s.equals(&input.rank, expected.sizes.len() as i64)?;
-            let is_mask = expected.name == "mask";
-            let is_integer = expected.name == "sequence_lens"
-                || self.quantized.is_some() && ["W", "R"].contains(&expected.name);
-            if is_mask {
-                s.equals(&input.datum_type, bool::datum_type())?;
-            } else if !is_integer {
-                s.equals(&input.datum_type, &x.datum_type)?;
-            }
-            for (axis, size) in expected.sizes.into_iter().enumerate() {
-                let dim = &input.shape[axis];
-                match size {
-                    Size::Known(size) => fill(s, dim, size.to_dim())?,
-                    Size::Steps => alike(s, dim, &x.shape[axes.time])?,
-                    Size::Batch => alike(s, dim, &x.shape[axes.batch])?,
-                    Size::Features => alike(s, dim, &x.shape[2])?,
-                    Size::Units(1) => alike(s, dim, &r.shape[axes.units])?,
-                    Size::Units(times) => {
-                        s.given(&r.shape[axes.units], move |s, units| {
-                            fill(s, dim, units * times)
-                        })?;
-                    }
-                }
-            }
-        }
-        for output in [self.outputs.y_h, self.outputs.y_c].into_iter().flatten() {
-            let state = &outputs[output];
-            s.equals(&state.datum_type, &x.datum_type)?;
-            s.equals(&state.rank, 3)?;
-            s.equals(&state.shape[axes.states[0]], directions.clone())?;
-            s.equals(&state.shape[axes.states[1]], &x.shape[axes.batch])?;
-            s.equals(&state.shape[2], &r.shape[axes.units])?;
-        }
-        if let Some(y) = self.outputs.y {
-            let y = &outputs[y];
-            s.equals(&y.datum_type, &x.datum_type)?;
-            s.equals(&y.rank, 4)?;
-            s.equals(&y.shape[axes.y[0]], &x.shape[axes.time])?;
-            s.equals(&y.shape[axes.y[1]], directions)?;
-            s.equals(&y.shape[axes.y[2]], &x.shape[axes.batch])?;
-            s.equals(&y.shape[3], &r.shape[axes.units])?;
-        }
-        Ok(())
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let mut to = Wiring::alone(prefix, model, inputs);
-        let datum_type = to.fact(inputs[0])?.datum_type;
-        let is_half = datum_type == f16::datum_type();
-        if is_half {
-            to.replace_inputs(floats)?;
-        }
-        let inputs = to.inputs.clone();
-        let mut inputs = checked::wire(&mut to, self, &inputs)?;
-        if let Some(quantized) = &self.quantized {
-            quantized.wire(&mut to, &mut inputs)?;
-        }
-        let mut x = inputs[0];
-        if self.is_batch_first {
-            x = to.op("x", AxisOp::Move(1, 0), &[x])?;
-        }
-        let is_double = datum_type == f64::datum_type();
-        let mut outputs = if is_double {
-            self.wire_layer::<f64>(&mut to, x, &inputs)?
-        } else {
-            self.wire_layer::<f32>(&mut to, x, &inputs)?
+    pub(super) fn wrong(&self, found: &[TDim], expected: &[TDim]) -> TractError {
+        let list = |sizes: &[TDim]| {
+            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            sizes.join(",")
         };
-        if self.is_batch_first {
-            for (index, output) in outputs.iter_mut().enumerate() {
-                // [time, directions, batch, hidden] and [directions, batch, hidden].
-                let is_y = self.outputs.y == Some(index);
-                *output = to.op("first", AxisOp::Move(1 + usize::from(is_y), 0), &[*output])?;
-            }
-        }
-        if is_half {
-            for output in &mut outputs {
-                *output = to.op("half", cast(datum_type), &[*output])?;
-            }
-        }
-        Ok(outputs)
+        format_err!(
+            "{} has shape [{}], expected [{}]",
+            self.name,
+            list(found),
+            list(expected)
+        )
     }
 }

@@ -11,6 +11,7 @@ mod layer;
 mod op;
 mod quantized;
 mod threads;
+mod wire;
 
 use recurrent_layers::Cell;
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
