@@ -4,22 +4,18 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::constant_integers;
-use tract_onnx_extra::operator::{self, Parsed};
+use tract_onnx_extra::operator::{self, Parsed, Wired, Wiring, over};
 
 use crate::Flip;
 
 /// Parses a Slice: one that reverses whole axes, of any size, becomes a [`Flip`] along each.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    ensure!(
-        matches!(node.domain.as_str(), "" | "ai.onnx"),
-        "it is of domain {:?}, expected ONNX's own",
-        node.domain
-    );
-    if let Some(axes) = flipped(ctx, node)? {
-        let inputs = node.input.iter().filter(|name| !name.is_empty()).count();
-        return Ok((expand(OnnxFlip { axes, inputs }), vec![]));
-    }
-    operator::parse(ctx, node)
+    let (slice, captured) = operator::parse(ctx, node)?;
+    let slice = match flipped(ctx, node)? {
+        Some(axes) => over(slice, move |node: &mut Wiring<'_>| wire(node, &axes)),
+        None => slice,
+    };
+    Ok((slice, captured))
 }
 
 /// The axes of a Slice if it reverses all of them, by constants of the model. They may count from
@@ -47,73 +43,18 @@ fn flipped(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Option<Vec
     Ok((is_whole && is_each && !axes.is_empty()).then_some(axes))
 }
 
-/// A Slice that reverses axes, before its input's rank is known.
-#[derive(Clone, Debug)]
-struct OnnxFlip {
-    axes: Vec<i64>,
-    /// The number of inputs; all but the first have been read.
-    inputs: usize,
-}
-
-impl OnnxFlip {
-    /// The axes, counted from the first.
-    fn counted(&self, rank: usize) -> TractResult<Vec<usize>> {
-        let mut counted: Vec<usize> = Vec::new();
-        for &axis in &self.axes {
-            let from_first = if axis < 0 { axis + rank as i64 } else { axis };
-            let found = usize::try_from(from_first).ok();
-            let new = found.filter(|it| *it < rank && !counted.contains(it));
-            let new = new.with_context(|| {
-                format!(
-                    "axes {:?} of data of rank {rank}, expected each axis at most once, from {} to \
-                     {}",
-                    self.axes,
-                    -(rank as i64),
-                    rank as i64 - 1
-                )
-            })?;
-            counted.push(new);
-        }
-        Ok(counted)
+/// Wires a flip along each of some axes, each of which the Slice beneath has found once in the data.
+fn wire(node: &mut Wiring<'_>, axes: &[i64]) -> Wired {
+    let mut wire = node.inputs[0];
+    let rank = i64::try_from(node.model.outlet_fact(wire)?.rank())?;
+    for (index, axis) in axes.iter().enumerate() {
+        let from_first = axis.checked_rem_euclid(rank).context("it has axes")?;
+        let name = match index + 1 == axes.len() {
+            true => node.name.to_owned(),
+            false => format!("{}.axis-{from_first}", node.name),
+        };
+        let flip = Flip::new(usize::try_from(from_first)?);
+        wire = node.model.wire_node(name, flip, &[wire])?[0];
     }
-}
-
-impl Expansion for OnnxFlip {
-    fn name(&self) -> StaticName {
-        "Slice".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, self.inputs)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].datum_type, &outputs[0].datum_type)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)?;
-        s.given(&inputs[0].rank, move |_, rank| {
-            self.counted(usize::try_from(rank)?).map(|_| ())
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let rank = model.outlet_fact(inputs[0])?.rank();
-        let mut wire = inputs[0];
-        let axes = self.counted(rank)?;
-        for (index, &axis) in axes.iter().enumerate() {
-            let name = match index + 1 == axes.len() {
-                true => prefix.to_owned(),
-                false => format!("{prefix}.axis-{axis}"),
-            };
-            wire = model.wire_node(name, Flip::new(axis), &[wire])?[0];
-        }
-        Ok(tvec!(wire))
-    }
+    Ok(Some(tvec![wire]))
 }
