@@ -33,4 +33,4 @@ pub use node_context::constant_integers;
 pub(crate) use size_symbols::{
     SizeSymbols, all_in_numbers, axis, in_numbers, inferred_output, symbols_of,
 };
-pub(crate) use wide_sizes::WideSizes;
+pub(crate) use wide_sizes::wide_sizes;

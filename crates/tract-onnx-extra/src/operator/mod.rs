@@ -9,6 +9,7 @@
 
 mod inferring;
 mod mended;
+mod read_as;
 mod wiring;
 
 pub use crate::node::Parsed;
@@ -16,6 +17,7 @@ pub use crate::register::parse;
 pub use inferring::{Facts, Inferred, Inferring};
 pub use mended::over;
 pub(crate) use mended::{over_tract, own};
+pub(crate) use read_as::{Input, ReadAs};
 pub use wiring::{Wired, Wiring};
 
 /// The behaviour of a node. A function that wires one is an operator, too.

@@ -15,7 +15,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
 use crate::data_sizes::definers::InNumbers;
-use crate::data_sizes::{WideSizes, symbols_of};
+use crate::data_sizes::{symbols_of, wide_sizes};
 use crate::node::{check_domain, parse_with_tract};
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
 use crate::typed_op::Typed;
@@ -27,7 +27,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
         let sizes = optional_inputs(node).nth(3).flatten();
         let upstream = match sizes {
-            Some(sizes) => over(upstream, WideSizes { sizes }),
+            Some(sizes) => over(upstream, wide_sizes(sizes)),
             None => upstream,
         };
         return Ok((over(over(upstream, ToSizes), OrNothing), captured));

@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
-use super::{Known, Numbers, OfSizes, WideSizes, of_sizes, size};
+use super::{Known, Numbers, OfSizes, of_sizes, size, wide_sizes};
 use crate::node::check_domain;
 use crate::operator::{Parsed, over};
 
@@ -27,7 +27,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     );
     let value = value.into_shape(&[])?.into_arc_tensor();
     let upstream = expand(array::ConstantOfShape::new(Arc::clone(&value)));
-    let upstream = over(upstream, WideSizes { sizes: 0 });
+    let upstream = over(upstream, wide_sizes(0));
     let op = of_sizes(ctx, node, upstream, ConstantOfShape(value))?;
     Ok((op, vec![]))
 }

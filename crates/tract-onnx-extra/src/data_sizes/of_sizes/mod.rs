@@ -25,7 +25,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::node_context::{NodeContext, Number};
 use super::size_symbols::{SizeSymbols, all_in_numbers};
-use super::wide_sizes::WideSizes;
+use super::wide_sizes::wide_sizes;
 use crate::dims;
 use crate::limits::{Limits, of_nodes_read};
 use crate::operator::{
@@ -83,7 +83,7 @@ trait OfSizes: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Parses a node like tract, with sizes of 64 bits.
 fn parse_with_data(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    over_tract(ctx, node, WideSizes { sizes: 1 })
+    over_tract(ctx, node, wide_sizes(1))
 }
 
 /// Makes an operator that is tract's if the sizes are known, and runs as `op` otherwise.

@@ -15,7 +15,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::{Known, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
 use crate::data_sizes::size_symbols::axis;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over};
-use crate::operators::int64::OnNumbers;
+use crate::operators::int64::on_numbers;
 
 #[derive(Clone, Debug)]
 struct Pad {
@@ -40,7 +40,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         axes,
     };
     upstream = over(upstream, Cropping(op.clone()));
-    upstream = over(upstream, OnNumbers);
+    upstream = on_numbers(upstream);
     Ok((of_sizes(ctx, node, upstream, op)?, captured))
 }
 
