@@ -15,8 +15,6 @@
 //! broadcast(x, [3, 4]) · y  →  x · y, with x of [3, 1] and y of [4, 5]
 //! ```
 
-use std::collections::HashSet;
-
 use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::cnn::{Conv, PaddingSpec};
@@ -25,7 +23,6 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::ops::math::{Add, Mul, Pow, Sqrt, Square, Sub, SubF};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
-use tract_onnx::tract_core::ops::scan::Scan;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
@@ -80,9 +77,6 @@ fn is_exact(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     if let Some(op) = node.op_as::<Downsample>() {
         let before = model.linear_prec(node.id)?;
         return Ok(before.is_none_or(|before| may_skip_before(op, before)));
-    }
-    if let Some(op) = node.op_as::<Scan>() {
-        return may_move_readers(&op.body);
     }
     if let Some(op) = node.op_as::<TypedConcat>() {
         return Ok(has_elements(op, &model.node_input_facts(node.id)?));
@@ -139,21 +133,6 @@ fn has_numbers(model: &TypedModel, node: &TypedNode) -> TractResult<bool> {
     Ok(!facts
         .iter()
         .any(|fact| is_empty(&fact.konst) || is_empty(&fact.uniform)))
-}
-
-/// Whether tract can compute for all steps what reads an input of a body: it takes for impossible that
-/// a node reads it twice, and would broadcast all steps to the sizes of one.
-fn may_move_readers(body: &TypedModel) -> TractResult<bool> {
-    for input in body.input_outlets()? {
-        let mut readers = HashSet::new();
-        for reader in &body.node(input.node).outputs[input.slot].successors {
-            let is_broadcast = body.node(reader.node).op_is::<MultiBroadcastTo>();
-            if is_broadcast || !readers.insert(reader.node) {
-                return Ok(false);
-            }
-        }
-    }
-    Ok(true)
 }
 
 /// Whether each size to which an operand was broadcast is one of another operand and of the product.
