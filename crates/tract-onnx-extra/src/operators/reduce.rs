@@ -3,10 +3,10 @@
 //! tract's sum of no elements panics, its maximum of none, or of -∞ alone, is a finite number, and its
 //! sums of integers have 32 bits. Other reductions of at least one float are tract's own until a model is
 //! optimised, so that its passes know them, and are computed by vectors (`faster/rows.rs`). Where an axis may be
-//! empty, an operator of this crate's stands until sizes are known, and then becomes tract's if that is right.
+//! empty, an operator of this crate's stands from the beginning.
 //!
 //! ```text
-//! ReduceSum(x: [N, 4], axes [0])  →  Reduced; with N = 3, tract's sum; with N = 0, zeros
+//! ReduceSum(x: [N, 4], axes [0])  →  Reduced; with N = 0, zeros
 //! ```
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
@@ -524,26 +524,5 @@ impl Stateless for Reduced {
             axes: axes.into_iter().sorted().collect(),
             ..self.clone()
         })
-    }
-
-    /// Becomes tract's reduction once its sizes are known.
-    fn declutter(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        rule_if!(is_tracts(
-            self.reducer,
-            model.outlet_fact(node.inputs[0])?,
-            &self.axes
-        ));
-        let mut patch = TypedModelPatch::default();
-        let input = patch.tap_model(model, node.inputs[0])?;
-        let axes = self.axes.clone();
-        let output = self
-            .reducer
-            .wire(axes, &node.name, &mut patch.model, input)?;
-        patch.shunt_outside(model, node.id.into(), output)?;
-        Ok(Some(patch))
     }
 }
