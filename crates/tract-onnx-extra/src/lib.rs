@@ -124,7 +124,8 @@
 //! - `MatMul` of two vectors and of wide integers; `Equal`, `Pad`, `ReduceMax` and `ReduceMin` of
 //!   truth values.
 //! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
-//! - `Mod`, whose operands tract may swap.
+//! - `Mod`, whose operands tract may swap, `Div` without reciprocals, `BitShift` by any number of bits, and
+//!   `GatherND` and `ScatterND` with indices from the end.
 //!
 //! # Limitations
 //!

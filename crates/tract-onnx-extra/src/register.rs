@@ -26,13 +26,8 @@ use crate::recurrent;
 type Parser = fn(&ParsingContext<'_>, &NodeProto) -> Parsed;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, `Cast` of sizes to int32 without losing symbols, `Div` without
-/// reciprocals, `Range` of any span, reductions of nothing and of integers, `Slice` along axes of any
-/// size, `Squeeze`, `Compress`, `Concat`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`,
-/// `Resize` and `Tile` with sizes from data, `Unique`, `BitShift` by any number, `AveragePool`, `MaxPool`, `Mod`, `Mul`, `TopK`,
-/// `Trilu` and `Upsample`, `GatherND` and `ScatterND` with indices from the end, `QuantizeLinear` and
-/// `DequantizeLinear` of all versions, and operators such as `CumSum` for int64 that comes from data. An
-/// operator whose outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder`
+/// constants in its branches, and the operators that models use [around loops](crate#operators-around-loops).
+/// An operator whose outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder`
 /// and `OneHotEncoder`.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
