@@ -1,14 +1,13 @@
 //! The reasons why a model is not opened or not run.
 
-use std::fmt;
-
 use tract_onnx::prelude::*;
 
 /// The most characters of a name that are shown.
 pub(crate) const MAXIMUM_NAME: usize = 60;
 
 /// An error of a [`Session`](crate::Session): one line, in ONNX's words.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -69,11 +68,9 @@ impl Error {
         cause: TractError,
     ) -> Self {
         Self {
-            kind,
-            message,
             node,
             cause: Some(cause),
-            is_everywhere: false,
+            ..Self::new(kind, message)
         }
     }
 
@@ -102,16 +99,9 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// An error whose message is already in ONNX's terms.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Explained {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
@@ -119,25 +109,10 @@ pub(crate) struct Explained {
     pub(crate) node: Option<String>,
 }
 
-impl fmt::Display for Explained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Explained {}
-
 /// A panic of tract's, with its message.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("tract panicked: {0}")]
 pub(crate) struct Panicked(pub(crate) String);
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tract panicked: {}", self.0)
-    }
-}
-
-impl std::error::Error for Panicked {}
 
 /// The end of a text that is too long: the names that exporters write begin alike.
 pub(crate) fn shortened(text: &str, most: usize) -> String {

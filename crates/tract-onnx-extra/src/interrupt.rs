@@ -5,7 +5,6 @@
 //! within recurrent layers. A single operator of another kind runs to its end.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,28 +46,19 @@ thread_local! {
 }
 
 /// The reason why a run has ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Interrupted {
     /// [`Interrupt::raise`] was called.
+    #[error("the run was interrupted")]
     Raised,
     /// The time of [`Interrupt::with_time`] or [`Limits::with_time`](crate::Limits::with_time) was over.
+    #[error("the run took longer than the {0:?} that are allowed")]
     Time(Duration),
     /// The deadline of [`Interrupt::with_deadline`] had passed.
+    #[error("the run did not end before its deadline")]
     Deadline,
 }
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Raised => f.write_str("the run was interrupted"),
-            Self::Time(time) => write!(f, "the run took longer than the {time:?} that are allowed"),
-            Self::Deadline => f.write_str("the run did not end before its deadline"),
-        }
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 impl Interrupt {
     /// Nothing ends a run until it is [raised](Self::raise).

@@ -3,7 +3,6 @@
 //! A size from data may be anything, so an operator asks [`Limits::allow`] before it allocates its
 //! output. The steps and bytes of loops are counted while they run, in `loops/budget.rs`.
 
-use std::fmt;
 use std::time::Duration;
 
 use tract_onnx::tract_hir::internal::*;
@@ -67,16 +66,9 @@ impl Limits {
 }
 
 /// A run goes beyond its [`Limits`], or beyond the memory that there is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BeyondLimits(String);
-
-impl fmt::Display for BeyondLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BeyondLimits {}
 
 impl BeyondLimits {
     /// The error of what is too much, in words.

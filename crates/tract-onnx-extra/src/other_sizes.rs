@@ -1,23 +1,14 @@
 //! The error of a value whose sizes are not those of its plan.
 
-use std::fmt;
-
 use tract_onnx::tract_hir::internal::*;
 
 /// A value has other sizes than those for which a model was prepared: a name of a size stands for two,
 /// or a node's output has other sizes than ONNX's rules say.
 ///
 /// Preparing the model for the sizes of the data may help.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct OtherSizes(String);
-
-impl fmt::Display for OtherSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for OtherSizes {}
 
 impl OtherSizes {
     /// Compares a shape with sizes, as far as they are known in this run.

@@ -16,10 +16,7 @@ use crate::loops::spec::{Feed, Spec};
 /// exceeded.
 ///
 /// A limit that only the run can check is returned.
-pub(super) fn check(
-    spec: &Spec,
-    induction: &Induction,
-) -> TractResult<Result<Option<Metered>, Why>> {
+pub(super) fn check(spec: &Spec, induction: &Induction) -> Result<Option<Metered>, Why> {
     let body = &spec.body;
     let states = std::iter::zip(&body.inputs, &spec.feeds).all(|(input, feed)| match *feed {
         Feed::State(state) if !induction.last.contains_key(&state) => {
@@ -32,26 +29,25 @@ pub(super) fn check(
         _ => true,
     });
     if !states {
-        return Ok(Err(Why::StateChanges));
+        return Err(Why::StateChanges);
     }
     let mut outputs = (0..body.outputs.len()).filter_map(|it| body.output_fact(it).ok());
     if induction.steps == 0.to_dim() || outputs.any(|fact| fact.shape.volume() == 0.to_dim()) {
-        return Ok(Err(Why::Empty));
+        return Err(Why::Empty);
     }
     let Some(inner) = steps_within(&spec.body)? else {
         // A loop in it has to see the remaining budget.
-        return Ok(match spec.limits.steps.or(spec.limits.bytes) {
+        return match spec.limits.steps.or(spec.limits.bytes) {
             Some(_) => Err(Why::InnerLoop),
             None => Ok(None),
-        });
+        };
     };
     let metered = Metered::new(spec, &induction.steps, inner)?;
-    Ok(match (induction.steps.to_i64(), metered) {
-        (_, None) => Ok(None),
+    match (induction.steps.to_i64(), metered) {
         (Ok(_), Some(metered)) => match metered.spend(&SymbolValues::default()) {
             Ok(()) => Ok(None),
             Err(_) => Err(Why::Limits),
         },
-        (Err(_), metered) => Ok(metered),
-    })
+        (_, metered) => Ok(metered),
+    }
 }

@@ -15,8 +15,6 @@ pub(crate) mod metered;
 mod reads;
 mod wire;
 
-use std::fmt;
-
 use tract_onnx::tract_hir::internal::*;
 
 use self::body::{Body, Origin};
@@ -26,49 +24,43 @@ use crate::loops::induction::{Induction, follow};
 use crate::loops::spec::{Spec, Value};
 
 /// Reason why a loop is no Scan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Why {
-    /// Its number of steps depends on what it computes.
+    #[error("its number of steps depends on what it computes")]
     Steps,
     /// A last state is an output, which tract's Scan without steps does not have.
+    #[error("a last state is an output, and it may have no steps")]
     LastState,
     /// Its first condition may be false.
+    #[error("it is not known whether its first step runs")]
     Start,
     /// A state changes its type or sizes.
+    #[error("a state changes its sizes")]
     StateChanges,
     /// The loop has no steps, or outputs without elements.
+    #[error("it has no steps, or outputs without elements")]
     Empty,
     /// The loop exceeds the limits.
+    #[error("it exceeds the limits")]
     Limits,
     /// A loop in it runs step by step, and has to stay within the limits of both.
+    #[error("a loop in it runs step by step, and both share limits")]
     InnerLoop,
     /// The number of a step is used, and not known before the loop runs.
+    #[error("it uses the number of the step, which depends on what it computes")]
     StepNumbers,
-    /// A size in its body comes from data.
+    #[error("a size in its body comes from data")]
     SizeFromData,
-    /// The loop reads nothing step by step.
+    #[error("it reads nothing step by step")]
     NoScan,
     /// The wiring failed.
+    #[error("{0}")]
     Failed(String),
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Steps => "its number of steps depends on what it computes",
-            Self::LastState => "a last state is an output, and it may have no steps",
-            Self::Start => "it is not known whether its first step runs",
-            Self::StateChanges => "a state changes its sizes",
-            Self::Empty => "it has no steps, or outputs without elements",
-            Self::Limits => "it exceeds the limits",
-            Self::InnerLoop => "a loop in it runs step by step, and both share limits",
-            Self::StepNumbers => {
-                "it uses the number of the step, which depends on what it computes"
-            }
-            Self::SizeFromData => "a size in its body comes from data",
-            Self::NoScan => "it reads nothing step by step",
-            Self::Failed(error) => error,
-        })
+impl From<TractError> for Why {
+    fn from(error: TractError) -> Self {
+        Self::Failed(error.root_cause().to_string())
     }
 }
 
@@ -88,17 +80,6 @@ pub(crate) fn wire(
     inputs: &[OutletId],
 ) -> Result<TVec<OutletId>, Why> {
     // Nodes wired before an error have no readers.
-    let wired = wire_scan(spec, outer, target, name, inputs);
-    wired.unwrap_or_else(|error| Err(Why::Failed(error.root_cause().to_string())))
-}
-
-fn wire_scan(
-    spec: &Spec,
-    outer: Outer<'_>,
-    target: &mut TypedModel,
-    name: &str,
-    inputs: &[OutletId],
-) -> TractResult<Result<TVec<OutletId>, Why>> {
     let facts: TVec<TypedFact> = inputs
         .iter()
         .map(|input| target.outlet_fact(*input).cloned())
@@ -109,24 +90,17 @@ fn wire_scan(
     asked.extend(&spec.body.inputs);
     let followed = follow(spec, &facts.iter().collect::<TVec<_>>(), &asked)?;
     let induction = match followed {
-        Some(induction) => Ok(induction),
-        None => by_symbol(spec, outer, &facts),
-    };
-    let induction = match induction {
-        Ok(induction) => induction,
-        Err(why) => return Ok(Err(why)),
+        Some(induction) => induction,
+        None => by_symbol(spec, outer, &facts)?,
     };
     // tract's Scan without steps has no last states.
     let may_have_no_steps = induction.steps.to_i64().is_err();
     let mut outputs = spec.outputs.iter().map(|output| output.value);
     let knows = |value| matches!(value, Value::Scan(_)) || induction.knows(value);
     if may_have_no_steps && !outputs.all(knows) {
-        return Ok(Err(Why::LastState));
+        return Err(Why::LastState);
     }
-    let metered = match limits::check(spec, &induction)? {
-        Ok(metered) => metered,
-        Err(why) => return Ok(Err(why)),
-    };
+    let metered = limits::check(spec, &induction)?;
     let gathers = gathers
         .into_iter()
         .filter_map(|(node, gather)| {
@@ -152,17 +126,17 @@ fn wire_scan(
         metered,
     };
     if !body.has_values()? {
-        return Ok(Err(Why::StepNumbers));
+        return Err(Why::StepNumbers);
     }
     if !body.keeps_sizes()? {
-        return Ok(Err(Why::SizeFromData));
+        return Err(Why::SizeFromData);
     }
     body.translate()?;
     if !body.sources.iter().any(Origin::is_scanned) {
-        return Ok(Err(Why::NoScan));
+        return Err(Why::NoScan);
     }
     body.scan_an_element(&facts)?;
-    body.wire(target, name, inputs).map(Ok)
+    Ok(body.wire(target, name, inputs)?)
 }
 
 /// The induction for a symbolic number of steps: the states that count steps. It is refused if the
