@@ -71,7 +71,10 @@ pub(crate) trait Stateless: Clone + fmt::Debug + Eq + Send + Sync + 'static {
         false
     }
 
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>>;
+    /// The facts of its outputs: by default a value of the type and sizes of its first input.
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        Ok(tvec![inputs[0].without_value()])
+    }
 
     /// The same with others in place of symbols.
     fn substituted(&self, _subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {

@@ -145,10 +145,6 @@ impl Stateless for After {
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         Ok(inputs.into_iter().take(1).collect())
     }
-
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
-    }
 }
 
 /// Sizes in numbers, which are known as expressions before: as int64, or in tract's type of sizes.

@@ -68,10 +68,6 @@ impl Stateless for OfRows {
         }
         Ok(tvec![value.into_tvalue()])
     }
-
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
-    }
 }
 
 /// The parts of a value that one thread computes.

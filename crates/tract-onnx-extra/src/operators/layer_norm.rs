@@ -116,10 +116,6 @@ impl Stateless for LayerNorm {
         Ok(tvec![value.into_tvalue()])
     }
 
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
-    }
-
     fn axes_mapping(
         &self,
         inputs: &[&TypedFact],

@@ -198,8 +198,4 @@ impl Stateless for CheckedAxis {
         }
         Ok(inputs)
     }
-
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
-    }
 }

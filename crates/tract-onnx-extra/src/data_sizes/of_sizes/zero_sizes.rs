@@ -65,9 +65,5 @@ impl Stateless for NotZero {
         true
     }
 
-    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        Ok(tvec![inputs[0].without_value()])
-    }
-
     substitutes!(sizes);
 }
