@@ -1,7 +1,7 @@
 //! A whole layer as one operator, over the crate recurrent-layers.
 //!
-//! It packs weights that are no constants, and checks the sizes that are known only now. Lengths were
-//! checked by an operator before it (`checked.rs`).
+//! It packs weights that are no constants. Sizes and lengths were checked by operators before it
+//! (`checked.rs`).
 
 use std::borrow::Borrow;
 use std::sync::Mutex;
@@ -266,7 +266,12 @@ impl<T: Element + Datum> Recurrent<T> {
                 Arc::new(Operands::of(&mut weights, [*bias, *peepholes])?.pack(form)?)
             }
         };
-        let given = self.given(layer, x, inputs.as_slice())?;
+        let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
+        let given = Given {
+            x,
+            counted: input(self.counted != Counted::All),
+            initial: self.initial.map(input),
+        };
         let sizes = [layer.directions(), given.batch(), layer.units()];
         let y_sizes = [given.steps(), sizes[0], sizes[1], sizes[2]];
         let shapes: [&[usize]; 3] = [&y_sizes, &sizes, &sizes];
@@ -329,48 +334,5 @@ impl<T: Element + Datum> Recurrent<T> {
             interrupt::check()?;
         }
         Ok(result?)
-    }
-
-    /// Reads the inputs, and checks the sizes that are known only now.
-    fn given<'a>(
-        &self,
-        layer: &PackedLayer<T>,
-        x: &'a TValue,
-        inputs: &'a [TValue],
-    ) -> TractResult<Given<'a>> {
-        let mut inputs = inputs.iter();
-        let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
-        let given = Given {
-            x,
-            counted: input(self.counted != Counted::All),
-            initial: self.initial.map(input),
-        };
-        let (steps, batch) = (given.steps(), given.batch());
-        ensure!(
-            given.x.shape()[2] == layer.features(),
-            "its input has {} features, expected {}",
-            given.x.shape()[2],
-            layer.features()
-        );
-        if let Some(counted) = given.counted {
-            let (what, expected) = match self.counted {
-                Counted::Masked(_) => ("mask has", tvec![steps, batch]),
-                _ => ("lengths have", tvec![batch]),
-            };
-            ensure!(
-                counted.shape() == &*expected,
-                "its {what} sizes {:?}, expected {expected:?}",
-                counted.shape()
-            );
-        }
-        let sizes = [layer.directions(), batch, layer.units()];
-        for initial in given.initial.iter().flatten() {
-            ensure!(
-                initial.shape() == sizes,
-                "an initial state has sizes {:?}, expected {sizes:?}",
-                initial.shape()
-            );
-        }
-        Ok(given)
     }
 }
