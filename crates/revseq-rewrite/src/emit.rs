@@ -30,9 +30,6 @@ pub(crate) const AXES_BY_INPUT: i64 = 13;
 const MEAN_AXES_BY_INPUT: i64 = 18;
 /// The first opset in which Softmax is over one axis.
 pub(crate) const SOFTMAX_BY_ONE_AXIS: i64 = 13;
-/// The first opset in which Constant has attributes besides a tensor.
-const CONSTANT_ATTRIBUTES: i64 = 12;
-
 /// The first opset in which Constant has other types than floating-point ones.
 const CONSTANT_TYPES: i64 = 9;
 /// The integers up to which float32 has all.
@@ -184,9 +181,6 @@ impl<'n> Emit<'n> {
         let op = node.op();
         let (what, since) = match op {
             "Slice" if node.input.len() > 1 => ("Slice with steps", SLICE_BY_INPUTS),
-            "Constant" if node.attribute("value").is_none() => {
-                ("Constant of an attribute", CONSTANT_ATTRIBUTES)
-            }
             "Reshape" if node.attribute("allowzero").is_some() => {
                 ("Reshape with allowzero", ALLOW_ZERO)
             }

@@ -85,14 +85,17 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
     let runtime = runtimes::find(options)?;
     let passes = passes::select(options, runtime)?;
-    let forms = runtime.map_or(&[][..], |runtime| runtime.info.passes);
+    let mut forms = runtime.map_or(Vec::new(), |runtime| runtime.info.passes.to_vec());
+    if passes::need_functions_inlined(&passes, model) {
+        forms.push(passes::tract::FUNCTION.info.name);
+    }
     if !forms.iter().any(|name| passes::tract::is_one(name)) {
         return driver::rewrite(model, &passes, options);
     }
     let mut report = Report::default();
     // The passes may leave work for the form that the runtime reads.
     for _ in 0..driver::MAXIMUM_TURNS {
-        let mut turn = prepare::prepare(model, options, forms)?;
+        let mut turn = prepare::prepare(model, options, &forms)?;
         turn.append(driver::rewrite(model, &passes, options)?);
         let is_done = turn.rewritten().next().is_none();
         report.forget_left_alone();

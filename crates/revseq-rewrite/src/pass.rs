@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::branches;
 use crate::emit::Emit;
-use crate::model::{AttributeProto, FunctionProto, ModelProto, NodeProto, all_nodes};
+use crate::model::{ModelProto, NodeProto};
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 pub(crate) use crate::verdict::{Edit, Left, Other, Verdict};
@@ -172,8 +172,6 @@ impl Pass {
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) model: &'a ModelProto,
-    /// Attributes of functions that some call omits, by function.
-    missing: OnceCell<HashSet<(usize, String)>>,
     /// The values from which follows what branches output.
     of_branches: OnceCell<HashSet<String>>,
     /// Verdicts about nodes that were found together, for each graph by the address of its nodes.
@@ -185,7 +183,6 @@ impl<'a> Context<'a> {
         Self {
             options,
             model,
-            missing: OnceCell::new(),
             of_branches: OnceCell::new(),
             verdicts: RefCell::default(),
         }
@@ -220,109 +217,5 @@ impl<'a> Context<'a> {
         let graph = at.scope.nodes.as_ptr().addr();
         let found = all.entry(graph).or_insert_with(find);
         found.remove(&at.index).unwrap_or(Err(Other))
-    }
-
-    /// Whether every call of the enclosing function gives an attribute a value, or the function has
-    /// a default.
-    pub(crate) fn always_given(&self, scope: &Scope<'_>, attribute: &str) -> bool {
-        let Some(index) = scope.function() else {
-            return false;
-        };
-        let function = &self.model.functions[index];
-        if defaults(function).any(|default| default == attribute) {
-            return true;
-        }
-        // An undeclared attribute is never given.
-        function
-            .attribute
-            .iter()
-            .any(|declared| declared == attribute)
-            && !self
-                .missing
-                .get_or_init(|| missing(self.model))
-                .contains(&(index, attribute.to_owned()))
-    }
-}
-
-/// The attributes for which a function has defaults.
-fn defaults(function: &FunctionProto) -> impl Iterator<Item = &str> {
-    let defaults = function.attribute_proto.iter();
-    defaults.map(AttributeProto::name)
-}
-
-/// The attributes of functions that some call omits, directly or by passing on an attribute of the
-/// calling function that is itself omitted. Each call is visited once.
-fn missing(model: &ModelProto) -> HashSet<(usize, String)> {
-    let mut calls = Calls::default();
-    for (index, function) in model.functions.iter().enumerate() {
-        calls.functions.insert(key(function), (index, function));
-    }
-    if let Some(graph) = model.graph.as_option() {
-        calls.look(&graph.node, None);
-    }
-    for (index, function) in model.functions.iter().enumerate() {
-        calls.look(&function.node, Some((index, function)));
-    }
-    let mut missing = HashSet::new();
-    let mut new = calls.missing;
-    while let Some(attribute) = new.pop() {
-        if missing.insert(attribute) {
-            new.extend(calls.passed_on.get(&attribute).into_iter().flatten());
-        }
-    }
-    let missing = missing.into_iter();
-    missing
-        .map(|(index, name)| (index, name.to_owned()))
-        .collect()
-}
-
-/// The domain, name and overload by which a function is called.
-pub(crate) type Key<'a> = (&'a str, &'a str, &'a str);
-
-pub(crate) fn key(function: &FunctionProto) -> Key<'_> {
-    let overload = function.overload.as_deref().unwrap_or_default();
-    (function.domain(), function.name(), overload)
-}
-
-pub(crate) fn called(node: &NodeProto) -> Key<'_> {
-    let overload = node.overload.as_deref().unwrap_or_default();
-    (node.domain(), node.op(), overload)
-}
-
-/// The attributes given by calls of functions.
-#[derive(Default)]
-struct Calls<'a> {
-    /// The functions by domain, name and overload, each with its index.
-    functions: HashMap<Key<'a>, (usize, &'a FunctionProto)>,
-    /// Attributes that a call omits.
-    missing: Vec<(usize, &'a str)>,
-    /// The attributes of other functions to which each attribute of a function is passed on.
-    passed_on: HashMap<(usize, &'a str), Vec<(usize, &'a str)>>,
-}
-
-impl<'a> Calls<'a> {
-    /// Visits the calls among the nodes of the main graph or of a function.
-    fn look(&mut self, nodes: &'a [NodeProto], caller: Option<(usize, &'a FunctionProto)>) {
-        for node in all_nodes(nodes) {
-            let Some(&(index, function)) = self.functions.get(&called(node)) else {
-                continue;
-            };
-            for attribute in &function.attribute {
-                let place = (index, attribute.as_str());
-                let outer = node.attribute(attribute).map(AttributeProto::reference);
-                match (outer, caller) {
-                    (Some(""), _) => {}
-                    (Some(outer), Some((caller, function)))
-                        if function.attribute.iter().any(|declared| declared == outer) =>
-                    {
-                        let passed_on = self.passed_on.entry((caller, outer));
-                        passed_on.or_default().push(place);
-                    }
-                    (Some(outer), Some((_, function)))
-                        if defaults(function).any(|default| default == outer) => {}
-                    _ => self.missing.push(place),
-                }
-            }
-        }
     }
 }

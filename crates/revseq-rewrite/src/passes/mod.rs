@@ -24,7 +24,7 @@ mod unrolled;
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
 use crate::error::Error;
-use crate::model::NodeProto;
+use crate::model::{ModelProto, NodeProto};
 use crate::pass::{Options, Pass, PassInfo};
 use crate::runtimes::Runtime;
 
@@ -77,6 +77,15 @@ fn trim_inputs(node: &mut NodeProto) {
     while node.input.last().is_some_and(String::is_empty) {
         node.input.pop();
     }
+}
+
+/// Whether passes need the model's functions inlined: the axes of what they replace there are the callers'.
+pub(crate) fn need_functions_inlined(passes: &[&Pass], model: &ModelProto) -> bool {
+    let of_reversals = [&portable::PASS, &portable::OTHER_AXES].map(|pass| pass.info.name);
+    let mut names = passes.iter().map(|pass| pass.info.name);
+    names.any(|name| of_reversals.contains(&name))
+        && portable::depends_on_callers(model)
+        && tract::check_expansion(model).is_ok()
 }
 
 /// The requested passes, in their order.

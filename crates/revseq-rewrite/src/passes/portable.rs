@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use crate::constant;
 use crate::emit::{ALLOW_ZERO, Emit};
-use crate::model::{self, Attribute, AttributeProto, AttributeType, FLOAT, INT64, NodeProto};
+use crate::model::{self, Attribute, FLOAT, INT64, ModelProto, NodeProto, all_nodes};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 use crate::types;
@@ -60,33 +60,26 @@ fn find_other_axes(at: &At<'_>) -> Verdict {
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let axes: &[(&str, i64)] = match (node.domain(), node.op()) {
-        ("", "ReverseSequence") => &[("time_axis", 0), ("batch_axis", 1)],
-        ("revseq", "ReverseSubsequences") => &[("axis", 0)],
-        _ => return Err(Other),
-    };
+    let axes = axes_of(node);
+    if axes.is_empty() {
+        return Err(Other);
+    }
     let (Some(data), Some(lengths), Some(output)) =
         (node.input(0), node.input(1), node.output.first())
     else {
         return Err("an input or the output is missing".into());
     };
-    for (name, _) in axes {
-        if let Some(attribute) = reference(node, name)
-            && !at.context.always_given(scope, attribute)
-        {
-            return Err(format!(
-                "its {name} is the function's attribute {attribute:?}, which not every caller gives"
-            )
-            .into());
-        }
-    }
     let rank = sizes::rank(scope, data);
     let emit = at.emit(output);
     let shape = emit.op("Shape", data);
-    let axes = axes.iter();
-    let axes: Vec<Axis> = axes
-        .map(|&(name, default)| axis(&emit, node, name, default, rank, &shape))
-        .collect();
+    let axes = axes.iter().map(|&(name, default)| {
+        let written = node
+            .int(name)
+            .or(default)
+            .ok_or_else(|| format!("its {name} is an attribute that the function's caller sets"));
+        Ok(axis(&emit, written?, rank, &shape))
+    });
+    let axes: Vec<Axis> = axes.collect::<Result<_, String>>()?;
     let reversed = match &axes[..] {
         [time, batch] => {
             // ONNX Runtime's Gather copies only the first string of a row.
@@ -101,42 +94,34 @@ fn find(at: &At<'_>) -> Verdict {
     emit.finish(what)
 }
 
-/// The function attribute that a node's attribute refers to.
-fn reference<'a>(node: &'a NodeProto, name: &str) -> Option<&'a str> {
-    match node.int(name) {
-        Attribute::Reference => node.attribute(name)?.ref_attr_name.as_deref(),
-        _ => None,
+/// The attributes that are axes of a reversal, and their defaults; none for other operators.
+fn axes_of(node: &NodeProto) -> &'static [(&'static str, i64)] {
+    match (node.domain(), node.op()) {
+        ("", "ReverseSequence") => &[("time_axis", 0), ("batch_axis", 1)],
+        ("revseq", "ReverseSubsequences") => &[("axis", 0)],
+        _ => &[],
     }
 }
 
-fn axis(
-    emit: &Emit<'_>,
-    node: &NodeProto,
-    name: &str,
-    default: i64,
-    rank: Option<usize>,
-    shape: &str,
-) -> Axis {
-    let written = node.int(name).or(default);
-    let known = written.and_then(|axis| match rank {
+/// Whether the callers of a function set an axis of a reversal in it.
+pub(super) fn depends_on_callers(model: &ModelProto) -> bool {
+    let functions = model.functions.iter();
+    let mut nodes = functions.flat_map(|function| all_nodes(&function.node));
+    nodes.any(|node| {
+        let mut axes = axes_of(node).iter();
+        axes.any(|(name, _)| node.int(name) == Attribute::Reference)
+    })
+}
+
+fn axis(emit: &Emit<'_>, axis: i64, rank: Option<usize>, shape: &str) -> Axis {
+    let known = match rank {
         Some(rank) => constant::normal_axis(axis, rank).map(|axis| axis as i64),
         None => (axis >= 0).then_some(axis),
-    });
+    };
     if let Some(axis) = known {
         return Axis::Known(axis);
     }
-    let axis = match written {
-        Some(axis) => emit.ints(&[axis]),
-        None => {
-            let value = AttributeProto {
-                name: Some("value_int".to_owned()),
-                ref_attr_name: reference(node, name).map(str::to_owned),
-                r#type: Some(AttributeType::INT),
-                ..AttributeProto::default()
-            };
-            emit.unsqueeze(&emit.with("Constant", (), vec![value]), &[0])
-        }
-    };
+    let axis = emit.ints(&[axis]);
     let from_front = emit.op("Add", (&axis, emit.op("Shape", shape)));
     let negative = emit.op("Less", (&axis, [0]));
     Axis::Computed(emit.op("Where", (negative, from_front, axis)))

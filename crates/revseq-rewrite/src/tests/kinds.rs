@@ -2,7 +2,7 @@
 
 use super::{count, fast, graph, pass, portable, rewritten, value};
 use crate::model::{
-    self, FLOAT, GraphProto, ModelProto, NodeProto, STRING, TensorProto, int, int64_tensor,
+    self, FLOAT, GraphProto, ModelProto, NodeProto, STRING, TensorProto, int64_tensor,
 };
 use crate::onnx::{SparseTensorProto, StringStringEntryProto, TensorAnnotation, TrainingInfoProto};
 use crate::scope::Scope;
@@ -302,40 +302,5 @@ fn strings_are_not_gathered_by_rows() {
             .find(|node| node.is("Reshape") && node.input(0) == Some(data));
         let shape = producer(nodes, flat.unwrap().input(1).unwrap()).unwrap();
         assert_eq!(shape.is("Concat"), by_rows, "{text}");
-    }
-}
-
-/// A function's axis needs an attribute that Constant has since opset 12.
-#[test]
-fn axes_of_functions_need_a_version_that_has_them() {
-    for (opset, taken) in [(11, 0), (12, 1)] {
-        let axes = ["batch_axis", "time_axis"].map(|name| model::AttributeProto {
-            ref_attr_name: Some(name.to_owned()),
-            i: None,
-            ..int(name, 0)
-        });
-        let mut model = of("", &[]);
-        model.opset_import[0].version = Some(opset);
-        model.functions.push(model::FunctionProto {
-            name: Some("turn".to_owned()),
-            domain: Some("local".to_owned()),
-            input: vec!["a".to_owned(), "l".to_owned()],
-            output: vec!["b".to_owned()],
-            attribute: vec!["batch_axis".to_owned(), "time_axis".to_owned()],
-            node: vec![model::node(
-                "ReverseSequence",
-                &["a", "l"],
-                &["b"],
-                axes.to_vec(),
-            )],
-            opset_import: model.opset_import.clone(),
-            ..Default::default()
-        });
-        let axes = vec![int("batch_axis", 1), int("time_axis", 0)];
-        let mut call = model::node("turn", &["x", "lens"], &["y"], axes);
-        call.domain = Some("local".to_owned());
-        model.graph.get_or_insert_default().node = vec![call];
-        let (_, report) = rewritten(&model, &portable());
-        assert_eq!(report.rewritten().count(), taken, "{report:#?}");
     }
 }

@@ -11,7 +11,7 @@ use super::edit;
 use super::inline::Inline;
 use crate::Error;
 use crate::model::{FunctionProto, ModelProto, NodeProto, all_nodes, opset};
-use crate::pass::{At, Key, Other, Pass, Verdict, called, key};
+use crate::pass::{At, Other, Pass, Verdict};
 
 pub(crate) const PASS: Pass = Pass::exact(
     "function",
@@ -24,6 +24,19 @@ const MAXIMUM_NODES: usize = 1_000_000;
 
 /// The maximum depth of calls.
 const MAXIMUM_CALLS: usize = 64;
+
+/// The domain, name and overload by which a function is called.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+fn key(function: &FunctionProto) -> Key<'_> {
+    let overload = function.overload.as_deref().unwrap_or_default();
+    (function.domain(), function.name(), overload)
+}
+
+fn called(node: &NodeProto) -> Key<'_> {
+    let overload = node.overload.as_deref().unwrap_or_default();
+    (node.domain(), node.op(), overload)
+}
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
