@@ -243,6 +243,12 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// The node of this graph that produces a value, and its index.
+    pub fn maker(&self, name: &str) -> Option<(usize, &'a NodeProto)> {
+        let &(index, _) = self.producers.get(name)?;
+        Some((index, &self.nodes[index]))
+    }
+
     /// The node of this graph that produces a value as its first output, if it is this operator of
     /// ONNX's own.
     pub fn first_output_of(&'a self, name: &str, op: &str) -> Option<&'a NodeProto> {

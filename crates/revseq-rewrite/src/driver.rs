@@ -430,40 +430,30 @@ fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
 /// Imports ONNX's operators where a replacement needs them, and drops imports that are no longer
 /// used.
 fn import(model: &mut ModelProto) {
-    let uses = |nodes: &[NodeProto]| {
-        ["", masked::DOMAIN].map(|domain| all_nodes(nodes).any(|node| node.domain() == domain))
-    };
-    let main = opset(&model.opset_import);
-    let mut all = [false; 2];
-    for function in &mut model.functions {
-        let used = uses(&function.node);
-        fix_imports(&mut function.opset_import, used, main);
-        all = [all[0] || used[0], all[1] || used[1]];
+    for (domain, version) in [("", opset(&model.opset_import)), (masked::DOMAIN, 1)] {
+        let uses = |nodes: &[NodeProto]| all_nodes(nodes).any(|node| node.domain() == domain);
+        let graph = model.graph.as_option();
+        let mut is_used = graph.is_some_and(|graph| uses(&graph.node));
+        for function in &mut model.functions {
+            let is_own = uses(&function.node);
+            fix_imports(&mut function.opset_import, (domain, version), is_own);
+            is_used |= is_own;
+        }
+        fix_imports(&mut model.opset_import, (domain, version), is_used);
     }
-    if let Some(graph) = model.graph.as_option() {
-        let used = uses(&graph.node);
-        all = [all[0] || used[0], all[1] || used[1]];
-    }
-    fix_imports(&mut model.opset_import, all, main);
 }
 
-fn fix_imports(imports: &mut Vec<OperatorSetIdProto>, [onnx, ours]: [bool; 2], version: i64) {
-    if onnx && default_import(imports).is_none() {
+fn fix_imports(
+    imports: &mut Vec<OperatorSetIdProto>,
+    (domain, version): (&str, i64),
+    is_used: bool,
+) {
+    // The version of ONNX's own operators stays.
+    imports.retain(|it| is_used || domain.is_empty() || it.domain() != domain);
+    if is_used && imports.iter().all(|it| it.domain() != domain) {
         imports.push(OperatorSetIdProto {
-            domain: Some(String::new()),
+            domain: Some(domain.to_owned()),
             version: Some(version),
-            ..OperatorSetIdProto::default()
-        });
-    }
-    imports.retain(|import| ours || import.domain.as_deref() != Some(masked::DOMAIN));
-    if ours
-        && imports
-            .iter()
-            .all(|it| it.domain.as_deref() != Some(masked::DOMAIN))
-    {
-        imports.push(OperatorSetIdProto {
-            domain: Some(masked::DOMAIN.to_owned()),
-            version: Some(1),
             ..OperatorSetIdProto::default()
         });
     }

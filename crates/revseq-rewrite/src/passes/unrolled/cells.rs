@@ -203,7 +203,7 @@ impl<'g, 'a> Cone<'g, 'a> {
             for input in node.inputs() {
                 if input == self.value {
                     reads_step = true;
-                } else if let Some((maker, _)) = self.graph.maker(input)
+                } else if let Some((maker, _)) = self.graph.scope.maker(input)
                     && (self.reached.contains(&maker) || self.is_of_product(input))
                 {
                     open.push(maker);
@@ -226,13 +226,13 @@ impl<'g, 'a> Cone<'g, 'a> {
             if self.fed.contains(value) {
                 return false;
             }
-            let Some((_, node)) = self.graph.maker(value) else {
+            let Some((_, node)) = self.graph.scope.maker(value) else {
                 return false;
             };
             if is_product(node) {
                 return true;
             }
-            let is_constant = |value: &&str| self.graph.maker(value).is_none();
+            let is_constant = |value: &&str| self.graph.scope.maker(value).is_none();
             let mut inputs = node.inputs();
             let next = match node.op() {
                 "Identity" | "Reshape" | "Slice" | "Split" | "Squeeze" => inputs.next(),

@@ -58,11 +58,9 @@ fn is_product(node: &NodeProto) -> bool {
     node.is("MatMul") || node.is("Gemm")
 }
 
-/// The nodes of a graph by what they make and read.
+/// A graph, and its nodes by what they read.
 struct Graph<'a> {
     scope: &'a Scope<'a>,
-    /// The node that makes each value.
-    makers: HashMap<&'a str, usize>,
     /// The nodes that read each value.
     readers: HashMap<&'a str, Vec<usize>>,
     /// Facts about its values.
@@ -73,22 +71,15 @@ impl<'a> Graph<'a> {
     fn of(scope: &'a Scope<'a>) -> Self {
         let mut graph = Self {
             scope,
-            makers: HashMap::new(),
             readers: HashMap::new(),
             facts: Facts::default(),
         };
         for (index, node) in scope.nodes.iter().enumerate() {
-            graph.makers.extend(node.outputs().map(|it| (it, index)));
             for input in node.inputs() {
                 graph.readers.entry(input).or_default().push(index);
             }
         }
         graph
-    }
-
-    fn maker(&self, value: &str) -> Option<(usize, &'a NodeProto)> {
-        let &index = self.makers.get(value)?;
-        Some((index, &self.scope.nodes[index]))
     }
 
     fn readers(&self, value: &str) -> &[usize] {

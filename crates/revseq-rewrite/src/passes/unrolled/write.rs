@@ -76,7 +76,7 @@ fn plan<'a>(
     let mut counts = Reads::default();
     let outputs: BTreeSet<usize> = chain.cells.iter().map(|found| found.index).collect();
     let last_memory = last.cell.memory.map(|(_, new)| new);
-    let made_memory = last_memory.and_then(|new| Some(graph.maker(new)?.0));
+    let made_memory = last_memory.and_then(|new| Some(graph.scope.maker(new)?.0));
     let nodes: BTreeSet<usize> = chain
         .cells
         .iter()

@@ -90,9 +90,7 @@ fn is_outer(outer: &Scope<'_>, size: &Size<'_>) -> bool {
 
 impl<'a> Conditional<'a> {
     fn of(inner: &'a Scope<'a>, old: &str, new: &str) -> Option<Self> {
-        let is_maker = |node: &NodeProto| node.output.iter().any(|it| it == new);
-        let node = inner.nodes.iter().position(is_maker)?;
-        let maker = &inner.nodes[node];
+        let (node, maker) = inner.maker(new)?;
         let output = maker.output.iter().position(|it| it == new)?;
         let condition = maker.input(0).filter(|_| maker.is("If"))?;
         let branches = ["then_branch", "else_branch"].map(|name| maker.graph(name));

@@ -111,9 +111,7 @@ pub(super) struct Added<'a> {
 impl<'a> Added<'a> {
     /// The tensor that the node of a graph adds that makes a list.
     pub(super) fn of(scope: &Scope<'a>, name: &str) -> Option<Self> {
-        let is_maker = |node: &NodeProto| node.output.first().is_some_and(|it| it == name);
-        let index = scope.nodes.iter().position(is_maker)?;
-        let node = &scope.nodes[index];
+        let (index, node) = scope.maker(name)?;
         let is_front = node.input(2).map(|at| constant::int(scope, at));
         let is_added = node.is("SequenceInsert") && matches!(is_front, None | Some(Some(0)));
         Some(Self {
