@@ -26,6 +26,7 @@ pub enum Outcome {
 
 /// The result of a pass for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Step {
     /// The pass's name.
     pub pass: &'static str,
@@ -38,32 +39,26 @@ pub struct Step {
     /// The node's operator.
     pub operator: String,
     /// The result.
+    #[cfg_attr(
+        feature = "serde",
+        serde(flatten, serialize_with = "serialize_outcome")
+    )]
     pub outcome: Outcome,
 }
 
-/// A flat object: `result` is `rewritten`, with `to`, or `left alone`, with `reason`.
+/// Writes `result`, which is `rewritten`, with `to`, or `left alone`, with `reason`.
 #[cfg(feature = "serde")]
-impl serde::Serialize for Step {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::SerializeStruct;
-
-        let mut step = serializer.serialize_struct("Step", 7)?;
-        step.serialize_field("pass", self.pass)?;
-        step.serialize_field("exactness", &self.exactness)?;
-        step.serialize_field("graph", &self.graph)?;
-        step.serialize_field("node", &self.node)?;
-        step.serialize_field("operator", &self.operator)?;
-        match &self.outcome {
-            Outcome::Rewritten(to) => {
-                step.serialize_field("result", "rewritten")?;
-                step.serialize_field("to", to)?;
-            }
-            Outcome::LeftAlone(reason) => {
-                step.serialize_field("result", "left alone")?;
-                step.serialize_field("reason", reason)?;
-            }
+fn serialize_outcome<S: serde::Serializer>(
+    outcome: &Outcome,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match outcome {
+        Outcome::Rewritten(to) => {
+            serializer.collect_map([("result", "rewritten"), ("to", to.as_str())])
         }
-        step.end()
+        Outcome::LeftAlone(reason) => {
+            serializer.collect_map([("result", "left alone"), ("reason", reason.as_str())])
+        }
     }
 }
 
