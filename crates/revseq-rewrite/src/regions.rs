@@ -12,7 +12,7 @@
 //! the Loop's region is {Transpose, Loop}, and its replacement {Transpose, LSTM}: x → t, y
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::model::{self, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::report::Report;
@@ -277,35 +277,25 @@ impl<'a> Change<'a> {
 
     /// The new nodes, in parts that have nothing in common but small nodes.
     fn parts(&self) -> Vec<Vec<usize>> {
-        let is_large = |node: &usize| self.is_new[*node] && !self.is_small[*node];
-        let new = || (0..self.is_new.len()).filter(is_large);
-        let mut part_of: HashMap<usize, usize> = new().map(|node| (node, node)).collect();
-        fn root(part_of: &mut HashMap<usize, usize>, mut node: usize) -> usize {
-            while let Some(&next) = part_of.get(&node)
-                && next != node
-            {
-                node = next;
+        let mut seen = HashSet::new();
+        let mut parts = Vec::new();
+        for node in 0..self.is_new.len() {
+            let mut is_next =
+                |&node: &usize| self.is_new[node] && !self.is_small[node] && seen.insert(node);
+            let mut part: Vec<usize> = [node].into_iter().filter(&mut is_next).collect();
+            let mut next = 0;
+            while let Some(&node) = part.get(next) {
+                next += 1;
+                let makers = self.after.reads[node].iter();
+                let makers = makers.filter_map(|name| self.after.makers.get(name));
+                let made = self.after.nodes[node].outputs();
+                let readers = made.flat_map(|name| self.after.readers(name));
+                part.extend(makers.chain(readers).copied().filter(&mut is_next));
             }
-            node
-        }
-        for node in new() {
-            for name in &self.after.reads[node] {
-                let maker = self.after.makers.get(name).copied();
-                if let Some(maker) = maker.filter(is_large) {
-                    let [one, other] = [node, maker].map(|it| root(&mut part_of, it));
-                    part_of.insert(one.max(other), one.min(other));
-                }
-            }
-        }
-        let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for node in new() {
-            let part = root(&mut part_of, node);
-            parts.entry(part).or_default().push(node);
+            part.sort_unstable();
+            parts.extend((!part.is_empty()).then(|| self.with_small(part)));
         }
         parts
-            .into_values()
-            .map(|part| self.with_small(part))
-            .collect()
     }
 
     /// Adds the small nodes that some nodes read.
