@@ -21,8 +21,8 @@ pub struct Scope<'a> {
     pub parent: Option<&'a Scope<'a>>,
     /// The version of ONNX's own operators.
     pub opset: i64,
-    /// The enclosing function of the model.
-    function: Option<usize>,
+    /// Whether it is in a function of the model.
+    is_in_function: bool,
     producers: HashMap<&'a str, (usize, usize)>,
     /// Graph inputs, and tensors whose elements are unknown.
     opaque: HashSet<&'a str>,
@@ -132,7 +132,7 @@ impl<'a> Scope<'a> {
         let initializers = graph.initializer.iter();
         let mut scope = Self {
             parent,
-            function: parent.and_then(|parent| parent.function),
+            is_in_function: parent.is_some_and(|parent| parent.is_in_function),
             initializers: initializers.map(|it| (it.name(), it)).collect(),
             declared_inputs: graph.input.iter().map(named).collect(),
             declared: declared.map(named).collect(),
@@ -153,10 +153,10 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// The body of a function, by its index in the model.
-    pub fn function_body(function: &'a FunctionProto, index: usize, opset: i64) -> Self {
+    /// The body of a function.
+    pub fn function_body(function: &'a FunctionProto, opset: i64) -> Self {
         let mut scope = Self {
-            function: Some(index),
+            is_in_function: true,
             ..Self::new(
                 &function.node,
                 function.input.iter().map(String::as_str).collect(),
@@ -190,7 +190,7 @@ impl<'a> Scope<'a> {
             inputs,
             outputs,
             parent: None,
-            function: None,
+            is_in_function: false,
             opset,
             producers,
             initializers: HashMap::new(),
@@ -204,10 +204,10 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The enclosing function of the model.
+    /// Whether it is in a function of the model.
     #[must_use]
-    pub fn function(&self) -> Option<usize> {
-        self.function
+    pub fn is_in_function(&self) -> bool {
+        self.is_in_function
     }
 
     /// The origin of a value, and the graph that defines it; `None` if there is no such value.

@@ -176,7 +176,7 @@ fn look(
     for (index, function) in model.functions.iter().enumerate() {
         let own = default_import(&function.opset_import)
             .map_or(main, |import| import.version.unwrap_or(1));
-        let scope = Scope::function_body(function, index, own);
+        let scope = Scope::function_body(function, own);
         let path = Path {
             function: Some(index),
             steps: Vec::new(),

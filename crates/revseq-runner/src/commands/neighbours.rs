@@ -98,7 +98,7 @@ impl Finder<'_> {
 
 /// The graph of a function. Neither its place in the model nor its operator set matters here.
 fn body(function: &FunctionProto) -> Scope<'_> {
-    Scope::function_body(function, 0, 0)
+    Scope::function_body(function, 0)
 }
 
 fn neighbourhood(

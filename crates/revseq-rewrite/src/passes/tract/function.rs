@@ -44,7 +44,7 @@ fn find(at: &At<'_>) -> Verdict {
     let function = functions.find(|function| key(function) == called(node));
     let function = function.ok_or(Other)?;
     // Nested calls are inlined after their caller.
-    if scope.function().is_some() {
+    if scope.is_in_function() {
         return Err(Other);
     }
     if let Some(operator) = changed_meaning(function, scope.opset) {
