@@ -6,6 +6,7 @@ use buffa::MessageField;
 
 mod accessors;
 mod codes;
+mod loops;
 
 pub use crate::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -15,6 +16,7 @@ pub use crate::proto::{
 pub(crate) use accessors::mentioned;
 pub use accessors::{Attribute, all_nodes};
 pub use codes::*;
+pub use loops::{BEFORE_STATES, LoopLayout};
 
 /// The external data files of a model, as it names them: paths below its folder, if it can be
 /// trusted.

@@ -22,7 +22,8 @@ use std::collections::{HashMap, HashSet};
 use half::f16;
 
 use crate::model::{
-    self, FLOAT, FLOAT16, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, int, node,
+    self, FLOAT, FLOAT16, GraphProto, LoopLayout, ModelProto, NodeProto, TensorProto,
+    ValueInfoProto, int, node,
 };
 use crate::onnx::type_proto;
 use crate::scope::Names;
@@ -129,32 +130,6 @@ struct Halves {
     is_changed: bool,
 }
 
-/// The states among a loop's inputs, and among its body's inputs and outputs: where they begin.
-struct States {
-    node: usize,
-    body_inputs: usize,
-    body_outputs: usize,
-    count: usize,
-}
-
-impl States {
-    /// The states of a Loop or Scan; `None` for other operators.
-    fn of_loop(node: &NodeProto) -> Option<Self> {
-        let (first, outputs, others) = match node.op() {
-            "Loop" => (2, 1, 2),
-            "Scan" => (0, 0, node.int("num_scan_inputs").value()?),
-            _ => return None,
-        };
-        let others = usize::try_from(others).ok()?;
-        Some(Self {
-            node: first,
-            body_inputs: first,
-            body_outputs: outputs,
-            count: node.input.len().checked_sub(others)?,
-        })
-    }
-}
-
 impl Halves {
     fn enter(&mut self) {
         if self.next == self.graphs.len() {
@@ -242,8 +217,8 @@ impl Halves {
             _ if node.graphs().next().is_none() => self.outputs(node)?,
             "If" if node.is("If") => self.find_branches(node)?,
             _ if node.domain().is_empty() => {
-                let states = States::of_loop(node).ok_or(UnknownTypes)?;
-                self.find_loop(node, &states)?
+                let layout = LoopLayout::of(node).ok_or(UnknownTypes)?;
+                self.find_loop(node, &layout)?
             }
             _ => return Err(UnknownTypes),
         };
@@ -300,7 +275,7 @@ impl Halves {
     fn find_loop(
         &mut self,
         node: &NodeProto,
-        states: &States,
+        layout: &LoopLayout,
     ) -> Result<Vec<Option<Held>>, UnknownTypes> {
         let body = node.graph("body").ok_or(UnknownTypes)?;
         let index = self.next;
@@ -308,14 +283,14 @@ impl Halves {
         let inputs: Vec<_> = inputs.collect();
         let mut found = self.find(body, Some(&inputs))?;
         // A state is held as its first value and the body's, whichever prevails.
-        let names = body.inputs().skip(states.body_inputs);
-        for (position, name) in names.take(states.count).enumerate() {
-            if let Some(found) = found.get_mut(states.body_outputs + position) {
+        let names = body.inputs().skip(layout.leading_inputs);
+        for (position, name) in names.take(layout.states).enumerate() {
+            if let Some(found) = found.get_mut(layout.leading_outputs + position) {
                 self.define_in(index, name, *found);
                 *found = self.held_in(index, name);
             }
         }
-        Ok(found.split_off(states.body_outputs.min(found.len())))
+        Ok(found.split_off(layout.leading_outputs.min(found.len())))
     }
 
     /// Gives other names to what the main graph's outputs are rounded from.
@@ -373,21 +348,21 @@ impl Halves {
         }
         let outputs = node.output.iter().map(|name| self.held(name));
         let mut needed: Vec<_> = outputs.collect();
-        if let Some(states) = States::of_loop(node) {
+        if let Some(layout) = LoopLayout::of(node) {
             let body = node.graph("body").into_iter().flat_map(GraphProto::inputs);
             let given = body
-                .skip(states.body_inputs)
+                .skip(layout.leading_inputs)
                 .map(|name| self.held_in(self.next, name));
             let given: Vec<_> = given.collect();
             // A state that nothing reads has no name.
-            for (needed, given) in std::iter::zip(&mut needed, &given).take(states.count) {
+            for (needed, given) in std::iter::zip(&mut needed, &given).take(layout.states) {
                 *needed = *given;
             }
-            let inputs = node.input.iter_mut().skip(states.node);
+            let inputs = node.input.iter_mut().skip(layout.leading_inputs);
             for (input, given) in std::iter::zip(inputs, given) {
                 self.read_as(input, given, names);
             }
-            needed.splice(0..0, vec![None; states.body_outputs]);
+            needed.splice(0..0, vec![None; layout.leading_outputs]);
         }
         for graph in node.graphs_mut() {
             self.read(graph, Some(&needed), names);

@@ -1,12 +1,9 @@
 //! Ranks and sizes of a Loop's states and outputs, and ranks of a Scan's.
 
 use super::Size;
-use crate::model::{GraphProto, NodeProto, declared_sizes};
+use crate::model::{BEFORE_STATES, GraphProto, LoopLayout, NodeProto, declared_sizes};
 use crate::scope::Scope;
 use crate::sizes;
-
-/// The inputs of a Loop, and of its body, before the states.
-const BEFORE_STATES: usize = 2;
 
 /// A Loop's body, in which every state has the rank and the sizes that it begins with, where each
 /// iteration keeps them.
@@ -123,8 +120,7 @@ pub(super) fn rank_of_scan_output(
     if scope.opset < 9 {
         return None;
     }
-    let scanned = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
-    let states = node.input.len().checked_sub(scanned)?;
+    let LoopLayout { states, .. } = LoopLayout::of(node)?;
     if output < states {
         return sizes::rank(scope, node.input(output)?);
     }

@@ -3,10 +3,7 @@
 use std::collections::HashSet;
 
 use crate::emit::Emit;
-use crate::model::{self, GraphProto, NodeProto};
-
-/// The inputs of a Loop, and of its body, before the states.
-pub(super) const BEFORE_STATES: usize = 2;
+use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 
 /// A Loop that is being rewritten.
 pub(super) struct LoopEdit<'w> {

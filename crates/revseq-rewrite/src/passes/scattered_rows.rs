@@ -7,8 +7,8 @@
 //! Loop(y = zeros: [steps, 8]) { y = ScatterND(y, [[step]], [v]) }   →   Loop() { v }
 //! ```
 
-use super::loop_edit::{BEFORE_STATES, LoopEdit};
-use crate::model::NodeProto;
+use super::loop_edit::LoopEdit;
+use crate::model::{BEFORE_STATES, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::body::{Body, Count, State, through_identity};
 use crate::passes::steps::{self, trips};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use recurrent_cells::Constant;
 
 use crate::constant;
-use crate::model::{Attribute, FLOAT, GraphProto, NodeProto, declared_sizes};
+use crate::model::{Attribute, FLOAT, GraphProto, LoopLayout, NodeProto, declared_sizes};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 use crate::types;
@@ -15,38 +15,15 @@ use crate::types;
 /// Number of values that are followed at most.
 pub(in crate::passes) const MAXIMUM_STEPS: usize = 64;
 
-/// The layout of a loop's inputs and outputs: a Loop's body has the iteration number and a
-/// condition before the states, a Scan's has the scan slices after them.
-#[derive(Clone, Copy)]
-struct Layout {
-    leading_inputs: usize,
-    leading_outputs: usize,
-    states: usize,
-    slices: usize,
-}
-
-impl Layout {
-    fn of(node: &NodeProto, body: &Scope<'_>) -> Option<Self> {
-        let layout = if node.is("Loop") {
-            Self {
-                leading_inputs: 2,
-                leading_outputs: 1,
-                states: node.input.len().checked_sub(2)?,
-                slices: 0,
-            }
-        } else {
-            let slices = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
-            Self {
-                leading_inputs: 0,
-                leading_outputs: 0,
-                states: node.input.len().checked_sub(slices)?,
-                slices,
-            }
-        };
-        let fits = body.inputs.len() == layout.leading_inputs + layout.states + layout.slices
-            && body.outputs.len() >= layout.leading_outputs + layout.states;
-        fits.then_some(layout)
-    }
+/// The layout of a loop, if its body has inputs and outputs to match.
+fn layout_of(node: &NodeProto, body: &Scope<'_>) -> Result<LoopLayout, String> {
+    let fits = |it: &LoopLayout| {
+        body.inputs.len() == it.leading_inputs + it.states + it.slices
+            && body.outputs.len() >= it.leading_outputs + it.states
+    };
+    let layout = LoopLayout::of(node).filter(fits);
+    let why = "its body has other inputs and outputs than the operator says";
+    layout.ok_or_else(|| why.to_owned())
 }
 
 /// The body, with unchanged states read directly from the outer graph.
@@ -56,8 +33,7 @@ pub(in crate::passes) fn with_captures(
     body: &GraphProto,
 ) -> Result<GraphProto, String> {
     let inner = Scope::graph(body, Some(scope), scope.opset);
-    let layout = Layout::of(node, &inner)
-        .ok_or("its body has other inputs and outputs than the operator says")?;
+    let layout = layout_of(node, &inner)?;
     let mut unchanged = HashMap::new();
     for state in 0..layout.states {
         let input = inner.inputs[state + layout.leading_inputs];
@@ -165,8 +141,7 @@ impl<'a> Body<'a> {
         node: &'a NodeProto,
         inner: &'a Scope<'a>,
     ) -> Result<Self, String> {
-        let layout = Layout::of(node, inner)
-            .ok_or("its body has other inputs and outputs than the operator says")?;
+        let layout = layout_of(node, inner)?;
         let states = (0..layout.states).map(|state| State {
             carried: inner.inputs[state + layout.leading_inputs],
             updated: inner.outputs[state + layout.leading_outputs],
@@ -174,16 +149,8 @@ impl<'a> Body<'a> {
             last: node.output.get(state).map_or("", String::as_str),
         });
         let mut this = Self {
-            outer,
-            inner,
-            steps: Size::Known(0),
-            states: states.collect(),
-            unchanged: Vec::new(),
-            scanned: Vec::new(),
-            counters: Vec::new(),
-            slices: Vec::new(),
             iteration: (layout.leading_inputs > 0).then(|| inner.inputs[0]),
-            facts: Facts::default(),
+            ..Self::with(outer, inner, states.collect(), Facts::default())
         };
         this.sort_states()?;
         for counter in this
@@ -235,16 +202,29 @@ impl<'a> Body<'a> {
             last: "",
         });
         Self {
-            outer: scope,
-            inner: scope,
+            slices: vec![step],
+            ..Self::with(scope, scope, states.collect(), facts.clone())
+        }
+    }
+
+    /// A body of which only the states are known.
+    fn with(
+        outer: &'a Scope<'a>,
+        inner: &'a Scope<'a>,
+        states: Vec<State<'a>>,
+        facts: Facts,
+    ) -> Self {
+        Self {
+            outer,
+            inner,
             steps: Size::Known(0),
-            states: states.collect(),
+            states,
             unchanged: Vec::new(),
             scanned: Vec::new(),
             counters: Vec::new(),
-            slices: vec![step],
+            slices: Vec::new(),
             iteration: None,
-            facts: facts.clone(),
+            facts,
         }
     }
 

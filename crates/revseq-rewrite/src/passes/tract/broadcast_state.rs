@@ -13,10 +13,9 @@
 
 use crate::constant;
 use crate::emit::SOFTMAX_BY_ONE_AXIS;
-use crate::model::{self, GraphProto, NodeProto};
+use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::pass::{At, Other, Pass, Verdict};
-use crate::passes::loop_edit::BEFORE_STATES;
 use crate::scope::Scope;
 use crate::{order, sizes, truth};
 

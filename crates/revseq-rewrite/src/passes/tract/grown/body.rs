@@ -1,9 +1,9 @@
 //! The uses of a list in a loop's body.
 
 use crate::constant;
+use crate::model::BEFORE_STATES;
 use crate::scope::Scope;
 
-use crate::passes::loop_edit::BEFORE_STATES;
 use crate::passes::tract::list::{Added, Segment};
 
 /// A list among a Loop's states.

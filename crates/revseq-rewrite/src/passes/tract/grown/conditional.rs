@@ -7,14 +7,13 @@
 //! ```
 
 use crate::emit::Emit;
-use crate::model::{self, GraphProto, NodeProto};
+use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::pass::{At, Verdict};
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::body::List;
 use super::write::Write;
-use crate::passes::loop_edit::BEFORE_STATES;
 use crate::passes::tract::list::{Added, Segment};
 
 /// An If of a Loop's body that adds a tensor to a list in one branch.

@@ -1,8 +1,8 @@
 //! A list of as many tensors in all iterations, to as many states.
 
-use crate::model::{self, GraphProto};
+use crate::model::{self, BEFORE_STATES, GraphProto};
 use crate::pass::{At, Verdict};
-use crate::passes::loop_edit::{BEFORE_STATES, LoopEdit, State};
+use crate::passes::loop_edit::{LoopEdit, State};
 use crate::passes::tract::list::{self, Segment, write_element};
 use crate::scope::Scope;
 

@@ -13,13 +13,12 @@ mod fixed;
 mod reads;
 mod write;
 
-use crate::model::NodeProto;
+use crate::model::{BEFORE_STATES, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::list;
-use crate::passes::loop_edit::BEFORE_STATES;
 use body::List;
 use reads::Reads;
 use write::Write;

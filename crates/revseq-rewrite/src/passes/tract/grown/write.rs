@@ -1,14 +1,14 @@
 //! Writes a Loop without a list among its states.
 
 use crate::emit::{Emit, NO_SIZES};
-use crate::model::{self, NodeProto};
+use crate::model::{self, BEFORE_STATES, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::Size;
 use crate::types;
 
 use super::body::List;
 use super::reads::Reads;
-use crate::passes::loop_edit::{BEFORE_STATES, LoopEdit, State};
+use crate::passes::loop_edit::{LoopEdit, State};
 use crate::passes::tract::list::{
     Added, Segment, write_element, write_join, write_length, write_parts_of, write_stack,
 };
