@@ -39,12 +39,16 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     UPSTREAM.0.keys().map(String::as_str)
 }
 
-/// Refuses a node of another domain.
-pub(crate) fn check_domain(node: &NodeProto) -> TractResult<()> {
+/// Refuses a node of another domain than the expected one, which is empty if it is ONNX's own.
+pub(crate) fn check_domain(node: &NodeProto, expected: &str) -> TractResult<()> {
+    let domain = node.domain.as_str();
+    let (is_expected, in_words) = match expected {
+        "" => (matches!(domain, "" | "ai.onnx"), "ONNX's own".to_owned()),
+        other => (domain == other, format!("{other:?}")),
+    };
     ensure!(
-        matches!(node.domain.as_str(), "" | "ai.onnx"),
-        "it is of domain {:?}, expected ONNX's own",
-        node.domain
+        is_expected,
+        "it is of domain {domain:?}, expected {in_words}"
     );
     Ok(())
 }

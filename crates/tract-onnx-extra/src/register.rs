@@ -13,7 +13,7 @@ use crate::data_sizes::{
     beside_sizes, compress, concat, of_sizes, one_hot, slice, squeeze, unique,
 };
 use crate::loops::{self, if_, onnx_scan};
-use crate::node::{check_arity, names};
+use crate::node::{check_arity, check_domain, is_one_of, names};
 use crate::operator::Parsed;
 use crate::operators::{
     arithmetic, batch_norm, bit_shift, cast, categories, compare, conv, div, dropout, einsum,
@@ -109,14 +109,28 @@ const PARSERS: &[(Parser, &str)] = &[
     (unique::parse, "Unique"),
 ];
 
-/// The parser of each operator; where there is no other, that of tract's operator.
-static OPERATORS: LazyLock<HashMap<&str, Parser>> = LazyLock::new(|| {
+/// The domains of those that are not of ONNX's own; `None` if it may be any.
+const DOMAINS: [(Option<&str>, &str); 4] = [
+    (Some("ai.onnx.ml"), "LabelEncoder OneHotEncoder"),
+    (Some("com.microsoft"), "DynamicQuantizeLSTM"),
+    (Some("revseq"), "MaskedGRU MaskedLSTM MaskedRNN"),
+    (None, "SimplifiedLayerNormalization"),
+];
+
+/// The parser of each operator, and its domain; where there is no other, that of tract's operator.
+static OPERATORS: LazyLock<HashMap<&str, (Parser, Option<&str>)>> = LazyLock::new(|| {
     // A constant is one already.
     let tracts = names().filter(|name| *name != "Constant");
-    let tracts = tracts.map(|name| (name, empty::parse as Parser));
+    let tracts = tracts.map(|name| (name, (empty::parse as Parser, None)));
+    let domain = |name: &str| {
+        let mut others = DOMAINS.iter();
+        let other = others.find(|(_, names)| is_one_of(names, name));
+        other.map_or(Some(""), |(domain, _)| *domain)
+    };
     let of_parser = |(parser, names): &(Parser, &'static str)| {
         let parser = *parser;
-        names.split(' ').map(move |name| (name, parser))
+        let names = names.split(' ');
+        names.map(move |name| (name, (parser, domain(name))))
     };
     tracts.chain(PARSERS.iter().flat_map(of_parser)).collect()
 });
@@ -124,11 +138,14 @@ static OPERATORS: LazyLock<HashMap<&str, Parser>> = LazyLock::new(|| {
 /// Parses a node whose inputs are there, by the operators of this crate or of tract.
 ///
 /// # Errors
-/// The node lacks an input, or has an attribute that is not ONNX's.
+/// The node is of another domain than its operator, lacks an input, or has an attribute that is not ONNX's.
 pub fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let operator = node.op_type.as_str();
-    let parse = OPERATORS.get(operator);
-    let parse = parse.with_context(|| format!("tract has no {operator}"))?;
+    let known = OPERATORS.get(operator);
+    let (parse, domain) = known.with_context(|| format!("tract has no {operator}"))?;
+    if let Some(domain) = domain {
+        check_domain(node, domain)?;
+    }
     check_arity(node)?;
     let (upstream, captured) = parse(ctx, node)?;
     let upstream = within_rank::mended(node, upstream)?;

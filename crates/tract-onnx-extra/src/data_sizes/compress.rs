@@ -13,13 +13,11 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::part::{along, take};
 use super::size_symbols::{SizeSymbols, axis};
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Compress; tract runs only constant ones.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let along: Option<i64> = node.get_attr_opt("axis")?;
     let sizes = SizeSymbols::new(ctx);
     own(node, [2, 1], move |node: &mut Wiring<'_>| {

@@ -14,13 +14,11 @@ use tract_onnx::tract_hir::internal::*;
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::dims::{self, scalar};
 use crate::limits::{Limits, of_nodes_read};
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a OneHot.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let new: i64 = node.get_attr_opt("axis")?.unwrap_or(-1);
     let (sizes, limits) = (SizeSymbols::new(ctx), of_nodes_read());
     own(node, [3, 1], move |node: &mut Wiring<'_>| {

@@ -24,13 +24,11 @@ use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
 use super::size_symbols::{SizeSymbols, axis};
 use crate::dims;
-use crate::node::check_domain;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::Typed;
 
 /// Parses a Slice. tract's takes bounds for right that may lie outside of the axis.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let context = NodeContext::new(ctx);
     let lists = if node.input.len() > 1 {
         let mut inputs = optional_inputs(node);

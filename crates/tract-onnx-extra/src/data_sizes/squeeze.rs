@@ -19,14 +19,12 @@ use tract_onnx::tract_hir::ops::array;
 use super::bounds::{least, most};
 use super::node_context::NodeContext;
 use super::size_symbols::axis;
-use crate::node::check_domain;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Squeeze: like tract if its axes are known to have one element, otherwise as one that
 /// checks at run time.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let axes: Option<Vec<i64>> = match node.input.get(1).filter(|name| !name.is_empty()) {
         Some(axes) => NodeContext::new(ctx).constant(axes)?,
         None => node.get_attr_opt_vec("axes")?,

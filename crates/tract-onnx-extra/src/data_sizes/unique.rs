@@ -15,14 +15,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::part::{along, take};
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::operators::top_k::compared;
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Unique.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let mut is_wanted = [false; 4];
     for (is_wanted, name) in std::iter::zip(&mut is_wanted, &node.output) {
         *is_wanted = !name.is_empty();

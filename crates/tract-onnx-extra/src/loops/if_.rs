@@ -20,7 +20,6 @@ use tract_onnx::tract_hir::internal::*;
 use crate::dims::scalar;
 use crate::graph::self_contained;
 use crate::loops::branches::{Branches, Sizes, join_size, output_facts};
-use crate::node::check_domain;
 use crate::node::element_type;
 use crate::operator::{Facts, Parsed};
 use crate::repairs::typed::typed_body;
@@ -28,7 +27,6 @@ use crate::wire::{free_names, wire_cast};
 
 /// Parses an If, with any names in its branches.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let mut captured: Vec<String> = Vec::new();
     let mut branch = |name: &str| -> TractResult<Branch> {
         let graph: &GraphProto = node.get_attr(name)?;

@@ -10,7 +10,6 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::axis;
 use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
-use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::operators::empty::OrNothing;
 use crate::typed_op::Typed;
@@ -20,7 +19,6 @@ const MAXIMUM_RANK: i64 = 64;
 
 /// Parses a Scan like tract, but for the final states.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     for list in ["scan_input_axes", "scan_output_axes"] {
         let axes: Option<Vec<i64>> = node.get_attr_opt_vec(list)?;
         for axis in axes.into_iter().flatten() {

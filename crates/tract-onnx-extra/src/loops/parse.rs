@@ -13,7 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::SizeSymbols;
 use crate::graph::self_contained;
 use crate::loops::infer::{BodyInput, OnnxLoop};
-use crate::node::{check_domain, element_type};
+use crate::node::element_type;
 use crate::operator::Parsed;
 
 /// The maximum nesting of graphs: a state that changes its size doubles the visits of inner loops
@@ -25,7 +25,6 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     ensure!(
         ctx.parent_graphs.len() <= MAXIMUM_DEPTH,
         "it is in {} graphs within one another, more than the {MAXIMUM_DEPTH} that are supported",

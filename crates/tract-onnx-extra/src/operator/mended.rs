@@ -11,7 +11,7 @@ use super::inferring::{Facts, Inferring, owned};
 use super::wiring::{Place, Wiring};
 use crate::data_sizes::inferred_output;
 use crate::dims::in_dims;
-use crate::node::{Parsed, check_domain, parse_with_tract};
+use crate::node::{Parsed, parse_with_tract};
 
 /// Puts an operator over another one.
 pub fn over<T: Operator>(upstream: Box<dyn InferenceOp>, op: T) -> Box<dyn InferenceOp> {
@@ -25,7 +25,6 @@ pub fn over<T: Operator>(upstream: Box<dyn InferenceOp>, op: T) -> Box<dyn Infer
 
 /// Parses a node like tract, and puts an operator over it.
 pub(crate) fn over_tract<T: Operator>(ctx: &ParsingContext<'_>, node: &NodeProto, op: T) -> Parsed {
-    check_domain(node)?;
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     Ok((over(upstream, op), captured))
 }

@@ -10,13 +10,11 @@ use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::mod_::{common_type, each};
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a BitShift.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let direction = match node.get_attr::<&str>("direction")? {
         "LEFT" => Direction::Left,
         "RIGHT" => Direction::Right,

@@ -15,7 +15,6 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::check_domain;
 use crate::operator::Parsed;
 use crate::operators::empty;
 
@@ -27,7 +26,6 @@ use crate::operators::empty;
 /// tract's Cast to int32, which TensorFlow writes around each size, loses symbols, and with them
 /// the sizes computed from them. Here they stay if they flow only into sizes and comparisons.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let to: i64 = node.get_attr("to")?;
     if to == i64::from(DataType::Int64 as i32) {
         let to = i64::datum_type();

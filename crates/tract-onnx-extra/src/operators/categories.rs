@@ -22,11 +22,6 @@ use crate::typed_op::{Stateless, Typed};
 
 /// Parses a LabelEncoder or a OneHotEncoder.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    ensure!(
-        node.domain == "ai.onnx.ml",
-        "it is of domain {:?}, expected ai.onnx.ml",
-        node.domain
-    );
     let attributes = Attributes { ctx, node };
     let encoders = match node.op_type.as_str() {
         "OneHotEncoder" => vec![attributes.one_hot()?],

@@ -12,12 +12,11 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::{check_domain, parse_with_tract};
+use crate::node::parse_with_tract;
 use crate::operator::{Input, Parsed, ReadAs, over};
 
 /// Parses an operator that computes with numbers.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     Ok((on_numbers(upstream), captured))
 }

@@ -5,7 +5,6 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 
 use crate::data_sizes::axis;
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::operators::along_axes;
 
@@ -14,7 +13,6 @@ const ALONG_ONE_AXIS: i64 = 13;
 
 /// Parses a LogSoftmax.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let is_along_one = ctx.onnx_operator_set_version >= ALONG_ONE_AXIS;
     let default = if is_along_one { -1 } else { 1 };
     let first: i64 = node.get_attr_opt("axis")?.unwrap_or(default);

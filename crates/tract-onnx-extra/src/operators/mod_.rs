@@ -16,14 +16,12 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::all_in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::polynomial::{difference, product, quotient, sum};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Mod.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let sign = match node.get_attr_opt::<i64>("fmod")? {
         Some(1) => Sign::Dividend,
         _ => Sign::Divisor,

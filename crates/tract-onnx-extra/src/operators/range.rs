@@ -15,14 +15,12 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::all_in_numbers;
 use crate::dims::{is_size, scalar, size};
 use crate::limits::{self, Limits};
-use crate::node::check_domain;
 use crate::operator::Parsed;
 use crate::typed_op::{Stateless, Typed};
 use crate::wire::wire_cast;
 
 /// Parses a Range.
-pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, _node: &NodeProto) -> Parsed {
     let op = OnnxRange {
         limits: limits::of_nodes_read(),
     };

@@ -16,13 +16,12 @@ use tract_onnx::tract_hir::internal::*;
 use super::empty::OrNothing;
 use crate::data_sizes::definers::InNumbers;
 use crate::data_sizes::{symbols_of, wide_sizes};
-use crate::node::{check_domain, parse_with_tract};
+use crate::node::parse_with_tract;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
 use crate::typed_op::Typed;
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     if node.op_type == "Resize" && ctx.onnx_operator_set_version != 10 {
         let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
         let sizes = optional_inputs(node).nth(3).flatten();

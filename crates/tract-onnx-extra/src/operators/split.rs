@@ -9,7 +9,6 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
 use crate::dims::sizes;
-use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
@@ -18,7 +17,6 @@ const UNEVEN: i64 = 18;
 
 /// Parses a Split.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let outputs = node.output.len();
     let version = ctx.onnx_operator_set_version;
     let given: Option<Vec<i64>> = node.get_attr_opt_vec("split")?;

@@ -15,13 +15,11 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::{SizeSymbols, axis, in_numbers};
 use crate::dims::size;
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a TopK.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let along = node.get_attr_opt("axis")?.unwrap_or(-1_i64);
     let largest = node.get_attr_opt("largest")?.unwrap_or(1_i64) != 0;
     // The number of elements is an attribute before opset 10.

@@ -20,12 +20,11 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring};
 use layer::{Inputs, Layer, Mask, Outputs};
 use quantized::Quantized;
 
-/// The prefix of the names of layers with a mask, of the domain `revseq`.
+/// The prefix of the names of layers with a mask.
 const PREFIX: &str = "Masked";
 
 /// Parses a layer.
@@ -37,19 +36,6 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 fn read(node: &NodeProto) -> TractResult<Layer> {
     let is_quantized = node.op_type == quantized::OPERATOR;
     let of_mask = node.op_type.strip_prefix(PREFIX);
-    let domain = match (is_quantized, of_mask) {
-        (true, _) => "com.microsoft",
-        (_, Some(_)) => "revseq",
-        _ => "",
-    };
-    match domain {
-        "" => check_domain(node)?,
-        domain => ensure!(
-            node.domain == domain,
-            "it is of domain {:?}, expected {domain:?}",
-            node.domain
-        ),
-    }
     let direction: Option<&str> = node.get_attr_opt("direction")?;
     // Whether each direction runs backwards.
     let directions: &[bool] = match direction {

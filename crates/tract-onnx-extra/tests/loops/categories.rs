@@ -111,7 +111,7 @@ fn what_cannot_be_looked_up_is_refused() {
         (
             "LabelEncoder<keys_int64s=[1];values_int64s=[3]>",
             "i64",
-            "it is of domain \"\", expected ai.onnx.ml",
+            "it is of domain \"\", expected \"ai.onnx.ml\"",
         ),
     ] {
         let node = node.replace('@', "ai.onnx.ml.");

@@ -6,7 +6,6 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
 use super::{Known, Numbers, OfSizes, of_sizes, size, wide_sizes};
-use crate::node::check_domain;
 use crate::operator::{Parsed, over};
 
 /// The value of all elements, of no axis.
@@ -14,7 +13,6 @@ use crate::operator::{Parsed, over};
 struct ConstantOfShape(Arc<Tensor>);
 
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let value = match node.get_attr_opt("value")? {
         Some(value) => ctx.load_tensor(value)?,
         // tract's default is a double.

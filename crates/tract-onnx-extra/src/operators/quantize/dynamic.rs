@@ -6,13 +6,11 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::linear::bytes;
-use crate::node::check_domain;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a DynamicQuantizeLinear.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     own(node, [1, 3], |node: &mut Wiring<'_>| {
         node.whole(Typed(Dynamic))
     })

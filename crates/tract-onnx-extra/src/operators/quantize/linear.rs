@@ -7,13 +7,11 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{AsPrimitive, Bounded};
 
 use super::parameter::Along;
-use crate::node::check_domain;
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a QuantizeLinear or a DequantizeLinear.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    check_domain(node)?;
     let number = |name: &str| node.get_attr_opt::<i64>(name);
     let block = number("block_size")?.unwrap_or(0);
     let type_of = |name: &str| -> TractResult<Option<DatumType>> {
