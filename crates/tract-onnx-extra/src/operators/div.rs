@@ -8,7 +8,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
-use tract_onnx::tract_core::ops::math::{Div, mul};
+use tract_onnx::tract_core::ops::math::Div;
 use tract_onnx::tract_hir::internal::*;
 
 use super::arithmetic::{Arithmetic, has_sizes};
@@ -36,15 +36,11 @@ impl Operator for QuotientOf {
         if let Some(quotient) = Arithmetic::Div.wire(node, operands)? {
             return Ok(Some(tvec![quotient]));
         }
-        let (datum_type, b) = (node.input(0)?.datum_type, node.input(1)?);
-        rule_if!(datum_type == b.datum_type);
+        let datum_type = node.input(0)?.datum_type;
+        rule_if!(datum_type == node.input(1)?.datum_type);
         rule_if!(datum_type.is_float() || datum_type.is_integer());
-        let (op, b) = match b.konst.as_deref().map(reciprocals).transpose()?.flatten() {
-            Some(reciprocals) => (mul(), node.constant("reciprocal", reciprocals)?),
-            None => (TypedBinOp(Box::new(Quotient), None), operands[1]),
-        };
-        let operands = wire_rank_broadcast(node.name, node.model, &[operands[0], b])?;
-        node.last(op, &operands)
+        let operands = wire_rank_broadcast(node.name, node.model, &operands)?;
+        node.last(TypedBinOp(Box::new(Quotient), None), &operands)
     }
 }
 
@@ -82,24 +78,6 @@ impl BinMiniOp for Quotient {
     fn cost_per_element(&self, datum_type: DatumType) -> TVec<(Cost, usize)> {
         Div.cost_per_element(datum_type)
     }
-}
-
-/// The reciprocals of floats that are powers of 2, by which a product equals the quotient.
-fn reciprocals(divisor: &Tensor) -> TractResult<Option<Tensor>> {
-    let datum_type = divisor.datum_type();
-    rule_if!(datum_type.is_float());
-    let numbers = divisor.cast_to::<f64>()?;
-    let numbers = numbers.try_as_plain_ram()?;
-    let numbers = numbers.as_slice::<f64>()?;
-    let is_power =
-        |it: &f64| it.is_normal() && it.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1;
-    rule_if!(numbers.iter().all(is_power));
-    let exact: Vec<f64> = numbers.iter().map(|it| it.recip()).collect();
-    let exact = Tensor::from_shape(divisor.shape(), &exact)?;
-    let reciprocals = exact.cast_to_dt(datum_type)?.into_owned();
-    // Of the least float it is infinite.
-    let is_exact = *reciprocals.cast_to::<f64>()? == exact;
-    Ok(is_exact.then_some(reciprocals))
 }
 
 /// Checks that no integer is divided by 0.
