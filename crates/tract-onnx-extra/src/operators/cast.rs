@@ -15,7 +15,7 @@ use tract_onnx::pb::{GraphProto, NodeProto};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::Parsed;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 use crate::operators::empty;
 
 /// Parses a Cast.
@@ -29,7 +29,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let to: i64 = node.get_attr("to")?;
     if to == i64::from(DataType::Int64 as i32) {
         let to = i64::datum_type();
-        return Ok((expand(CastToIntegers { to }), vec![]));
+        return own(node, [1, 1], CastToIntegers { to });
     }
     // In a body, a state may have to stay int32.
     if let [graph] = *ctx.parent_graphs
@@ -37,7 +37,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         && node.output.iter().all(|output| counts_only(graph, output))
     {
         let to = i32::datum_type();
-        return Ok((expand(CastToIntegers { to }), vec![]));
+        return own(node, [1, 1], CastToIntegers { to });
     }
     empty::parse(ctx, node)
 }
@@ -123,39 +123,22 @@ fn has_symbols(value: &Tensor) -> bool {
         .is_ok_and(|sizes| sizes.iter().any(|size| size.to_i64().is_err()))
 }
 
-impl Expansion for CastToIntegers {
-    fn name(&self) -> StaticName {
-        "Cast".into()
+impl Operator for CastToIntegers {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let input = node.inputs[0].clone();
+        let mut output = node.outputs[0].clone();
+        output.shape.unify_with(&input.shape)?;
+        let from = input.datum_type.concretize();
+        let to = from.and_then(|from| self.output_type(from, node.value(0).as_deref()));
+        if let Some(to) = to {
+            output.datum_type = to.into();
+        }
+        Ok(Some((tvec![input], tvec![output], tvec![])))
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 1)?;
-        check_output_arity(outputs, 1)?;
-        s.equals(&inputs[0].shape, &outputs[0].shape)?;
-        s.given(&inputs[0].datum_type, move |s, from| {
-            if let Some(datum_type) = self.output_type(from, None) {
-                return s.equals(&outputs[0].datum_type, datum_type);
-            }
-            s.given(&inputs[0].value, move |s, value| {
-                let datum_type = self.output_type(from, Some(&value)).unwrap_or(self.to);
-                s.equals(&outputs[0].datum_type, datum_type)
-            })
-        })
-    }
-
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let fact = model.outlet_fact(inputs[0])?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let fact = node.input(0)?;
         let to = self.output_type(fact.datum_type, fact.konst.as_deref());
-        model.wire_node(prefix, cast(to.unwrap_or(self.to)), inputs)
+        node.whole(cast(to.unwrap_or(self.to)))
     }
 }
