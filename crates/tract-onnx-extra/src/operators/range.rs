@@ -10,21 +10,21 @@
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::logic::sym_to_coord_axis;
+use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::all_in_numbers;
 use crate::dims::{is_size, scalar, size};
 use crate::limits::{self, Limits};
-use crate::operator::Parsed;
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
-use crate::wire::wire_cast;
 
 /// Parses a Range.
-pub(crate) fn parse(_ctx: &ParsingContext<'_>, _node: &NodeProto) -> Parsed {
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let op = OnnxRange {
         limits: limits::of_nodes_read(),
     };
-    Ok((expand(op), vec![]))
+    own(node, [3, 1], op)
 }
 
 /// A Range before types and shapes are known.
@@ -76,64 +76,45 @@ fn length(inputs: [&Tensor; 3]) -> TractResult<Option<TDim>> {
     }
 }
 
-impl Expansion for OnnxRange {
-    fn name(&self) -> StaticName {
-        "Range".into()
-    }
-
-    fn rules<'r, 'p: 'r, 's: 'r>(
-        &'s self,
-        s: &mut Solver<'r>,
-        inputs: &'p [TensorProxy],
-        outputs: &'p [TensorProxy],
-    ) -> InferenceResult {
-        check_input_arity(inputs, 3)?;
-        check_output_arity(outputs, 1)?;
-        let types = inputs.iter().map(|input| &input.datum_type);
-        s.given_all(types, move |s, types| {
-            s.equals(&outputs[0].datum_type, common(&types)?)
-        })?;
-        for input in inputs {
-            s.equals(&input.rank, 0)?;
+impl Operator for OnnxRange {
+    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
+        let mut inputs: TVec<InferenceFact> = tvec![];
+        for fact in &node.inputs {
+            let mut input = (*fact).clone();
+            input.shape.unify_with(&ShapeFactoid::closed(tvec![]))?;
+            inputs.push(input);
         }
-        s.equals(&outputs[0].rank, 1)?;
-        let values = inputs.iter().map(|input| &input.value);
-        s.given_all(values, move |s, values| {
-            match length([&values[0], &values[1], &values[2]])? {
-                Some(length) => s.equals(&outputs[0].shape[0], length),
-                None => Ok(()),
-            }
-        })
+        let length = match [0, 1, 2].map(|input| node.value(input)) {
+            [Some(start), Some(limit), Some(step)] => length([&start, &limit, &step])?,
+            _ => None,
+        };
+        let size = length.map_or_else(DimFact::default, DimFact::from);
+        let mut output = node.outputs[0].clone();
+        output
+            .shape
+            .unify_with(&ShapeFactoid::closed(tvec![size]))?;
+        if let Some(types) = node.types().collect::<Option<Vec<_>>>() {
+            output.datum_type.unify_with(&common(&types)?.into())?;
+        }
+        Ok(Some((inputs, tvec![output], tvec![])))
     }
 
-    fn wire(
-        &self,
-        prefix: &str,
-        model: &mut TypedModel,
-        inputs: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let facts = inputs.iter().map(|input| model.outlet_fact(*input));
-        let facts = facts.collect::<TractResult<Vec<_>>>()?;
-        let types: Vec<DatumType> = facts.iter().map(|fact| fact.datum_type).collect();
-        let datum_type = common(&types)?;
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let facts = node.facts()?;
+        let datum_type = common(&node.types()?)?;
         let length = match known_length([facts[0], facts[1], facts[2]])? {
             Some(length) => length,
-            None => model.symbols.new_with_prefix("range").to_dim(),
+            None => node.model.symbols.new_with_prefix("range").to_dim(),
         };
-        let mut given = tvec![];
-        for (index, input) in inputs.iter().enumerate() {
-            let name = format!("{prefix}.in{index}");
-            given.push(match model.outlet_fact(*input)?.datum_type {
-                it if it.is_tdim() => *input,
-                _ => wire_cast(model, name, *input, datum_type)?,
-            });
-        }
-        let op = Range {
+        node.replace_inputs(|node, input| {
+            rule_if!(!node.fact(input)?.datum_type.is_tdim());
+            node.cast("in", input, datum_type).map(Some)
+        })?;
+        node.whole(Typed(Range {
             datum_type,
             length,
             limits: self.limits,
-        };
-        model.wire_node(prefix, Typed(op), &given)
+        }))
     }
 }
 

@@ -68,11 +68,12 @@ struct Dequantize {
 }
 
 impl Dequantize {
-    fn check_type(&self, datum_type: DatumType) -> TractResult<()> {
+    /// Checks the type of the weights, or of what is named after them.
+    fn check_type(&self, kind: &str, datum_type: DatumType) -> TractResult<()> {
         let bytes = [i8::datum_type(), u8::datum_type()];
         ensure!(
             bytes.contains(&datum_type),
-            "{} is {datum_type:?}, expected I8 or U8",
+            "{}{kind} is {datum_type:?}, expected I8 or U8",
             self.name
         );
         Ok(())
@@ -82,7 +83,8 @@ impl Dequantize {
         let &[directions, inputs, rows] = weights.shape() else {
             bail!("{} has {} axes, expected 3", self.name, weights.rank());
         };
-        self.check_type(weights.datum_type())?;
+        self.check_type("", weights.datum_type())?;
+        self.check_type("_zero_point", zeros.datum_type())?;
         for (kind, tensor) in [("scale", scales), ("zero_point", zeros)] {
             ensure!(
                 tensor.shape() == [directions] || tensor.shape() == [directions, rows],
@@ -91,13 +93,6 @@ impl Dequantize {
                 tensor.shape()
             );
         }
-        let bytes = [i8::datum_type(), u8::datum_type()];
-        ensure!(
-            bytes.contains(&zeros.datum_type()),
-            "{}_zero_point is {:?}, expected I8 or U8",
-            self.name,
-            zeros.datum_type()
-        );
         let scales = scales.cast_to::<f32>()?;
         let [weights, scales, zeros] = [weights, &*scales, zeros].map(Tensor::try_as_plain_ram);
         let (weights, scales, zeros) = (weights?, scales?, zeros?);
@@ -130,7 +125,7 @@ impl Stateless for Dequantize {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        self.check_type(inputs[0].datum_type)?;
+        self.check_type("", inputs[0].datum_type)?;
         let mut sizes = inputs[0].shape.to_tvec();
         sizes.swap(1, 2);
         Ok(tvec![f32::fact(sizes)])
