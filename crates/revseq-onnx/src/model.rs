@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use buffa::MessageField;
+use buffa::{Message, MessageField};
 
 mod accessors;
 mod codes;
@@ -110,6 +110,32 @@ pub fn node(
 }
 
 /// An attribute of a type, without a value.
+/// The largest constant that is compared with others, in bytes.
+const MAXIMUM_COMPARED: usize = 1 << 16;
+
+/// Returns what a node computes of inputs with these names, to be compared with others; `None` if it has
+/// a large constant.
+#[must_use]
+pub fn computation(node: &NodeProto, inputs: Vec<String>) -> Option<Vec<u8>> {
+    let mut tensors = node.attribute.iter().filter_map(|it| it.t.as_option());
+    if tensors.any(|tensor| tensor.raw().len() > MAXIMUM_COMPARED) {
+        return None;
+    }
+    let mut attributes = node.attribute.clone();
+    attributes.sort_by(|one, other| one.name.cmp(&other.name));
+    let what = NodeProto {
+        op_type: node.op_type.clone(),
+        domain: node.domain.clone(),
+        overload: node.overload.clone(),
+        input: inputs,
+        // Without lengths, Split depends on the number of outputs.
+        output: vec![String::new(); node.output.len()],
+        attribute: attributes,
+        ..NodeProto::default()
+    };
+    Some(what.encode_to_vec())
+}
+
 fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),

@@ -3,8 +3,6 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use buffa::Message;
-
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
@@ -404,9 +402,6 @@ pub(crate) fn names_of_sizes(value: &ValueInfoProto) -> Option<Vec<Option<&str>>
     Some(names.collect())
 }
 
-/// The largest constant that is compared with others, in bytes.
-const MAXIMUM_COMPARED: usize = 1 << 16;
-
 impl Same {
     /// Finds a graph's equal values, in node order.
     fn of(scope: &Scope<'_>) -> Self {
@@ -439,34 +434,15 @@ impl Same {
         if !node.domain().is_empty() || node.graphs().next().is_some() || is_random {
             return None;
         }
-        let mut key = Vec::new();
-        let mut add = |bytes: &[u8]| {
-            key.extend(bytes.len().to_le_bytes());
-            key.extend(bytes);
-        };
-        add(node.op().as_bytes());
-        // Without lengths, Split depends on the number of outputs.
-        add(&node.output.len().to_le_bytes());
-        for name in &node.input {
+        let inputs = node.input.iter().map(|name| {
             let (graph, first) = match self.first.get(name) {
                 Some(first) => (scope.address(), first.as_str()),
                 None if scope.defines(name) => (scope.address(), name.as_str()),
                 None => scope.outer_first(name),
             };
-            add(&graph.to_le_bytes());
-            add(first.as_bytes());
-        }
-        let mut attributes: Vec<_> = node.attribute.iter().collect();
-        attributes.sort_by_key(|attribute| attribute.name.as_deref());
-        for attribute in attributes {
-            let tensor = attribute.t.as_option();
-            let raw = tensor.and_then(|tensor| tensor.raw_data.as_ref());
-            if raw.is_some_and(|raw| raw.len() > MAXIMUM_COMPARED) {
-                return None;
-            }
-            add(&attribute.encode_to_vec());
-        }
-        Some(key)
+            format!("{graph}/{first}")
+        });
+        model::computation(node, inputs.collect())
     }
 }
 

@@ -8,8 +8,6 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use buffa::Message;
-
 use crate::captured;
 use crate::error::Error;
 use crate::live::Unread;
@@ -267,9 +265,6 @@ fn apply(model: &mut ModelProto, edits: Vec<Placed>, written: &mut HashSet<Strin
     }
 }
 
-/// The largest node that is compared with others, in bytes.
-const MAXIMUM_COMPARED: usize = 1 << 16;
-
 /// Merges nodes written by passes that compute the same value: two passes, or two edits of one, ask
 /// for the same constants and shapes. The model's own nodes stay as they were written.
 fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<String>) {
@@ -288,17 +283,10 @@ fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<S
                 input.clone_from(new);
             }
         }
-        let raw = node.tensor("value").value();
-        let raw = raw.and_then(|tensor| tensor.raw_data.as_ref());
-        if raw.is_some_and(|raw| raw.len() > MAXIMUM_COMPARED) {
+        let Some(what) = model::computation(node, node.input.clone()) else {
             return true;
-        }
-        let what = NodeProto {
-            name: None,
-            output: vec![String::new(); node.output.len()],
-            ..node.clone()
         };
-        match first.entry(what.encode_to_vec()) {
+        match first.entry(what) {
             Entry::Occupied(earlier) => {
                 renamed.extend(std::iter::zip(node.output.clone(), earlier.get().clone()));
                 false
