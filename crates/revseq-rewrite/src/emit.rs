@@ -331,6 +331,17 @@ impl<'n> Emit<'n> {
         self.with("Transpose", value, ("perm", perm))
     }
 
+    /// A value of some axes with one of them at another place.
+    pub(crate) fn move_axis(&self, value: &str, rank: usize, from: usize, to: usize) -> String {
+        if from == to {
+            return value.to_owned();
+        }
+        let mut perm: Vec<i64> = (0..rank as i64).collect();
+        let moved = perm.remove(from);
+        perm.insert(to, moved);
+        self.transpose(value, &perm)
+    }
+
     /// A slice along an axis.
     pub(crate) fn range(&self, value: &str, axis: i64, start: i64, end: i64) -> String {
         if self.opset >= SLICE_BY_INPUTS {

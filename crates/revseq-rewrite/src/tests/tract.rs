@@ -321,6 +321,12 @@ fn each_form_becomes_one_that_tract_reads() {
             "y = microsoft.QLinearGlobalAveragePool<channels_last=1>(q, half, byte, half, byte)",
             "QLinearGlobalAveragePool",
         ),
+        // There is no axis of channels.
+        (
+            17,
+            "y = microsoft.QLinearGlobalAveragePool<channels_last=1>(bytes, half, byte, half, byte)",
+            "QLinearGlobalAveragePool",
+        ),
         (
             17,
             "y = microsoft.QLinearConv<channels_last=1>(q, half, byte, x, half, byte, half, byte)",

@@ -113,10 +113,5 @@ fn in_place(emit: &Emit<'_>, value: Stepped, result: &Scanned<'_>) -> Result<Str
     if result.backwards {
         name = emit.flip(&name, 0);
     }
-    if axis > 0 {
-        let mut perm: Vec<i64> = (1..=rank as i64).collect();
-        perm.insert(axis, 0);
-        name = emit.transpose(&name, &perm);
-    }
-    Ok(name)
+    Ok(emit.move_axis(&name, rank + 1, 0, axis))
 }

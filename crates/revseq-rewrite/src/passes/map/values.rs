@@ -178,12 +178,7 @@ impl<'a, 'n> Values<'a, 'n> {
         if axis >= rank {
             return Err(format!("{value} has no axis {axis}"));
         }
-        let mut name = value.to_owned();
-        if axis > 0 {
-            let others = (0..rank).filter(|&other| other != axis);
-            let perm = [axis].into_iter().chain(others).map(|axis| axis as i64);
-            name = self.emit.transpose(&name, &perm.collect::<Vec<_>>());
-        }
+        let mut name = self.emit.move_axis(value, rank, axis, 0);
         if sequence.backwards {
             name = self.emit.flip(&name, 0);
         }

@@ -213,13 +213,7 @@ fn write_parts(
         value = emit.unsqueeze(&value, &[from as i64 + 1]);
     }
     // Moves the axis of the parts to the new one, or in front of the one along which they are joined.
-    let all = of_part + 1;
-    let mut perm: Vec<i64> = (0..all as i64).collect();
-    perm.remove(from);
-    perm.insert(axis, from as i64);
-    if axis != from {
-        value = emit.transpose(&value, &perm);
-    }
+    value = emit.move_axis(&value, of_part + 1, from, axis);
     Ok(match new {
         true => value,
         false => merge(emit, &value, axis as i64),

@@ -246,16 +246,12 @@ impl Fused<'_> {
 
 /// Moves the last axis behind the first.
 fn channels_second(emit: &Emit<'_>, value: &str, rank: usize) -> Option<String> {
-    let mut perm: Vec<i64> = (0..rank as i64).collect();
-    perm.get_mut(1..)?.rotate_right(1);
-    Some(emit.transpose(value, &perm))
+    (rank > 1).then(|| emit.move_axis(value, rank, rank - 1, 1))
 }
 
 /// Moves the second axis to the end.
 fn channels_last(emit: &Emit<'_>, value: String, rank: usize) -> Option<String> {
-    let mut perm: Vec<i64> = (0..rank as i64).collect();
-    perm.get_mut(1..)?.rotate_left(1);
-    Some(emit.transpose(&value, &perm))
+    (rank > 1).then(|| emit.move_axis(&value, rank, 1, rank - 1))
 }
 
 /// Writes the product of two matrices of integers, times both scales, plus a bias of floats.
