@@ -2,7 +2,8 @@
 
 use arbitrary::{Result, Unstructured};
 use recurrent_layers::{Inputs, Layer, Layout, Memory, Outputs, Serial, ValidSteps, Weights};
-use revseq_ep::fuzzing::{Value, layer};
+use revseq_ep::fuzzing::layer;
+use revseq_ep::fuzzing::model::{self, AttributeProto, AttributeType};
 
 use crate::provider::text;
 
@@ -15,7 +16,7 @@ pub(crate) fn check(u: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..u.int_in_range(0..=4)? {
         attributes.push(attribute(u)?);
     }
-    let mut layer = match layer(op_type, &attributes) {
+    let mut layer = match layer(op_type, attributes) {
         Ok(layer) => layer,
         Err(reason) => {
             assert!(!reason.is_empty());
@@ -27,7 +28,7 @@ pub(crate) fn check(u: &mut Unstructured<'_>) -> Result<()> {
     run(u, &layer)
 }
 
-fn attribute<'a>(u: &mut Unstructured<'a>) -> Result<(&'a str, Value)> {
+fn attribute(u: &mut Unstructured<'_>) -> Result<AttributeProto> {
     let names = [
         "direction",
         "activations",
@@ -48,23 +49,27 @@ fn attribute<'a>(u: &mut Unstructured<'a>) -> Result<(&'a str, Value)> {
         "Elu",
         "ThresholdedRelu",
     ];
-    let value = match (name, u.ratio(1, 8)?) {
-        (_, true) => Value::Other,
-        ("direction", _) => {
-            Value::String(text(u, &["forward", "reverse", "bidirectional"])?.to_owned())
-        }
+    Ok(match (name, u.ratio(1, 8)?) {
+        (_, true) => AttributeProto {
+            name: Some(name.to_owned()),
+            r#type: Some(AttributeType::GRAPH),
+            ..AttributeProto::default()
+        },
+        ("direction", _) => model::text(name, text(u, &["forward", "reverse", "bidirectional"])?),
         ("activations", _) => {
             let mut all = vec![];
             for _ in 0..u.int_in_range(0..=6)? {
-                all.push(text(u, &functions)?.to_owned());
+                all.push(text(u, &functions)?);
             }
-            Value::Strings(all)
+            model::texts(name, &all)
         }
-        ("activation_alpha" | "activation_beta", _) => Value::Floats(u.arbitrary()?),
-        ("clip", _) => Value::Float(u.arbitrary()?),
-        _ => Value::Int(u.int_in_range(-1..=3)?),
-    };
-    Ok((name, value))
+        ("activation_alpha" | "activation_beta", _) => {
+            let values: Vec<f32> = u.arbitrary()?;
+            model::floats(name, &values)
+        }
+        ("clip", _) => model::float(name, u.arbitrary()?),
+        _ => model::int(name, u.int_in_range(-1..=3)?),
+    })
 }
 
 /// A small size, or any.

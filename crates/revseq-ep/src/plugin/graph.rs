@@ -5,34 +5,27 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInfo};
+use revseq_rewrite::revseq_onnx::model::{AttributeProto, AttributeType, TensorProto};
 
 use super::error::Error;
 use super::host::{Host, ort_get, ort_own, ort_status, ort_try, text};
-use super::node::{Attribute, Node, OwnedTensor, TypeAndSizes};
+use super::node::{Node, TypeAndSizes, unread};
 use super::tensor::{Tensor, bytes};
 
 /// The types of attributes, by their `OrtOpAttrType`.
-const ATTRIBUTE_TYPES: [&str; 9] = [
-    "undefined",
-    "integer",
-    "list of integers",
-    "float",
-    "list of floats",
-    "string",
-    "list of strings",
-    "graph",
-    "tensor",
+const TYPES: [AttributeType; 9] = [
+    AttributeType::UNDEFINED,
+    AttributeType::INT,
+    AttributeType::INTS,
+    AttributeType::FLOAT,
+    AttributeType::FLOATS,
+    AttributeType::STRING,
+    AttributeType::STRINGS,
+    AttributeType::GRAPH,
+    AttributeType::TENSOR,
 ];
 /// How the host's words begin for an attribute without a value.
 const NO_VALUE: &str = "Attribute has no";
-
-const INTEGER: usize = 1;
-const INTEGERS: usize = 2;
-const FLOAT: usize = 3;
-const FLOATS: usize = 4;
-const STRING: usize = 5;
-const STRINGS: usize = 6;
-const TENSOR: usize = 8;
 
 /// A string of a node.
 macro_rules! string {
@@ -224,11 +217,13 @@ impl<'a> Constant<'a> {
         })
     }
 
-    pub(crate) fn to_owned(&self) -> OwnedTensor {
-        OwnedTensor {
-            element: self.element,
-            sizes: self.sizes.to_vec(),
-            bytes: self.bytes.to_vec(),
+    /// A copy, without a name.
+    pub(crate) fn to_proto(&self) -> TensorProto {
+        TensorProto {
+            data_type: Some(self.element),
+            dims: self.sizes.to_vec(),
+            raw_data: Some(self.bytes.to_vec()),
+            ..TensorProto::default()
         }
     }
 }
@@ -319,40 +314,34 @@ impl<'a> GraphNode<'a> {
         })
     }
 
-    /// The attributes, each with its name.
-    pub(crate) fn attributes(self) -> Result<Vec<(String, Attribute)>, Error> {
+    /// The attributes.
+    pub(crate) fn attributes(self) -> Result<Vec<AttributeProto>, Error> {
         let (host, node) = (self.host, self.node);
         // SAFETY: the node lives as long as the graph.
         let attributes: Vec<*const OrtOpAttr> =
             unsafe { list!(host, node, Node_GetNumAttributes, Node_GetAttributes) };
-        let mut read = Vec::with_capacity(attributes.len());
-        for attribute in attributes {
-            let mut kind: c_int = 0;
-            // SAFETY: the attribute lives as long as the node; an `OrtOpAttrType` is a C enum.
-            unsafe {
-                let name = text(ort_get!(host, OpAttr_GetName(attribute)));
-                ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
-                read.push((name, self.attribute(attribute, kind)?));
-            }
-        }
-        Ok(read)
+        // SAFETY: the attributes live as long as the node.
+        let read = |attribute| unsafe { self.attribute(attribute) };
+        attributes.into_iter().map(read).collect()
     }
 
-    /// The value of an attribute of this `OrtOpAttrType`.
+    /// Reads an attribute, without its value if that is a graph or a tensor whose elements have no fixed size.
     ///
     /// # Safety
     /// `attribute` is one of this host.
-    unsafe fn attribute(
-        self,
-        attribute: *const OrtOpAttr,
-        kind: c_int,
-    ) -> Result<Attribute, Error> {
+    unsafe fn attribute(self, attribute: *const OrtOpAttr) -> Result<AttributeProto, Error> {
         use OrtOpAttrType as Type;
-        let strings = |bytes: &[u8]| -> Vec<String> {
+        let host = self.host;
+        let mut kind: c_int = 0;
+        // SAFETY: the caller's; an `OrtOpAttrType` is a C enum.
+        let name = unsafe {
+            ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
+            text(ort_get!(host, OpAttr_GetName(attribute)))
+        };
+        let strings = |bytes: &[u8]| -> Vec<Vec<u8>> {
             let strings = bytes.split_inclusive(|byte| *byte == 0);
-            let strings = strings.map(|it| it.strip_suffix(&[0]).unwrap_or(it));
             strings
-                .map(|it| String::from_utf8_lossy(it).into_owned())
+                .map(|it| it.strip_suffix(&[0]).unwrap_or(it).to_vec())
                 .collect()
         };
         let floats = |bytes: &[u8]| -> Vec<f32> {
@@ -364,44 +353,37 @@ impl<'a> GraphNode<'a> {
             integers.iter().map(|it| i64::from_ne_bytes(*it)).collect()
         };
         let kind = usize::try_from(kind).unwrap_or_default();
-        let other = || Attribute::Other(ATTRIBUTE_TYPES.get(kind).unwrap_or(&"unknown"));
+        let mut read = unread(&name, TYPES.get(kind).copied().unwrap_or_default());
         // SAFETY: the caller's.
         let bytes = |kind| unsafe { self.bytes(attribute, kind) };
-        Ok(match kind {
-            INTEGER => {
+        match read.r#type {
+            Some(AttributeType::INT) => {
                 let values = integers(&bytes(Type::ORT_OP_ATTR_INT)?);
-                Attribute::Int(values.first().copied().unwrap_or_default())
+                read.i = Some(values.first().copied().unwrap_or_default());
             }
-            FLOAT => {
+            Some(AttributeType::FLOAT) => {
                 let values = floats(&bytes(Type::ORT_OP_ATTR_FLOAT)?);
-                Attribute::Float(values.first().copied().unwrap_or_default())
+                read.f = Some(values.first().copied().unwrap_or_default());
             }
-            INTEGERS => Attribute::Ints(integers(&bytes(Type::ORT_OP_ATTR_INTS)?)),
-            FLOATS => Attribute::Floats(floats(&bytes(Type::ORT_OP_ATTR_FLOATS)?)),
-            STRING => {
-                let bytes = bytes(Type::ORT_OP_ATTR_STRING)?;
-                Attribute::String(strings(&bytes).into_iter().next().unwrap_or_default())
+            Some(AttributeType::INTS) => read.ints = integers(&bytes(Type::ORT_OP_ATTR_INTS)?),
+            Some(AttributeType::FLOATS) => read.floats = floats(&bytes(Type::ORT_OP_ATTR_FLOATS)?),
+            Some(AttributeType::STRING) => {
+                let values = strings(&bytes(Type::ORT_OP_ATTR_STRING)?);
+                read.s = Some(values.into_iter().next().unwrap_or_default());
             }
-            STRINGS => Attribute::Strings(strings(&bytes(Type::ORT_OP_ATTR_STRINGS)?)),
+            Some(AttributeType::STRINGS) => {
+                read.strings = strings(&bytes(Type::ORT_OP_ATTR_STRINGS)?);
+            }
             // SAFETY: the caller's.
-            TENSOR => unsafe { self.tensor(attribute)? }.map_or_else(other, Attribute::Tensor),
-            _ => other(),
-        })
-    }
-
-    /// The tensor that an attribute is; `None` if its elements have no fixed size.
-    ///
-    /// # Safety
-    /// `attribute` is one of this host, and a tensor.
-    unsafe fn tensor(self, attribute: *const OrtOpAttr) -> Result<Option<OwnedTensor>, Error> {
-        let host = self.host;
-        // SAFETY: the caller's.
-        unsafe {
-            let value =
-                ort_own!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute) => ReleaseValue);
-            let read = Constant::read(host, value.as_ptr())?;
-            Ok(read.map(|it| it.to_owned()))
+            Some(AttributeType::TENSOR) => unsafe {
+                let value =
+                    ort_own!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute) => ReleaseValue);
+                let constant = Constant::read(host, value.as_ptr())?;
+                read.t = constant.map(|it| it.to_proto()).into();
+            },
+            _ => {}
         }
+        Ok(read)
     }
 
     /// The bytes of an attribute of this type; none if it has no value.

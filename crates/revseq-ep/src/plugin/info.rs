@@ -4,12 +4,13 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use ort_sys::{OrtKernelInfo, OrtStatusPtr};
+use revseq_rewrite::revseq_onnx::model::{self, AttributeProto, AttributeType};
 
 use super::abi::OrtEp;
 use super::error::Error;
 use super::host::{Host, ort_get, ort_own, ort_status, ort_try};
 use super::log::Log;
-use super::node::{Attribute, Node, TypeAndSizes};
+use super::node::{Node, TypeAndSizes, unread};
 use super::tensor::Tensor;
 
 /// The node of a kernel in the making.
@@ -67,10 +68,8 @@ impl KernelInfo {
         let since_version = unsafe { ort_get!(host, KernelInfo_GetOperatorSinceVersion(info)) };
         let inputs = self.input_names()?.into_iter().enumerate();
         let inputs = inputs.map(|(index, name)| Ok((name, self.input_type(index)?)));
-        let attributes = attributes.iter().filter_map(|&name| {
-            let value = self.attribute(name).transpose()?;
-            Some(value.map(|value| (name.to_owned(), value)))
-        });
+        let attributes = attributes.iter();
+        let attributes = attributes.filter_map(|name| self.attribute(name).transpose());
         Ok(Node {
             name,
             domain: string!(self, KernelInfo_GetOperatorDomain),
@@ -135,8 +134,8 @@ impl KernelInfo {
     }
 
     /// An attribute, found by asking for one type after the other.
-    fn attribute(self, name: &str) -> Result<Option<Attribute>, Error> {
-        use Attribute::{Int, Other};
+    fn attribute(self, name: &str) -> Result<Option<AttributeProto>, Error> {
+        use AttributeType::{FLOAT, FLOATS, INTS, STRING};
 
         let key = CString::new(name).unwrap_or_default();
         /// Returns an attribute if the function finds one of its type.
@@ -156,11 +155,11 @@ impl KernelInfo {
             };
         }
         let (mut integer, mut float, mut size) = (0, 0.0, 0);
-        find!(KernelInfoGetAttribute_int64(&raw mut integer) => Int(integer));
-        find!(KernelInfoGetAttribute_float(&raw mut float) => Other("float"));
-        find!(KernelInfoGetAttribute_string(ptr::null_mut(), &raw mut size) => Other("string"));
-        find!(KernelInfoGetAttributeArray_int64(ptr::null_mut(), &raw mut size) => Other("list of integers"));
-        find!(KernelInfoGetAttributeArray_float(ptr::null_mut(), &raw mut size) => Other("list of floats"));
+        find!(KernelInfoGetAttribute_int64(&raw mut integer) => model::int(name, integer));
+        find!(KernelInfoGetAttribute_float(&raw mut float) => unread(name, FLOAT));
+        find!(KernelInfoGetAttribute_string(ptr::null_mut(), &raw mut size) => unread(name, STRING));
+        find!(KernelInfoGetAttributeArray_int64(ptr::null_mut(), &raw mut size) => unread(name, INTS));
+        find!(KernelInfoGetAttributeArray_float(ptr::null_mut(), &raw mut size) => unread(name, FLOATS));
         Ok(None)
     }
 

@@ -2,7 +2,7 @@
 //! panics, logs, options, graphs, the registration and runs of kernels, fused nodes and inner sessions.
 //!
 //! This folder knows nothing of the kernels' work and uses nothing of the rest of
-//! this crate. A plugin supplies its kernels, as a [`Kernel`](kernel::Kernel), and
+//! this crate; attributes and tensors are messages of ONNX. A plugin supplies its kernels, as a [`Kernel`](kernel::Kernel), and
 //! its errors, as a [`Failure`](error::Failure).
 
 pub(crate) mod abi;

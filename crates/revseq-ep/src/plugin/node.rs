@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
+use revseq_rewrite::revseq_onnx::model::{AttributeProto, AttributeType};
 
 use super::error::Error;
 use super::host::{Host, ort, ort_get, ort_try, text};
@@ -14,50 +15,35 @@ pub(crate) struct Node {
     pub(crate) domain: String,
     pub(crate) op_type: String,
     pub(crate) since_version: c_int,
-    pub(crate) attributes: Vec<(String, Attribute)>,
+    pub(crate) attributes: Vec<AttributeProto>,
     /// The inputs' names and types; one that is left out has neither.
     pub(crate) inputs: Vec<(String, Option<TypeAndSizes>)>,
     /// The outputs' names; one that is left out has none.
     pub(crate) outputs: Vec<String>,
 }
 
-/// The value of an attribute.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Attribute {
-    Int(i64),
-    Float(f32),
-    String(String),
-    Ints(Vec<i64>),
-    Floats(Vec<f32>),
-    Strings(Vec<String>),
-    Tensor(OwnedTensor),
-    /// A value of any other type, or one that was not read, by the type's name.
-    Other(&'static str),
-}
-
-impl Attribute {
-    /// The name of its type.
-    pub(crate) fn type_name(&self) -> &'static str {
-        match self {
-            Self::Int(_) => "integer",
-            Self::Float(_) => "float",
-            Self::String(_) => "string",
-            Self::Ints(_) => "list of integers",
-            Self::Floats(_) => "list of floats",
-            Self::Strings(_) => "list of strings",
-            Self::Tensor(_) => "tensor",
-            Self::Other(name) => name,
-        }
+/// An attribute whose value is not read.
+pub(crate) fn unread(name: &str, kind: AttributeType) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.to_owned()),
+        r#type: Some(kind),
+        ..AttributeProto::default()
     }
 }
 
-/// A copy of a tensor whose elements have a fixed size.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OwnedTensor {
-    /// Its `ONNXTensorElementDataType`.
-    pub(crate) element: c_int,
-    pub(crate) sizes: Vec<i64>,
-    pub(crate) bytes: Vec<u8>,
+/// The name of an attribute's type in messages.
+pub(crate) fn type_name(kind: Option<AttributeType>) -> &'static str {
+    match kind.unwrap_or_default() {
+        AttributeType::INT => "integer",
+        AttributeType::INTS => "list of integers",
+        AttributeType::FLOAT => "float",
+        AttributeType::FLOATS => "list of floats",
+        AttributeType::STRING => "string",
+        AttributeType::STRINGS => "list of strings",
+        AttributeType::TENSOR => "tensor",
+        AttributeType::GRAPH => "graph",
+        _ => "unknown",
+    }
 }
 
 /// A tensor's element type and, as far as they are known, sizes; -1 is an unknown one.

@@ -1,6 +1,7 @@
 //! Nodes of the operators.
 
 use revseq_graph::{Attribute, AttributeValue, ElementType, Error, Input, Node, Operator};
+use revseq_rewrite::revseq_onnx::model::AttributeType;
 
 use crate::plugin::node;
 
@@ -34,11 +35,11 @@ pub(super) fn operator(node: &node::Node) -> Result<Operator, Error> {
     let attributes: Vec<_> = node
         .attributes
         .iter()
-        .map(|(name, value)| Attribute {
-            name,
-            value: match value {
-                node::Attribute::Int(value) => AttributeValue::Int(*value),
-                other => AttributeValue::Other(other.type_name()),
+        .map(|attribute| Attribute {
+            name: attribute.name(),
+            value: match attribute.r#type {
+                Some(AttributeType::INT) => AttributeValue::Int(attribute.i.unwrap_or_default()),
+                other => AttributeValue::Other(node::type_name(other)),
             },
         })
         .collect();

@@ -3,12 +3,14 @@
 //! ONNX Runtime 1.24 shows a list of strings, such as that of the activations, while an EP chooses
 //! its nodes, but not while a kernel is made. So the forms are kept, by the names of the outputs.
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
 use revseq_rewrite::masked;
+use revseq_rewrite::revseq_onnx::model::AttributeType;
 
-use crate::plugin::node::{Attribute, Node};
+use crate::plugin::node::{Node, type_name};
 
 const QUANTIZED: &str = "DynamicQuantizeLSTM";
 
@@ -80,25 +82,23 @@ impl Form {
 
     /// Reads a node, or says why the layer is not one that is computed.
     pub(crate) fn of(node: &Node) -> Result<Self, String> {
-        let find = |name: &str| {
+        let find = |name: &str, kind: AttributeType| {
             let mut attributes = node.attributes.iter();
-            attributes.find(|(found, _)| found == name).map(|it| &it.1)
+            match attributes.find(|it| it.name() == name) {
+                Some(found) if found.r#type != Some(kind) => Err(format!(
+                    "its attribute {name:?} is of type {}, expected {}",
+                    type_name(found.r#type),
+                    type_name(Some(kind))
+                )),
+                found => Ok(found),
+            }
         };
-        let wrong = |name: &str, found: &Attribute, expected: &str| {
-            format!(
-                "its attribute {name:?} is of type {}, expected {expected}",
-                found.type_name()
-            )
+        let integer = |name: &str| -> Result<i64, String> {
+            let found = find(name, AttributeType::INT)?;
+            Ok(found.and_then(|it| it.i).unwrap_or_default())
         };
-        let integer = |name: &str| match find(name) {
-            None => Ok(0),
-            Some(Attribute::Int(value)) => Ok(*value),
-            Some(other) => Err(wrong(name, other, "integer")),
-        };
-        let floats = |name: &str| match find(name) {
-            None => Ok(&[][..]),
-            Some(Attribute::Floats(values)) => Ok(&**values),
-            Some(other) => Err(wrong(name, other, "list of floats")),
+        let floats = |name: &str| -> Result<&[f32], String> {
+            Ok(find(name, AttributeType::FLOATS)?.map_or(&[], |it| &it.floats))
         };
         let is_quantized = node.op_type == QUANTIZED;
         let (op_type, mask) = match node.op_type.strip_prefix(masked::PREFIX) {
@@ -118,38 +118,38 @@ impl Form {
             },
             _ => Cell::Rnn,
         };
-        let are_backward: &[bool] = match find("direction") {
-            None => &[false],
-            Some(Attribute::String(direction)) => match &**direction {
-                "forward" => &[false],
-                "reverse" => &[true],
-                "bidirectional" => &[false, true],
-                _ => {
-                    return Err(format!(
-                        "its direction is {direction:?}, expected forward, reverse or bidirectional"
-                    ));
-                }
-            },
-            Some(other) => return Err(wrong("direction", other, "string")),
+        let direction = find("direction", AttributeType::STRING)?;
+        let direction = direction.map_or(&b"forward"[..], |it| it.s.as_deref().unwrap_or_default());
+        let are_backward: &[bool] = match direction {
+            b"forward" => &[false],
+            b"reverse" => &[true],
+            b"bidirectional" => &[false, true],
+            _ => {
+                return Err(format!(
+                    "its direction is {:?}, expected forward, reverse or bidirectional",
+                    String::from_utf8_lossy(direction)
+                ));
+            }
         };
         let units = usize::try_from(integer("hidden_size")?);
         let units = units.map_err(|_| "its hidden_size is below 0".to_owned())?;
         let mut layer = Layer::new(cell, 0, units, are_backward);
         layer.quantizes = is_quantized;
-        layer.clip = match find("clip") {
+        layer.clip = match find("clip", AttributeType::FLOAT)? {
             None => None,
-            Some(Attribute::Float(clip)) if *clip > 0.0 => Some(*clip),
-            Some(Attribute::Float(clip)) => {
-                return Err(format!("its clip is {clip}, expected more than 0"));
-            }
-            Some(other) => return Err(wrong("clip", other, "float")),
+            Some(clip) => match clip.f.unwrap_or_default() {
+                clip if clip > 0.0 => Some(clip),
+                clip => return Err(format!("its clip is {clip}, expected more than 0")),
+            },
         };
-        if let Some(names) = find("activations") {
-            let Attribute::Strings(names) = names else {
-                return Err(wrong("activations", names, "list of strings"));
-            };
-            let names = names.iter().map(|name| &**name);
+        if let Some(names) = find("activations", AttributeType::STRINGS)? {
+            let names = names
+                .strings
+                .iter()
+                .map(|name| String::from_utf8_lossy(name));
+            let names: Vec<Cow<'_, str>> = names.collect();
             let (alphas, betas) = (floats("activation_alpha")?, floats("activation_beta")?);
+            let names = names.iter().map(|name| &**name);
             let all = activations(names, alphas, betas).map_err(|error| error.to_string())?;
             spread(&mut layer, &all)?;
         }

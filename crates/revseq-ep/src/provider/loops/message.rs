@@ -15,7 +15,7 @@ use revseq_rewrite::revseq_onnx::proto::{
 
 use crate::plugin::error::Error;
 use crate::plugin::graph::{Graph, GraphNode, Value};
-use crate::plugin::node::{Attribute, OwnedTensor, TypeAndSizes};
+use crate::plugin::node::TypeAndSizes;
 
 /// The domain of nodes that have an attribute which no message can hold here. No pass knows it.
 pub(super) const UNREAD: &str = "unread";
@@ -151,13 +151,13 @@ fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodePr
         ..NodeProto::default()
     };
     let graphs = node.graphs()?;
-    for (name, value) in node.attributes()? {
-        if graphs.iter().any(|(graph, _)| *graph == name) {
+    for attribute in node.attributes()? {
+        if graphs.iter().any(|(graph, _)| graph == attribute.name()) {
             continue;
         }
-        match attribute(&name, value) {
-            Some(attribute) => message.attribute.push(attribute),
-            None => message.domain = Some(UNREAD.to_owned()),
+        match is_read(&attribute) {
+            true => message.attribute.push(attribute),
+            false => message.domain = Some(UNREAD.to_owned()),
         }
     }
     for (name, graph) in graphs {
@@ -178,29 +178,13 @@ pub(super) fn names(values: Vec<Value<'_>>) -> Result<Vec<String>, Error> {
     values.into_iter().map(Value::name).collect()
 }
 
-/// An attribute; `None` if its value was not read.
-fn attribute(name: &str, value: Attribute) -> Option<AttributeProto> {
-    Some(match value {
-        Attribute::Int(value) => model::int(name, value),
-        Attribute::Float(value) => model::float(name, value),
-        Attribute::String(value) => model::text(name, &value),
-        Attribute::Ints(values) => model::ints(name, &values),
-        Attribute::Floats(values) => model::floats(name, &values),
-        Attribute::Strings(values) => {
-            let values: Vec<&str> = values.iter().map(|value| &**value).collect();
-            model::texts(name, &values)
-        }
-        Attribute::Tensor(tensor) => model::tensor(name, tensor_of(tensor)),
-        Attribute::Other(_) => return None,
-    })
-}
-
-fn tensor_of(tensor: OwnedTensor) -> TensorProto {
-    TensorProto {
-        data_type: Some(tensor.element),
-        dims: tensor.sizes,
-        raw_data: Some(tensor.bytes),
-        ..TensorProto::default()
+/// Whether the value of an attribute was read.
+fn is_read(attribute: &AttributeProto) -> bool {
+    use AttributeType::{FLOAT, FLOATS, INT, INTS, STRING, STRINGS, TENSOR};
+    match attribute.r#type {
+        Some(TENSOR) => attribute.t.is_set(),
+        Some(INT | INTS | FLOAT | FLOATS | STRING | STRINGS) => true,
+        _ => false,
     }
 }
 
@@ -210,9 +194,7 @@ fn initializer(value: Value<'_>, is_wanted: bool) -> Result<Option<TensorProto>,
     let name = value.name()?;
     let tensor = match value.constant_tensor()? {
         None => return Ok(None),
-        Some(constant) if is_wanted || constant.bytes.len() < LARGE => {
-            tensor_of(constant.to_owned())
-        }
+        Some(constant) if is_wanted || constant.bytes.len() < LARGE => constant.to_proto(),
         Some(constant) => elsewhere(&name, constant.element, constant.sizes),
     };
     Ok(Some(TensorProto {
