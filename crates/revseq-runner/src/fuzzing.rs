@@ -38,8 +38,7 @@ pub fn tract(bytes: &[u8]) {
             ..inputs::Sources::default()
         };
         let inputs = inputs::gather(&model, &sources, &mut bindings)?;
-        let prepared = loaded.prepare(&inputs)?;
-        for output in prepared.run(&inputs)? {
+        for output in loaded.run(&inputs)? {
             print::values(&output?, "  ");
         }
         Ok(())

@@ -239,7 +239,7 @@ pub(crate) enum Session<'a> {
     Ort(ort::Executable<'a>),
 }
 
-impl<'a> Session<'a> {
+impl Session<'_> {
     /// The provider of ONNX Runtime that runs each of our nodes.
     pub(crate) fn placements(&self) -> Option<&[Placement]> {
         match self {
@@ -256,15 +256,15 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prepares the model for inputs of these types and shapes.
+    /// Prepares the model for inputs of these types and shapes, unless it is.
     ///
     /// # Errors
-    /// The error of the runtime, or of one of our operators.
-    pub(crate) fn prepare(&mut self, inputs: &Tensors) -> Result<Executable<'_, 'a>> {
-        Ok(match self {
-            Self::Tract(loaded) => Executable::Tract(loaded.prepare(inputs)?),
-            Self::Ort(prepared) => Executable::Ort(prepared),
-        })
+    /// The error of the runtime.
+    pub(crate) fn prepare(&self, inputs: &Tensors) -> Result<()> {
+        match self {
+            Self::Tract(loaded) => loaded.plan(inputs).map(drop),
+            Self::Ort(_) => Ok(()),
+        }
     }
 
     /// Runs the model and returns its outputs, in order.
@@ -281,29 +281,8 @@ impl<'a> Session<'a> {
     /// The error of the runtime, or of one of our operators.
     pub(crate) fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         let _progress = Progress::of("running");
-        self.prepare(inputs)?.run_each(inputs)
-    }
-}
-
-/// A model that is ready for inputs of certain types and shapes.
-pub(crate) enum Executable<'s, 'a> {
-    Tract(tract::Executable),
-    Ort(&'s mut ort::Executable<'a>),
-}
-
-impl Executable<'_, '_> {
-    /// Runs the model and returns its outputs, in order.
-    ///
-    /// # Errors
-    /// The error of the runtime, or of one of our operators.
-    pub(crate) fn run(&mut self, inputs: &Tensors) -> Result<Vec<Tensor>> {
-        self.run_each(inputs)?.into_iter().collect()
-    }
-
-    /// Runs the model and returns each output, in order, or why it is no tensor.
-    fn run_each(&mut self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
         match self {
-            Self::Tract(prepared) => prepared.run(inputs),
+            Self::Tract(loaded) => loaded.run(inputs),
             Self::Ort(prepared) => prepared.run(inputs),
         }
     }
@@ -311,27 +290,27 @@ impl Executable<'_, '_> {
     /// Returns the time of each run; calls `step` after each, and after those that warm up. It ends
     /// them with a break.
     pub(crate) fn repeat(
-        &mut self,
+        &self,
         inputs: &Tensors,
         runs: Runs,
         step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
         match self {
-            Self::Tract(prepared) => prepared.repeat(inputs, runs, step),
+            Self::Tract(loaded) => loaded.repeat(inputs, runs, step),
             Self::Ort(prepared) => prepared.repeat(inputs, runs, step),
         }
     }
 
     /// Measures the time that each node takes in some runs, which `step` ends with a break.
     pub(crate) fn profile(
-        &mut self,
+        &self,
         inputs: &Tensors,
         runs: usize,
         with_trace: bool,
         step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Profile> {
         match self {
-            Self::Tract(prepared) => prepared.profile(inputs, runs, with_trace, step),
+            Self::Tract(loaded) => loaded.profile(inputs, runs, with_trace, step),
             Self::Ort(prepared) => prepared.profile(inputs, runs, with_trace, step),
         }
     }

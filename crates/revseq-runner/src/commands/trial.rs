@@ -62,7 +62,7 @@ pub(super) fn on_tract(
         fill: Some(Fill::Zeros),
         ..Sources::default()
     };
-    let prepare = |inputs: &Tensors| Ok(loaded.prepare(inputs)?.executions());
+    let prepare = |inputs: &Tensors| Ok(loaded.plan(inputs)?.0.executions());
     let (_, executions, sizes) = first(model, &sources, bindings, prepare).ok()?;
     (!sizes.is_empty()).then_some((executions, sizes))
 }

@@ -3,7 +3,6 @@
 mod convert;
 mod shapes;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,7 +22,7 @@ use crate::cli::{EngineArguments, Lengths};
 use crate::fence::quietly;
 use crate::model::Model;
 use crate::model::values::ValueType;
-use crate::tensor::{MAXIMUM_BYTES, Tensor};
+use crate::tensor::{MAXIMUM_BYTES, Tensor, Tensors};
 use convert::{from_tract, to_tract};
 pub(crate) use shapes::{Shapes, shapes};
 
@@ -165,42 +164,28 @@ pub(crate) struct Loaded {
     outputs: Vec<Declared>,
 }
 
-impl Loaded {
-    /// Prepares the model for inputs of these types and shapes.
-    ///
-    /// # Errors
-    /// The error of tract, or of one of our operators.
-    pub(crate) fn prepare(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Executable> {
-        let inputs = values(inputs)?;
-        Ok(Executable {
-            plan: call(|| self.session.plan(&inputs))?,
-            outputs: self.outputs.clone(),
-        })
-    }
-}
-
 /// Looks at each call of a node.
 type Observer = Box<dyn FnMut(NodeCall<'_>) + Send>;
 
-/// A model prepared for inputs of certain types and shapes.
-pub(crate) struct Executable {
-    plan: Arc<Plan>,
-    outputs: Vec<Declared>,
-}
-
-impl Executable {
-    /// Reports how loops and recurrent layers run.
-    pub(crate) fn executions(&self) -> Vec<Execution> {
-        self.plan.executions()
+impl Loaded {
+    /// Returns the plan for inputs of these types and shapes, and the inputs as tract takes them. The
+    /// session keeps its latest plans.
+    ///
+    /// # Errors
+    /// The error of tract, or of one of our operators.
+    pub(crate) fn plan(&self, inputs: &Tensors) -> Result<(Arc<Plan>, Inputs)> {
+        let inputs = values(inputs)?;
+        let plan = call(|| self.session.plan(&inputs))?;
+        Ok((plan, inputs))
     }
 
     /// Runs the model and returns each output, in order, or why it is no tensor.
     ///
     /// # Errors
     /// The error of tract, or of one of our operators.
-    pub(crate) fn run(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Result<Tensor>>> {
-        let inputs = values(inputs)?;
-        let outputs = call(|| self.plan.run_each(&inputs))?;
+    pub(crate) fn run(&self, inputs: &Tensors) -> Result<Vec<Result<Tensor>>> {
+        let (plan, inputs) = self.plan(inputs)?;
+        let outputs = call(|| plan.run_each(&inputs))?;
         let outputs = std::iter::zip(outputs, &self.outputs).map(|(output, declared)| {
             let output = from_tract(&*output.map_err(|error| in_words(&error))?)?;
             declared.check(output, "tract")
@@ -211,15 +196,16 @@ impl Executable {
     /// Returns the time of each of some runs, after others that are not timed.
     pub(crate) fn repeat(
         &self,
-        inputs: &BTreeMap<String, Tensor>,
+        inputs: &Tensors,
         runs: Runs,
         step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
-        let values = self.values(inputs)?;
+        let (plan, inputs) = self.plan(inputs)?;
+        let values = call(|| plan.values(&inputs))?;
         let run = || {
             let values = values.clone();
             let start = Instant::now();
-            let outputs = call(|| self.plan.run_values(values))?;
+            let outputs = call(|| plan.run_values(values))?;
             let time = start.elapsed();
             drop(outputs);
             Ok(time)
@@ -230,12 +216,13 @@ impl Executable {
     /// Returns the time of each node in some runs. Only the bodies of tract's own Scans are one node.
     pub(crate) fn profile(
         &self,
-        inputs: &BTreeMap<String, Tensor>,
+        inputs: &Tensors,
         runs: usize,
         with_trace: bool,
         mut step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Profile> {
-        let values = self.values(inputs)?;
+        let (plan, inputs) = self.plan(inputs)?;
+        let values = call(|| plan.values(&inputs))?;
         // The observer outlives this call as far as the compiler knows.
         let gathered = Arc::new(Mutex::new((
             NodeTimes::default(),
@@ -243,11 +230,11 @@ impl Executable {
         )));
         let mut all = Vec::new();
         let first = Instant::now();
-        let mut state = call(|| self.plan.fenced(|| self.plan.runnable().spawn()))?;
+        let mut state = call(|| plan.fenced(|| plan.runnable().spawn()))?;
         let mut observed = |observer: Observer| {
             let values = values.clone();
             let run = || revseq_tract::run_observed(&mut state, values, observer);
-            call(|| self.plan.fenced(run))
+            call(|| plan.fenced(run))
         };
         // The first run allocates.
         observed(Box::new(|_| {}))?;
@@ -276,16 +263,10 @@ impl Executable {
         let (times, trace) = std::mem::take(&mut *lock(&gathered));
         Ok(times.of(all, trace.map(Trace::into_json)))
     }
-
-    /// The inputs as the plan takes them.
-    fn values(&self, inputs: &BTreeMap<String, Tensor>) -> Result<TVec<TValue>> {
-        let inputs = values(inputs)?;
-        call(|| self.plan.values(&inputs))
-    }
 }
 
 /// Inputs as tract takes them.
-fn values(inputs: &BTreeMap<String, Tensor>) -> Result<Inputs> {
+fn values(inputs: &Tensors) -> Result<Inputs> {
     let values = inputs
         .iter()
         .map(|(name, value)| Ok((name.clone(), to_tract(value)?.into_tvalue())));

@@ -224,11 +224,11 @@ fn execute(
     let placements = session.placements().map(<[Placement]>::to_vec);
     let providers = session.providers().cloned();
     let start = Instant::now();
-    let mut prepared = session.prepare(tensors)?;
+    session.prepare(tensors)?;
     let load = loaded + start.elapsed();
     detail(format!("{engine}: prepared in {}", time(load)));
     memory::keep();
-    let outputs = prepared.run(tensors)?;
+    let outputs = session.run(tensors)?;
     let mut times = Vec::new();
     // What was measured is worth printing.
     let watch = Watch::new();
@@ -238,7 +238,7 @@ fn execute(
             warmup: arguments.warmup,
             timed,
         };
-        times = prepared.repeat(tensors, runs, || {
+        times = session.repeat(tensors, runs, || {
             progress.step();
             match watch.is_interrupted() {
                 true => ControlFlow::Break(()),
@@ -253,7 +253,7 @@ fn execute(
         let most = most.clamp(LEAST_PROFILED, MOST_PROFILED);
         let (runs, with_trace) = (times.len().max(1), arguments.trace.is_some());
         let start = Instant::now();
-        profile = Some(prepared.profile(tensors, runs, with_trace, || {
+        profile = Some(session.profile(tensors, runs, with_trace, || {
             progress.step();
             match watch.is_interrupted() || start.elapsed() >= most {
                 true => ControlFlow::Break(()),
