@@ -281,7 +281,7 @@ fn rounded(value: f64, digits: usize) -> String {
 /// The CRC-32 of all elements, as zip has it.
 fn digest(tensor: &Tensor) -> u32 {
     match tensor.data() {
-        Data::Bytes(bytes) => crc32fast::hash(bytes),
+        Data::Fixed(_, bytes) => crc32fast::hash(bytes),
         Data::Strings(strings) => {
             let mut hasher = crc32fast::Hasher::new();
             for string in strings {
@@ -315,7 +315,6 @@ impl fmt::Display for Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use revseq_graph::ElementType;
     use revseq_kernels::DataType;
 
     use super::*;
@@ -342,9 +341,8 @@ mod tests {
 
     fn floats(values: &[f32]) -> Tensor {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-        let data = Data::Bytes(bytes.collect());
-        let float = ElementType::Fixed(DataType::Float32);
-        Tensor::new(float, vec![values.len()], data).unwrap()
+        let data = Data::Fixed(DataType::Float32, bytes.collect());
+        Tensor::new(vec![values.len()], data).unwrap()
     }
 
     /// The snapshot of a computed output.
@@ -381,11 +379,7 @@ mod tests {
         let few = shown(&[1.0, 2.0]);
         assert_eq!((few.digest, few.statistics), (None, None));
         let integers: Vec<u8> = (0..100).collect();
-        let integers = Tensor::new(
-            ElementType::Fixed(DataType::Uint8),
-            vec![100],
-            Data::Bytes(integers),
-        );
+        let integers = Tensor::new(vec![100], Data::Fixed(DataType::Uint8, integers));
         let output = Output::new(
             "y".to_owned(),
             &integers.unwrap(),

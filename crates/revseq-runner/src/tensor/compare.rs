@@ -195,7 +195,6 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use revseq_graph::ElementType;
     use revseq_kernels::DataType;
 
     use super::*;
@@ -205,8 +204,7 @@ mod tests {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        let element_type = ElementType::Fixed(DataType::Float32);
-        Tensor::new(element_type, vec![values.len()], Data::Bytes(bytes)).unwrap()
+        Tensor::new(vec![values.len()], Data::Fixed(DataType::Float32, bytes)).unwrap()
     }
 
     #[test]

@@ -37,10 +37,9 @@ pub(crate) enum Element<'a> {
 impl Tensor {
     /// The value of the element at an index below [`len`](Self::len).
     pub(crate) fn value(&self, index: usize) -> Element<'_> {
-        let data_type = match (&self.data, self.element_type) {
-            (Data::Bytes(_), ElementType::Fixed(data_type)) => data_type,
-            (Data::Strings(strings), _) => return Element::String(&strings[index]),
-            (Data::Bytes(_), ElementType::String) => return Element::String(""),
+        let data_type = match &self.data {
+            Data::Fixed(data_type, _) => *data_type,
+            Data::Strings(strings) => return Element::String(&strings[index]),
         };
         let bytes = self.element(index);
         let mut wide = [0; 16];
@@ -72,8 +71,7 @@ impl Tensor {
 impl Tensor {
     /// Whether a float or a component of a complex number is NaN.
     pub(crate) fn has_nan(&self) -> bool {
-        let (Data::Bytes(bytes), ElementType::Fixed(data_type)) = (&self.data, self.element_type)
-        else {
+        let Data::Fixed(data_type, bytes) = &self.data else {
             return false;
         };
         let halves = || bytes.as_chunks().0.iter().copied();

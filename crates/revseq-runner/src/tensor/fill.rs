@@ -160,10 +160,10 @@ pub(crate) fn fill(
                 }
             }
             ensure!(data.len() == bytes, "{data_type} cannot be filled");
-            Data::Bytes(data)
+            Data::Fixed(data_type, data)
         }
     };
-    Tensor::new(element_type, shape.to_vec(), data)
+    Tensor::new(shape.to_vec(), data)
 }
 
 fn strings(fill: Fill, count: usize, random: &mut SplitMix64) -> Vec<String> {

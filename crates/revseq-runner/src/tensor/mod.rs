@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use revseq_graph::ElementType;
+use revseq_kernels::DataType;
 
 use crate::file;
 use crate::model::read;
@@ -30,7 +31,6 @@ pub(crate) type Tensors = BTreeMap<String, Tensor>;
 /// A dense tensor, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tensor {
-    element_type: ElementType,
     shape: Vec<usize>,
     data: Data,
 }
@@ -38,42 +38,34 @@ pub(crate) struct Tensor {
 /// The elements.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
-    /// Elements of a fixed size, little-endian.
-    Bytes(Vec<u8>),
+    /// Elements of a fixed size, and their bytes, little-endian.
+    Fixed(DataType, Vec<u8>),
     /// Strings.
     Strings(Vec<String>),
 }
 
 impl Tensor {
-    /// Makes a tensor, if the data matches type and shape.
-    pub(crate) fn new(element_type: ElementType, shape: Vec<usize>, data: Data) -> Result<Self> {
+    /// Makes a tensor, if the data matches the shape.
+    pub(crate) fn new(shape: Vec<usize>, data: Data) -> Result<Self> {
         check_rank(shape.len())?;
-        let found = match (&data, element_type) {
-            (Data::Bytes(bytes), ElementType::Fixed(_)) => bytes.len(),
-            (Data::Strings(strings), ElementType::String) => strings.len(),
-            _ => bail!("the data is not of type {element_type}"),
+        let tensor = Self { shape, data };
+        let (found, of) = match &tensor.data {
+            Data::Fixed(_, bytes) => (bytes.len(), "bytes"),
+            Data::Strings(strings) => (strings.len(), "elements"),
         };
-        let expected = size(element_type, &shape);
-        if expected != Some(found) {
-            bail!(
-                "{} has {found} {}, which does not match its shape",
-                type_and_shape(element_type, &shape),
-                if element_type == ElementType::String {
-                    "elements"
-                } else {
-                    "bytes"
-                },
-            );
-        }
-        Ok(Self {
-            element_type,
-            shape,
-            data,
-        })
+        ensure!(
+            size(tensor.element_type(), &tensor.shape) == Some(found),
+            "{} has {found} {of}, which does not match its shape",
+            tensor.type_and_shape()
+        );
+        Ok(tensor)
     }
 
     pub(crate) fn element_type(&self) -> ElementType {
-        self.element_type
+        match self.data {
+            Data::Fixed(data_type, _) => ElementType::Fixed(data_type),
+            Data::Strings(_) => ElementType::String,
+        }
     }
 
     pub(crate) fn shape(&self) -> &[usize] {
@@ -86,27 +78,26 @@ impl Tensor {
 
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
-        match (&self.data, self.element_type) {
-            (Data::Bytes(bytes), ElementType::Fixed(data_type)) => bytes.len() / data_type.size(),
-            (Data::Bytes(bytes), ElementType::String) => bytes.len(),
-            (Data::Strings(strings), _) => strings.len(),
+        match &self.data {
+            Data::Fixed(data_type, bytes) => bytes.len() / data_type.size(),
+            Data::Strings(strings) => strings.len(),
         }
     }
 
     /// The bytes of an element; empty for a string.
     pub(crate) fn element(&self, index: usize) -> &[u8] {
-        match (&self.data, self.element_type) {
-            (Data::Bytes(bytes), ElementType::Fixed(data_type)) => {
+        match &self.data {
+            Data::Fixed(data_type, bytes) => {
                 let size = data_type.size();
                 &bytes[index * size..][..size]
             }
-            _ => &[],
+            Data::Strings(_) => &[],
         }
     }
 
     /// The type and shape, as in `float[4,5,3]`.
     pub(crate) fn type_and_shape(&self) -> String {
-        type_and_shape(self.element_type, &self.shape)
+        type_and_shape(self.element_type(), &self.shape)
     }
 
     /// Reads a tensor from a `.pb` or `.npy` file.

@@ -90,10 +90,10 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
                 data_type != DataType::Bool || bytes.iter().all(|&byte| byte <= 1),
                 "it has bools that are neither 0 nor 1"
             );
-            Data::Bytes(bytes)
+            Data::Fixed(data_type, bytes)
         }
     };
-    Tensor::new(element_type, shape, data)
+    Tensor::new(shape, data)
 }
 
 /// Keeps a header that lies about itself away from the parser, which allocates
@@ -217,17 +217,16 @@ fn check_addressable(shape: &[usize], item_size: usize) -> Result<()> {
 
 /// Encodes a tensor, little-endian and row-major.
 pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>> {
-    let (type_str, bytes) = match (tensor.element_type(), tensor.data()) {
-        (ElementType::Fixed(data_type), Data::Bytes(bytes)) => {
-            let found = TYPES.iter().find(|(own, _)| *own == data_type);
+    let (type_str, bytes) = match tensor.data() {
+        Data::Fixed(data_type, bytes) => {
+            let found = TYPES.iter().find(|(own, _)| own == data_type);
             let found = found.with_context(|| {
                 let element_type = tensor.element_type();
                 format!("NumPy has no type {element_type}: write a .pb file")
             });
             (found?.1.to_owned(), bytes.clone())
         }
-        (_, Data::Strings(strings)) => encode_strings(strings)?,
-        (element_type, Data::Bytes(_)) => bail!("{element_type} elements are not bytes"),
+        Data::Strings(strings) => encode_strings(strings)?,
     };
     let shape: Vec<u64> = tensor.shape().iter().map(|&size| size as u64).collect();
     let type_str: TypeStr = type_str.parse()?;

@@ -19,12 +19,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Tensor)> {
 pub(crate) fn encode(tensor: &Tensor, name: &str) -> Result<Vec<u8>> {
     let mut proto = TensorProto {
         name: Some(name.to_owned()),
-        data_type: Some(tensor.element_type.onnx_code()),
+        data_type: Some(tensor.element_type().onnx_code()),
         dims: tensor.shape.iter().map(|&size| size as i64).collect(),
         ..TensorProto::default()
     };
     match &tensor.data {
-        Data::Bytes(bytes) => proto.raw_data = Some(bytes.clone()),
+        Data::Fixed(_, bytes) => proto.raw_data = Some(bytes.clone()),
         Data::Strings(strings) => {
             let strings = strings.iter().map(|it| it.clone().into_bytes());
             proto.string_data = strings.collect();
@@ -43,7 +43,7 @@ pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
         );
     };
     let data = match element_type {
-        ElementType::Fixed(_) => Data::Bytes(bytes.into_owned()),
+        ElementType::Fixed(data_type) => Data::Fixed(data_type, bytes.into_owned()),
         ElementType::String => {
             let strings = proto.string_data.iter().enumerate();
             let strings = strings.map(|(index, bytes)| {
@@ -53,5 +53,5 @@ pub(crate) fn from_proto(proto: &TensorProto) -> Result<Tensor> {
             Data::Strings(strings.collect::<Result<_>>()?)
         }
     };
-    Tensor::new(element_type, tensor::check(proto)?, data)
+    Tensor::new(tensor::check(proto)?, data)
 }

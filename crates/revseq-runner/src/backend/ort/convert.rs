@@ -24,17 +24,16 @@ pub(super) fn has_type(code: i32) -> bool {
 pub(super) fn to_ort(tensor: &Tensor) -> Result<DynValue> {
     use ort::value::Tensor;
     let shape = tensor.shape();
-    Ok(match (tensor.data(), tensor.element_type()) {
-        (Data::Bytes(bytes), ElementType::Fixed(data_type)) => match_plain!(
+    Ok(match tensor.data() {
+        Data::Fixed(data_type, bytes) => match_plain!(
             data_type,
             T => Tensor::from_array((shape, T::read(bytes)))?.into_dyn(),
             DataType::Bfloat16 => Tensor::from_array((shape, bf16::read(bytes)))?.into_dyn(),
             _ => bail!("ONNX Runtime has no {data_type}")
         ),
-        (Data::Strings(strings), _) => {
+        Data::Strings(strings) => {
             Tensor::from_string_array((shape, strings.as_slice()))?.into_dyn()
         }
-        (Data::Bytes(_), ElementType::String) => bail!("the data is not of strings"),
     })
 }
 
@@ -55,12 +54,15 @@ pub(super) fn from_ort(value: &DynValue) -> Result<Tensor> {
         })?;
     let data = match element_type {
         ElementType::String => Data::Strings(value.try_extract_strings()?.1),
-        ElementType::Fixed(data_type) => Data::Bytes(match_plain!(
+        ElementType::Fixed(data_type) => Data::Fixed(
             data_type,
-            T => T::write(value.try_extract_tensor::<T>()?.1),
-            DataType::Bfloat16 => bf16::write(value.try_extract_tensor()?.1),
-            _ => bail!("ONNX Runtime has no {data_type}")
-        )),
+            match_plain!(
+                data_type,
+                T => T::write(value.try_extract_tensor::<T>()?.1),
+                DataType::Bfloat16 => bf16::write(value.try_extract_tensor()?.1),
+                _ => bail!("ONNX Runtime has no {data_type}")
+            ),
+        ),
     };
-    Tensor::new(element_type, shape, data)
+    Tensor::new(shape, data)
 }

@@ -10,16 +10,15 @@ use crate::tensor::{Data, Tensor};
 /// A tensor as tract's.
 pub(super) fn to_tract(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
     let shape = tensor.shape();
-    match (tensor.data(), tensor.element_type()) {
-        (Data::Bytes(bytes), ElementType::Fixed(data_type)) => match_plain!(
+    match tensor.data() {
+        Data::Fixed(data_type, bytes) => match_plain!(
             data_type,
             T => tract_onnx::prelude::Tensor::from_shape(shape, &T::read(bytes)),
             _ => bail!("tract has no {data_type}")
         ),
-        (Data::Strings(strings), _) => {
+        Data::Strings(strings) => {
             Ok(tract_ndarray::ArrayD::from_shape_vec(shape, strings.clone())?.into())
         }
-        (Data::Bytes(_), ElementType::String) => bail!("the data is not of strings"),
     }
 }
 
@@ -34,9 +33,9 @@ pub(super) fn from_tract(tensor: &tract_onnx::prelude::Tensor) -> Result<Tensor>
         ElementType::String => Data::Strings(plain.as_slice()?.to_vec()),
         ElementType::Fixed(data_type) => match_plain!(
             data_type,
-            T => Data::Bytes(T::write(plain.as_slice()?)),
+            T => Data::Fixed(data_type, T::write(plain.as_slice()?)),
             _ => bail!("tract has no {data_type}")
         ),
     };
-    Tensor::new(element_type, tensor.shape().to_vec(), data)
+    Tensor::new(tensor.shape().to_vec(), data)
 }

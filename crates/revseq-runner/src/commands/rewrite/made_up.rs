@@ -145,7 +145,8 @@ impl<'a> MadeUp<'a> {
 /// The same with zeros after different lengths along the second axis, as
 /// sequences of several lengths are padded.
 fn pad(tensor: &Tensor) -> Result<Tensor> {
-    let (&[sequences, steps, ..], Data::Bytes(bytes)) = (tensor.shape(), tensor.data()) else {
+    let (&[sequences, steps, ..], Data::Fixed(data_type, bytes)) = (tensor.shape(), tensor.data())
+    else {
         return Ok(tensor.clone());
     };
     if bytes.is_empty() {
@@ -161,9 +162,5 @@ fn pad(tensor: &Tensor) -> Result<Tensor> {
             padding.fill(0);
         }
     }
-    Tensor::new(
-        tensor.element_type(),
-        tensor.shape().to_vec(),
-        Data::Bytes(bytes),
-    )
+    Tensor::new(tensor.shape().to_vec(), Data::Fixed(*data_type, bytes))
 }
