@@ -46,16 +46,16 @@ struct Parts<'a> {
     /// The sequence lengths, in opset 8.
     lengths: Option<&'a str>,
     /// The initial states.
-    states: Vec<&'a str>,
-    scanned: Vec<Scanned<'a>>,
+    states: Vec<String>,
+    scanned: Vec<Scanned>,
     /// The final states, and the scan outputs.
     outputs: Vec<&'a str>,
 }
 
 /// A scan input.
-#[derive(Clone, Copy)]
-struct Scanned<'a> {
-    value: &'a str,
+#[derive(Clone)]
+struct Scanned {
+    value: String,
     axis: i64,
     is_reverse: bool,
 }
@@ -93,7 +93,7 @@ fn as_loop(at: &At<'_>) -> Verdict {
         return Err("it iterates backwards over sequences of different lengths".into());
     }
     let is_alone = || {
-        let batch = sizes::axis(scope, parts.scanned[0].value, 0);
+        let batch = sizes::axis(scope, &parts.scanned[0].value, 0);
         parts.lengths.is_none() && batch == Some(Size::Known(1))
     };
     let what = if is_batched && is_alone() {
@@ -136,9 +136,9 @@ impl<'a> Parts<'a> {
     fn of(node: &'a NodeProto, is_batched: bool) -> Option<Self> {
         let body = node.graph("body")?;
         let count = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
-        let mut inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
-        let has_lengths = is_batched && !inputs.is_empty();
-        let lengths = has_lengths.then(|| inputs.remove(0));
+        let has_lengths = is_batched && !node.input.is_empty();
+        let lengths = node.input(0).filter(|_| has_lengths);
+        let mut inputs = node.input[usize::from(has_lengths)..].to_vec();
         let scanned = inputs.split_off(inputs.len().checked_sub(count)?);
         let axes = node.ints("scan_input_axes").or(&[])?;
         let directions = match is_batched {
@@ -155,7 +155,7 @@ impl<'a> Parts<'a> {
         let outputs = outputs.map(|index| node.output.get(index).map_or("", String::as_str));
         let parts = Self {
             body,
-            lengths: lengths.filter(|name| !name.is_empty()),
+            lengths,
             states: inputs,
             scanned: scanned.collect(),
             outputs: outputs.collect(),
@@ -169,35 +169,25 @@ impl<'a> Parts<'a> {
         .then_some(parts)
     }
 
-    /// Maps the initial states and the sequences.
-    fn each_input(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<String>) {
-        let states = self.states.iter().map(|&it| map(it)).collect();
-        let scanned = self.scanned.iter().map(|it| map(it.value));
+    /// The initial states and the scan inputs with other values.
+    fn map(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<Scanned>) {
+        let states = self.states.iter().map(|it| map(it)).collect();
+        let scanned = self.scanned.iter().map(|it| Scanned {
+            value: map(&it.value),
+            ..it.clone()
+        });
         (states, scanned.collect())
-    }
-
-    /// Returns the initial states in place of its own, and the scan inputs with other sequences.
-    fn with_values<'v>(
-        &self,
-        states: &'v [String],
-        sequences: &'v [String],
-    ) -> (Vec<&'v str>, Vec<Scanned<'v>>) {
-        let scanned = std::iter::zip(&self.scanned, sequences);
-        let scanned = scanned.map(|(scanned, value)| Scanned { value, ..*scanned });
-        let states = states.iter().map(String::as_str);
-        (states.collect(), scanned.collect())
     }
 
     /// A Loop over the steps of a batch of one, as tf2onnx writes it around the model's own batch.
     fn write_batch_of_one(&self, emit: &Emit<'_>) {
-        let (states, sequences) = self.each_input(|value| emit.squeeze(value, &[0]));
-        let steps = emit.size(&sequences[0], 0);
+        let (states, scanned) = self.map(|value| emit.squeeze(value, &[0]));
+        let steps = emit.size(&scanned[0].value, 0);
         let names = self.outputs.iter().map(|name| match name.is_empty() {
             true => String::new(),
             false => emit.name("alone"),
         });
         let names: Vec<String> = names.collect();
-        let (states, scanned) = self.with_values(&states, &sequences);
         self.write_steps(emit, &steps, &states, &scanned, &names);
         for (output, name) in std::iter::zip(&self.outputs, &names) {
             if !output.is_empty() {
@@ -208,15 +198,14 @@ impl<'a> Parts<'a> {
 
     /// A Loop over the batch around a Loop over the steps.
     fn write_batched(&self, emit: &Emit<'_>) -> Result<(), String> {
-        let [batch, steps] = [0, 1].map(|axis| emit.size(self.scanned[0].value, axis));
+        let [batch, steps] = [0, 1].map(|axis| emit.size(&self.scanned[0].value, axis));
         let (entry, condition) = (emit.name("entry"), emit.name("condition"));
         let names: Vec<String> = self.body.outputs().map(|name| emit.name(name)).collect();
         let mut written = Ok(());
         let nodes = emit.within(|| {
             let mut of_entry = |value: &str| emit.op("Gather", (value, &entry));
-            let (states, sequences) = self.each_input(&mut of_entry);
+            let (states, scanned) = self.map(&mut of_entry);
             let length = self.lengths.map(of_entry);
-            let (states, scanned) = self.with_values(&states, &sequences);
             let Some(length) = length else {
                 self.write_steps(emit, &steps, &states, &scanned, &names);
                 return;
@@ -256,7 +245,7 @@ impl<'a> Parts<'a> {
         if list("scan_output_axes").iter().any(|&axis| axis != 0) {
             return Err("a Loop stacks along the first axis, and it along another".to_owned());
         }
-        let steps = emit.size(self.scanned[0].value, self.scanned[0].axis);
+        let steps = emit.size(&self.scanned[0].value, self.scanned[0].axis);
         let mut names: Vec<String> = self.outputs.iter().map(|&name| name.to_owned()).collect();
         let mut reversed = Vec::new();
         for (index, &direction) in list("scan_output_directions").iter().enumerate() {
@@ -277,8 +266,8 @@ impl<'a> Parts<'a> {
         &self,
         emit: &Emit<'_>,
         steps: &str,
-        states: &[&str],
-        scanned: &[Scanned<'_>],
+        states: &[String],
+        scanned: &[Scanned],
         outputs: &[String],
     ) {
         let (step, condition) = (emit.name("step"), emit.name("condition"));
@@ -289,7 +278,7 @@ impl<'a> Parts<'a> {
             let back = is_reverse.then(|| emit.op("Sub", (emit.op("Sub", (steps, 1)), &step)));
             for (scanned, input) in scanned.iter().zip(read) {
                 let at = back.as_ref().filter(|_| scanned.is_reverse);
-                let read = emit.gather(scanned.value, at.unwrap_or(&step), scanned.axis);
+                let read = emit.gather(&scanned.value, at.unwrap_or(&step), scanned.axis);
                 emit.give(input.name(), read);
             }
         });
@@ -301,7 +290,8 @@ impl<'a> Parts<'a> {
             .extend(fed.iter().copied().chain(stored).cloned());
         body.node = nodes;
         let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
-        write_loop(emit, [steps, &condition], states, body, &outputs);
+        let states: Vec<&str> = states.iter().map(String::as_str).collect();
+        write_loop(emit, [steps, &condition], &states, body, &outputs);
     }
 }
 

@@ -78,11 +78,16 @@ fn write_checked(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
 
 /// A value whose axis has to have the size in a vector.
 fn write_with_size(emit: &Emit<'_>, value: &str, axis: i64, size: String) -> String {
-    let behind = emit.sizes(value, axis + 1, i64::MAX);
-    let before = (axis > 0).then(|| emit.sizes(value, 0, axis));
-    let sizes = Vec::from_iter(before.into_iter().chain([size, behind]));
     // Otherwise a size of 0 is the value's own.
-    emit.reshape(value, emit.concat(sizes, 0))
+    emit.reshape(value, write_shape(emit, value, [axis, axis + 1], size))
+}
+
+/// The shape of a value with another size in place of those of some axes.
+fn write_shape(emit: &Emit<'_>, value: &str, [start, end]: [i64; 2], size: String) -> String {
+    let behind = emit.sizes(value, end, i64::MAX);
+    let before = (start > 0).then(|| emit.sizes(value, 0, start));
+    let sizes = Vec::from_iter(before.into_iter().chain([size, behind]));
+    emit.concat(sizes, 0)
 }
 
 pub(in crate::passes::tract) fn write_element(emit: &Emit<'_>, element: &Element<'_>) -> String {
@@ -224,10 +229,8 @@ fn write_parts(
 fn merge(emit: &Emit<'_>, value: &str, axis: i64) -> String {
     let [joined, size] = [axis, axis + 1].map(|at| emit.sizes(value, at, at + 1));
     let joined = emit.op("Mul", (joined, size));
-    let behind = emit.sizes(value, axis + 2, i64::MAX);
-    let before = (axis > 0).then(|| emit.sizes(value, 0, axis));
-    let sizes = Vec::from_iter(before.into_iter().chain([joined, behind]));
-    emit.op("Reshape", (value, emit.concat(sizes, 0)))
+    let shape = write_shape(emit, value, [axis, axis + 2], joined);
+    emit.op("Reshape", (value, shape))
 }
 
 /// Whether all elements of a list provably have the same sizes.
