@@ -5,7 +5,6 @@
 //! that in them. `ORT_DYLIB_PATH` names an ONNX Runtime to compare with.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
@@ -28,7 +27,7 @@ fn main() {
     criterion.final_summary();
 }
 
-fn bench(criterion: &mut Criterion) -> Result<(), Error> {
+fn bench(criterion: &mut Criterion) -> Result<(), Box<dyn std::error::Error>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let arena = Arena::new(threads, peers()?)?;
     for regime in regimes() {
@@ -49,12 +48,16 @@ fn is_test() -> bool {
     has("--test") || !has("--bench")
 }
 
-fn peers() -> Result<Peers, Error> {
+fn peers() -> Result<Peers, Box<dyn std::error::Error>> {
     let peers = Peers::default();
     #[cfg(feature = "rten")]
     let peers = peers.with_rten();
     match std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-        Some(library) => Ok(peers.with_onnxruntime(Onnxruntime::load(Path::new(&library))?)),
+        Some(library) => {
+            let environment = ort::init_from(&library)?.with_telemetry(false).build()?;
+            let name = library.to_string_lossy();
+            Ok(peers.with_onnxruntime(Onnxruntime::new(environment, name)))
+        }
         None => Ok(peers),
     }
 }

@@ -38,15 +38,6 @@ pub enum Error {
         /// Its message.
         message: String,
     },
-    /// ONNX Runtime's shared library does not load.
-    #[cfg(feature = "ort")]
-    #[error("cannot load {} as ONNX Runtime: {message}", library.display())]
-    Onnxruntime {
-        /// The library.
-        library: std::path::PathBuf,
-        /// Its message.
-        message: String,
-    },
     /// A pool of threads does not start.
     #[error("cannot start {threads} threads: {message}")]
     Threads {

@@ -1,12 +1,8 @@
 //! ONNX Runtime's own CPU kernel.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use ort::environment::Environment;
-use ort::logging::LogLevel;
 use ort::memory::Allocator;
 use ort::session::{IoBinding, Session};
 use ort::value::{DynTensor, Tensor, TensorElementType};
@@ -14,7 +10,7 @@ use revseq_kernels::DataType;
 
 use super::model::{INPUT, LENGTHS, OUTPUT, model, takes_axes};
 use super::{Failure, Prepared, Runtime};
-use crate::{Contestant, Error, Kind, Machine, Regime};
+use crate::{Contestant, Kind, Machine, Regime};
 
 /// An ONNX Runtime that is loaded. There can be one in a process.
 pub struct Onnxruntime {
@@ -30,26 +26,6 @@ impl Onnxruntime {
             environment,
             version: version.into(),
         }
-    }
-
-    /// Loads ONNX Runtime's shared library.
-    ///
-    /// # Errors
-    /// [`Error::Onnxruntime`] if it does not load.
-    pub fn load(library: &Path) -> Result<Self, Error> {
-        let failed = |message: String| Error::Onnxruntime {
-            library: library.to_owned(),
-            message,
-        };
-        // Its own lines would go to standard error; its errors come back.
-        let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
-        let environment = ort::init_from(library)
-            .map_err(|error| failed(error.to_string()))?
-            .with_logger(silence)
-            .with_telemetry(false)
-            .build()
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(Self::new(environment, library.display().to_string()))
     }
 }
 
