@@ -20,10 +20,13 @@ pub struct ReverseSubsequencesPass {
     plan: Plan,
 }
 
+/// A pipeline, its bindings and the workgroups.
+type BoundDispatch = (wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32));
+
 /// The operator with its buffers: ready to be recorded any number of times.
 #[derive(Clone, Debug, Default)]
 pub struct Bound {
-    dispatches: Vec<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32))>,
+    dispatches: Vec<BoundDispatch>,
 }
 
 impl Bound {
@@ -195,7 +198,7 @@ impl ReverseSubsequencesPass {
         dispatch: &Dispatch,
         buffers: &Buffers<'_>,
         shared: bool,
-    ) -> Result<(wgpu::ComputePipeline, wgpu::BindGroup, (u32, u32, u32)), Error> {
+    ) -> Result<BoundDispatch, Error> {
         let uses_units = matches!(dispatch.kernel, Kernel::CopyUnits | Kernel::SwapUnits);
         let pipeline = self.context.pipeline(Variant {
             kernel: dispatch.kernel,
