@@ -133,31 +133,7 @@ pub(crate) fn fill(
             })?;
             match fill {
                 Fill::Zeros => data.resize(bytes, 0),
-                Fill::Iota => {
-                    // The bool and the small types count only so far.
-                    let exact = integers(element_type).1.min((1 << 31) - 1) as u64 + 1;
-                    let period = highest.map_or(exact, |it| exact.min(it.saturating_add(1)));
-                    for index in 0..count as u64 {
-                        push(&mut data, data_type, (index % period) as f64, 0.0);
-                    }
-                }
-                Fill::Ints { low, high, .. } => {
-                    let period = high.abs_diff(low);
-                    for _ in 0..count {
-                        // The sum stays below `high`.
-                        let value = low.wrapping_add_unsigned(random.next() % period);
-                        push(&mut data, data_type, value as f64, 0.0);
-                    }
-                }
-                Fill::Random(_) | Fill::Floats { .. } => {
-                    let float = |random: &mut SplitMix64| match fill {
-                        Fill::Floats { low, high, .. } => low + (high - low) * random.fraction(),
-                        _ => random.unit(),
-                    };
-                    // 0 to 99 fits every integer.
-                    let period = highest.map_or(100, |it| it.saturating_add(1).min(100));
-                    push_random(&mut data, data_type, count, &mut random, float, period);
-                }
+                _ => push_all(&mut data, data_type, count, fill, &mut random, highest),
             }
             ensure!(data.len() == bytes, "{data_type} cannot be filled");
             Data::Fixed(data_type, data)
@@ -175,25 +151,39 @@ fn strings(fill: Fill, count: usize, random: &mut SplitMix64) -> Vec<String> {
     (0..count).map(string).collect()
 }
 
-/// Adds random elements: what `float` draws, or integers below `period`.
-fn push_random(
+/// Appends elements, integers of which are at most `highest` unless the fill has a range.
+fn push_all(
     data: &mut Vec<u8>,
     data_type: DataType,
     count: usize,
+    fill: Fill,
     random: &mut SplitMix64,
-    float: impl Fn(&mut SplitMix64) -> f64,
-    period: u64,
+    highest: Option<u64>,
 ) {
     let element_type = ElementType::Fixed(data_type);
-    for _ in 0..count {
-        let real = match data_type {
-            DataType::Bool => (random.next() >> 63) as f64,
+    let period = |most: u64| highest.map_or(most, |it| it.saturating_add(1).min(most));
+    // The bool and the small types count only so far.
+    let exact = period(integers(element_type).1.min((1 << 31) - 1) as u64 + 1);
+    // 0 to 99 fits every integer.
+    let small = period(100);
+    let float = |random: &mut SplitMix64| match fill {
+        Fill::Floats { low, high, .. } => low + (high - low) * random.fraction(),
+        _ => random.unit(),
+    };
+    for index in 0..count as u64 {
+        let real = match fill {
+            Fill::Iota => (index % exact) as f64,
+            Fill::Ints { low, high, .. } => {
+                // The sum stays below `high`.
+                low.wrapping_add_unsigned(random.next() % high.abs_diff(low)) as f64
+            }
+            _ if data_type == DataType::Bool => (random.next() >> 63) as f64,
             _ if is_float(element_type) => float(random),
-            _ => (random.next() % period) as f64,
+            _ => (random.next() % small) as f64,
         };
-        let imaginary = match is_complex(element_type) {
-            true => float(random),
-            false => 0.0,
+        let imaginary = match fill {
+            Fill::Random(_) | Fill::Floats { .. } if is_complex(element_type) => float(random),
+            _ => 0.0,
         };
         push(data, data_type, real, imaginary);
     }

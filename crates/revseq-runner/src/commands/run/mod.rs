@@ -232,19 +232,20 @@ fn execute(
     let mut times = Vec::new();
     // What was measured is worth printing.
     let watch = Watch::new();
+    let step = |is_enough: bool| {
+        progress.step();
+        match is_enough || watch.is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
     if let Some(timed) = timed {
         progress.message("running");
         let runs = Runs {
             warmup: arguments.warmup,
             timed,
         };
-        times = session.repeat(tensors, runs, || {
-            progress.step();
-            match watch.is_interrupted() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })?;
+        times = session.repeat(tensors, runs, || step(false))?;
     }
     let mut profile = None;
     if arguments.profile && !watch.is_interrupted() {
@@ -253,13 +254,8 @@ fn execute(
         let most = most.clamp(LEAST_PROFILED, MOST_PROFILED);
         let (runs, with_trace) = (times.len().max(1), arguments.trace.is_some());
         let start = Instant::now();
-        profile = Some(session.profile(tensors, runs, with_trace, || {
-            progress.step();
-            match watch.is_interrupted() || start.elapsed() >= most {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })?);
+        let step = || step(start.elapsed() >= most);
+        profile = Some(session.profile(tensors, runs, with_trace, step)?);
     }
     let is_interrupted = watch.is_interrupted();
     drop(watch);
