@@ -1,7 +1,7 @@
 //! Entry points for fuzzers.
 
 use recurrent_layers::Layer;
-pub use revseq_rewrite::revseq_onnx::model;
+pub use revseq_onnx::model;
 
 use self::model::AttributeProto;
 use crate::plugin::node::Node;

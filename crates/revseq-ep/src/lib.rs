@@ -153,13 +153,14 @@ unsafe extern "system" fn RegisterCustomOps(
 mod tests {
     use std::fs;
 
-    /// The folder can become a separate crate.
+    /// The folder can become a separate crate, over that of ONNX's messages.
     #[test]
     fn the_plugin_folder_knows_nothing_of_the_rest() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugin");
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let text = fs::read_to_string(&path).unwrap().to_lowercase();
+            let text = text.replace("revseq_onnx::model::", "");
             let outside = text.replace("crate::plugin::", "").contains("crate::");
             assert!(!outside && !text.contains("revseq"), "{}", path.display());
         }

@@ -7,9 +7,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::slice;
 
-use revseq_rewrite::revseq_onnx::{
-    Error as OnnxError, decode, encode, external, external_files, file, memory,
-};
+use revseq_onnx::{Error as OnnxError, decode, encode, external, external_files, file, memory};
 use revseq_rewrite::{Assumptions, Options};
 use serde::Deserialize;
 

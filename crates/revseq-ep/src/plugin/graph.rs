@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInfo};
-use revseq_rewrite::revseq_onnx::model::{AttributeProto, AttributeType, TensorProto};
+use revseq_onnx::model::{AttributeProto, AttributeType, TensorProto};
 
 use super::error::Error;
 use super::host::{Host, ort_get, ort_own, ort_status, ort_try, text};

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use ort_sys::{OrtKernelInfo, OrtStatusPtr};
-use revseq_rewrite::revseq_onnx::model::{self, AttributeProto, AttributeType};
+use revseq_onnx::model::{self, AttributeProto, AttributeType};
 
 use super::abi::OrtEp;
 use super::error::Error;

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
-use revseq_rewrite::revseq_onnx::model::{AttributeProto, AttributeType};
+use revseq_onnx::model::{AttributeProto, AttributeType};
 
 use super::error::Error;
 use super::host::{Host, ort, ort_get, ort_try, text};

@@ -1,7 +1,7 @@
 //! Nodes of the operators.
 
 use revseq_graph::{Attribute, AttributeValue, ElementType, Error, Input, Node, Operator};
-use revseq_rewrite::revseq_onnx::model::AttributeType;
+use revseq_onnx::model::AttributeType;
 
 use crate::plugin::node;
 

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
+use revseq_onnx::model::AttributeType;
 use revseq_rewrite::masked;
-use revseq_rewrite::revseq_onnx::model::AttributeType;
 
 use crate::plugin::node::{Node, type_name};
 

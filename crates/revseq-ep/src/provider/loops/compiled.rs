@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use revseq_rewrite::revseq_onnx::encode;
-use revseq_rewrite::revseq_onnx::proto::{ModelProto, TensorProto};
+use revseq_onnx::encode;
+use revseq_onnx::proto::{ModelProto, TensorProto};
 
 use super::super::EP_NAME;
 use super::super::error::Error;

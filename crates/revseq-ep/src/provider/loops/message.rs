@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
-use revseq_rewrite::revseq_onnx::model::{self, tensor_type};
-use revseq_rewrite::revseq_onnx::proto::attribute_proto::AttributeType;
-use revseq_rewrite::revseq_onnx::proto::{
+use revseq_onnx::model::{self, tensor_type};
+use revseq_onnx::proto::attribute_proto::AttributeType;
+use revseq_onnx::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
     TensorProto, TensorShapeProto, TypeProto, ValueInfoProto, tensor_proto, tensor_shape_proto,
     type_proto,

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
-use revseq_rewrite::revseq_onnx::proto::{NodeProto, ValueInfoProto};
+use revseq_onnx::proto::{NodeProto, ValueInfoProto};
 use revseq_rewrite::{Assumptions, Options, Outcome, Region, regions};
 
 pub(super) use compiled::Compiled;
