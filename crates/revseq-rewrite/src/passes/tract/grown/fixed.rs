@@ -1,6 +1,6 @@
 //! A list of as many tensors in all iterations, to as many states.
 
-use crate::model::{self, BEFORE_STATES, GraphProto};
+use crate::model::{self, BEFORE_STATES};
 use crate::pass::{At, Verdict};
 use crate::passes::loop_edit::{LoopEdit, State};
 use crate::passes::tract::list::{self, Segment, write_element};
@@ -21,11 +21,12 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     let names = |of: fn(&State) -> &String| states.iter().map(of).cloned().collect::<Vec<_>>();
     let before = names(|state| &state.before);
     edit.first = emit.within(|| emit.write(&[old], "SequenceConstruct", &before, ()));
-    let first = GraphProto {
-        node: [&edit.first[..], &body.node].concat(),
-        input: before.iter().map(|it| model::untyped(it)).collect(),
-        ..GraphProto::default()
-    };
+    let mut first = body.clone();
+    first.node.splice(0..0, edit.first.iter().cloned());
+    first.input.remove(BEFORE_STATES + state);
+    first
+        .input
+        .extend(before.iter().map(|it| model::untyped(it)));
     let inner = Scope::graph(&first, Some(at.scope), at.scope.opset);
     let updated = list::segments(&inner, new).and_then(|all| list::elements(&all))?;
     if updated.len() != states.len() {
