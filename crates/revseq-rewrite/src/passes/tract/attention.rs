@@ -64,8 +64,8 @@ impl Attention<'_, '_> {
         let values = self.with_past(values, 5, 2);
         let scores = self.scores(&queries, &keys)?;
         let probabilities = self.probabilities(&queries, &keys, scores)?;
-        let values = self.repeated(&values, queries.count)?;
-        let product = self.emit.op("MatMul", (probabilities, &values.value));
+        let of_queries = self.repeated(&values, queries.count)?;
+        let product = self.emit.op("MatMul", (probabilities, &of_queries));
         if !is_flat {
             return Ok(product);
         }
@@ -73,7 +73,7 @@ impl Attention<'_, '_> {
         let width = match values.size {
             Some(size) => self.emit.ints(&[queries.count * size]),
             None => {
-                let size = self.emit.sizes(&values.value, 3, 4);
+                let size = self.emit.sizes(&of_queries, 3, 4);
                 self.emit.op("Mul", (size, [queries.count]))
             }
         };
@@ -168,25 +168,20 @@ impl Attention<'_, '_> {
     }
 
     /// Repeats each head for the queries that share it.
-    fn repeated(&self, heads: &Heads, count: i64) -> Result<Heads, Why> {
-        let mut value = heads.value.clone();
-        if heads.count != count {
-            if heads.count <= 0 || count % heads.count != 0 {
-                return Err("the number of its queries' heads is no multiple of that of its keys");
-            }
-            let apart = self.emit.unsqueeze(&value, &[2]);
-            let times = [1, 1, count / heads.count, 1, 1];
-            let apart = self.emit.op("Expand", (apart, times));
-            let [batch, rest] =
-                [(0, 1), (2, 4)].map(|(start, end)| self.emit.sizes(&value, start, end));
-            let shape = self.emit.concat((batch, [count], rest), 0);
-            value = self.emit.op("Reshape", (apart, shape));
+    fn repeated(&self, heads: &Heads, count: i64) -> Result<String, Why> {
+        let value = &heads.value;
+        if heads.count == count {
+            return Ok(value.clone());
         }
-        Ok(Heads {
-            value,
-            count,
-            size: heads.size,
-        })
+        if heads.count <= 0 || count % heads.count != 0 {
+            return Err("the number of its queries' heads is no multiple of that of its keys");
+        }
+        let apart = self.emit.unsqueeze(value, &[2]);
+        let times = [1, 1, count / heads.count, 1, 1];
+        let apart = self.emit.op("Expand", (apart, times));
+        let [batch, rest] = [(0, 1), (2, 4)].map(|(start, end)| self.emit.sizes(value, start, end));
+        let shape = self.emit.concat((batch, [count], rest), 0);
+        Ok(self.emit.op("Reshape", (apart, shape)))
     }
 
     /// Writes how much each key concerns each query, which an output may have.
@@ -203,7 +198,7 @@ impl Attention<'_, '_> {
         };
         let keys = self.repeated(keys, queries.count)?;
         let scaled = self.emit.op("Mul", (&queries.value, scale));
-        let keys = self.emit.transpose(&keys.value, &[0, 1, 3, 2]);
+        let keys = self.emit.transpose(&keys, &[0, 1, 3, 2]);
         let mut scores = self.emit.op("MatMul", (scaled, keys));
         self.output_scores(0, &scores)?;
         if let Some(cap) = self.number_given("softcap")? {
