@@ -118,7 +118,10 @@ pub(crate) fn parse() -> Result<Arguments> {
 /// An error of the arguments on one line, as all others have; `--help` shows the usage.
 fn one_line(error: &Error) -> String {
     let text = error.render().to_string();
-    let text = text.trim_start_matches("error: ");
+    let text = text
+        .trim()
+        .trim_start_matches("error: ")
+        .trim_end_matches('.');
     let parts = text.split("\n\n").map(str::trim);
     let parts = parts.filter(|part| !part.starts_with("Usage: "));
     let parts = parts.map(|part| part.trim_start_matches("For more information, "));

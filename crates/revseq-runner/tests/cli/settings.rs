@@ -63,17 +63,17 @@ fn wrong_settings_are_refused_before_anything_runs() {
     for (arguments, why) in [
         (
             &["run"][..],
-            "the following required arguments were not provided: <MODEL>; try '--help'.",
+            "the following required arguments were not provided: <MODEL>; try '--help'",
         ),
         (
             &["run", &path, "--backend", "tf"],
             "invalid value 'tf' for '--backend <BACKEND>' \
-             [possible values: tract, ort, ort-plain]; try '--help'.",
+             [possible values: tract, ort, ort-plain]; try '--help'",
         ),
         (
             &["run", &path, "--foo"],
             "unexpected argument '--foo' found; \
-             tip: to pass '--foo' as a value, use '-- --foo'; try '--help'.",
+             tip: to pass '--foo' as a value, use '-- --foo'; try '--help'",
         ),
     ] {
         assert_eq!(revseq(arguments).stderr, format!("error: {why}\n"));
