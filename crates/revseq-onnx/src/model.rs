@@ -109,7 +109,6 @@ pub fn node(
     }
 }
 
-/// An attribute of a type, without a value.
 /// The largest constant that is compared with others, in bytes.
 const MAXIMUM_COMPARED: usize = 1 << 16;
 
@@ -136,7 +135,9 @@ pub fn computation(node: &NodeProto, inputs: Vec<String>) -> Option<Vec<u8>> {
     Some(what.encode_to_vec())
 }
 
-fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
+/// Makes an attribute of a type, without a value.
+#[must_use]
+pub fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
     AttributeProto {
         name: Some(name.to_owned()),
         r#type: Some(kind),

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInfo};
-use revseq_onnx::model::{AttributeProto, AttributeType, TensorProto};
+use revseq_onnx::model::{self, AttributeProto, AttributeType, TensorProto};
 
 use super::error::Error;
 use super::host::{Host, ort_get, ort_own, ort_status, ort_try, text};
-use super::node::{Node, TypeAndSizes, unread};
+use super::node::{Node, TypeAndSizes};
 use super::tensor::{Tensor, bytes};
 
 /// The types of attributes, by their `OrtOpAttrType`.
@@ -353,7 +353,7 @@ impl<'a> GraphNode<'a> {
             integers.iter().map(|it| i64::from_ne_bytes(*it)).collect()
         };
         let kind = usize::try_from(kind).unwrap_or_default();
-        let mut read = unread(&name, TYPES.get(kind).copied().unwrap_or_default());
+        let mut read = model::attribute(&name, TYPES.get(kind).copied().unwrap_or_default());
         // SAFETY: the caller's.
         let bytes = |kind| unsafe { self.bytes(attribute, kind) };
         match read.r#type {

@@ -10,7 +10,7 @@ use super::abi::OrtEp;
 use super::error::Error;
 use super::host::{Host, ort_get, ort_own, ort_status, ort_try};
 use super::log::Log;
-use super::node::{Node, TypeAndSizes, unread};
+use super::node::{Node, TypeAndSizes};
 use super::tensor::Tensor;
 
 /// The node of a kernel in the making.
@@ -156,10 +156,10 @@ impl KernelInfo {
         }
         let (mut integer, mut float, mut size) = (0, 0.0, 0);
         find!(KernelInfoGetAttribute_int64(&raw mut integer) => model::int(name, integer));
-        find!(KernelInfoGetAttribute_float(&raw mut float) => unread(name, FLOAT));
-        find!(KernelInfoGetAttribute_string(ptr::null_mut(), &raw mut size) => unread(name, STRING));
-        find!(KernelInfoGetAttributeArray_int64(ptr::null_mut(), &raw mut size) => unread(name, INTS));
-        find!(KernelInfoGetAttributeArray_float(ptr::null_mut(), &raw mut size) => unread(name, FLOATS));
+        find!(KernelInfoGetAttribute_float(&raw mut float) => model::attribute(name, FLOAT));
+        find!(KernelInfoGetAttribute_string(ptr::null_mut(), &raw mut size) => model::attribute(name, STRING));
+        find!(KernelInfoGetAttributeArray_int64(ptr::null_mut(), &raw mut size) => model::attribute(name, INTS));
+        find!(KernelInfoGetAttributeArray_float(ptr::null_mut(), &raw mut size) => model::attribute(name, FLOATS));
         Ok(None)
     }
 

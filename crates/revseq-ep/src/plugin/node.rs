@@ -22,15 +22,6 @@ pub(crate) struct Node {
     pub(crate) outputs: Vec<String>,
 }
 
-/// An attribute whose value is not read.
-pub(crate) fn unread(name: &str, kind: AttributeType) -> AttributeProto {
-    AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(kind),
-        ..AttributeProto::default()
-    }
-}
-
 /// The name of an attribute's type in messages.
 pub(crate) fn type_name(kind: Option<AttributeType>) -> &'static str {
     match kind.unwrap_or_default() {

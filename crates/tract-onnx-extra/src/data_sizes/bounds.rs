@@ -79,7 +79,7 @@ impl Bound {
             Ok(-1) => return Some(Self::Last(1.to_dim())),
             _ => {}
         }
-        if least(bound).is_some_and(|it| it >= 0) {
+        if is_not_negative(bound) {
             return Some(Self::First(bound.clone()));
         }
         let back = -bound.clone();
@@ -114,7 +114,7 @@ pub(super) fn extent(start: &TDim, end: &TDim, step: i64, size: &TDim) -> Option
                 1.. => end.clone() - start,
                 _ => start.clone() - end,
             };
-            let is_less = |a: &TDim, b: &TDim| least(&(b.clone() - a)).is_some_and(|it| it >= 0);
+            let is_less = |a: &TDim, b: &TDim| is_not_negative(&(b.clone() - a));
             if spans.iter().any(|(known, ..)| is_less(known, &span)) {
                 continue;
             }
@@ -128,13 +128,12 @@ pub(super) fn extent(start: &TDim, end: &TDim, step: i64, size: &TDim) -> Option
     {
         return Some(Extent::Within(0.to_dim(), 0.to_dim()));
     }
-    let is_positive = |span: &TDim| least(span).is_some_and(|it| it >= 0);
     if let ([(span, start, end)], 1) = (&*spans, step)
-        && is_positive(span)
+        && is_not_negative(span)
     {
         return Some(Extent::Within(start.clone(), end.clone()));
     }
-    let is_clamped = !spans.iter().all(|(span, ..)| is_positive(span));
+    let is_clamped = !spans.iter().all(|(span, ..)| is_not_negative(span));
     let mut spans = spans.into_iter().map(|(span, ..)| span);
     let first = spans.next()?;
     let span = spans.fold(first, TDim::mini);
@@ -182,6 +181,11 @@ fn backwards(start: i64, end: i64, size: &TDim) -> (Vec<TDim>, Vec<TDim>) {
         _ => vec![size.clone() + end, before],
     };
     (starts, ends)
+}
+
+/// Whether an expression of sizes has a lower bound that is not negative.
+pub(super) fn is_not_negative(expression: &TDim) -> bool {
+    least(expression).is_some_and(|it| it >= 0)
 }
 
 /// A lower bound of an expression of sizes.

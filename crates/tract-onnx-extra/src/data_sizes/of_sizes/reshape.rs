@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::zero_sizes::looked_at;
 use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data};
-use crate::data_sizes::bounds::least;
+use crate::data_sizes::bounds::is_not_negative;
 use crate::operator::{Parsed, over};
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl OfSizes for Reshape {
         };
         size.or_else(|| {
             let to = &known.sizes?[axis];
-            least(to).is_some_and(|it| it >= 0).then(|| to.clone())
+            is_not_negative(to).then(|| to.clone())
         })
     }
 
