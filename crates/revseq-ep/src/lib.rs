@@ -95,7 +95,7 @@ unsafe extern "system" fn CreateEpFactories(
 }
 
 /// Releases the library's factory. If a session still uses it, the factory stays until the
-/// session ends, and the library until the process does.
+/// session ends.
 ///
 /// # Safety
 /// `factory` is null or comes from [`CreateEpFactories`], and is released only once.
@@ -103,7 +103,7 @@ unsafe extern "system" fn CreateEpFactories(
 unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStatusPtr {
     if !factory.is_null() {
         // SAFETY: the caller's.
-        fence::value((), || unsafe { Factory::release(factory) });
+        fence::value((), || unsafe { Factory::leave(factory) });
     }
     OrtStatusPtr::default()
 }

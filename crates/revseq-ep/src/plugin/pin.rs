@@ -4,7 +4,9 @@
 ///
 /// ONNX Runtime lets a library be unregistered while sessions use it, unloads
 /// it, and calls into it when they run or end. That happens easily in Python,
-/// where a value that a session returned may keep the session alive.
+/// where a value that a session returned may keep the session alive. A thread
+/// that ran code of the library calls into it when it ends: Rust's standard
+/// library frees there what it has of the thread.
 #[cfg(all(unix, not(miri)))]
 pub(crate) fn library() {
     use std::mem::MaybeUninit;

@@ -41,7 +41,7 @@ pub(crate) struct Factory {
 }
 
 impl Factory {
-    /// Makes a factory, to be released with [`release`](Self::release). `fuses_captured` says whether the
+    /// Makes a factory, to be released with [`leave`](Self::leave). `fuses_captured` says whether the
     /// inputs of the host's fused nodes have what the graphs in their nodes capture.
     pub(crate) fn create(host: Host, fuses_captured: bool) -> Result<*mut OrtEpFactory, Error> {
         let table = OrtEpFactory {
@@ -79,36 +79,19 @@ impl Factory {
         .cast())
     }
 
-    /// Ends a registration. If a session still uses the factory, the last EP frees it, and the
-    /// library stays.
-    ///
-    /// # Safety
-    /// `factory` is one that [`create`](Self::create) made, released only once.
-    pub(crate) unsafe fn release(factory: *mut OrtEpFactory) {
-        // SAFETY: the caller's; the registration is a user.
-        if !unsafe { Self::leave(factory) } {
-            pin::library();
-        }
-    }
-
-    /// Ends a use of a factory, and frees it if that was the last one. Returns whether it was.
+    /// Ends a use of a factory, by its registration or an EP, and frees it if that was the last one.
     ///
     /// # Safety
     /// `factory` is one that [`create`](Self::create) made; the caller is one of its users, and
     /// is none any more.
-    unsafe fn leave(factory: *mut OrtEpFactory) -> bool {
+    pub(crate) unsafe fn leave(factory: *mut OrtEpFactory) {
         // SAFETY: the caller's; the box must be the only reference to the
         // factory, and nobody uses the factory any more.
         unsafe {
-            if Self::from_table(factory)
-                .users
-                .fetch_sub(1, Ordering::AcqRel)
-                > 1
-            {
-                return false;
+            let users = &Self::from_table(factory).users;
+            if users.fetch_sub(1, Ordering::AcqRel) == 1 {
+                drop(Box::from_raw(factory.cast::<Self>()));
             }
-            drop(Box::from_raw(factory.cast::<Self>()));
-            true
         }
     }
 
@@ -217,6 +200,9 @@ unsafe extern "system" fn create_ep(
     let factory = unsafe { Factory::from_table(factory) };
     let host = factory.host;
     fence::status(host, || {
+        // Threads that run a node may end later than the session, and drivers of a GPU clean up when
+        // the process ends: both call into this library.
+        pin::library();
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
         // The EP reports wrong options later, where the host does not ignore them.

@@ -12,8 +12,6 @@ use revseq_kernels::gpu::{self, Context, ContextOptions};
 use revseq_kernels::{Device, Plan, SequenceLengths};
 
 use super::error::Error;
-#[cfg(feature = "gpu")]
-use crate::plugin::pin;
 
 /// A GPU, opened for a session.
 #[derive(Clone, Debug)]
@@ -43,8 +41,6 @@ impl Gpu {
             device => Err(Error::BuiltWithoutGpu { device }),
             #[cfg(feature = "gpu")]
             Device::Gpu(choice) => {
-                // Drivers have threads, and clean up when the process ends.
-                pin::library();
                 let mut options = ContextOptions::default();
                 options.adapter = choice;
                 let context = Context::new(&options).map_err(|source| Error::OpenGpu {
