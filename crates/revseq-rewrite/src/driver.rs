@@ -302,9 +302,10 @@ fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<S
     }
 }
 
-/// Replaces nodes of a graph. Readers of a value that became another one are redirected, unless the
-/// value is visible elsewhere or a subgraph shadows the new name.
-fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<usize, Edit>) {
+/// Replaces nodes of a graph. Readers of a value that became another one of the graph are redirected,
+/// unless the value is visible elsewhere or a subgraph shadows the other's name.
+fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, mut edits: BTreeMap<usize, Edit>) {
+    edits.values_mut().for_each(keep_names);
     let mut same: HashMap<String, String> = HashMap::new();
     for (old, new) in edits.values().flat_map(|edit| &edit.same) {
         let new = last(&same, new);
@@ -324,7 +325,6 @@ fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<u
         .flat_map(|edit| &edit.also)
         .copied()
         .collect();
-    let mut edits = edits;
     for (index, node) in std::mem::take(nodes).into_iter().enumerate() {
         if let Some(edit) = edits.remove(&index) {
             nodes.extend(edit.nodes);
@@ -340,6 +340,35 @@ fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, edits: BTreeMap<u
     renamed.retain(|old, _| !handed_on.contains(old));
     if !renamed.is_empty() {
         rename(nodes, &renamed);
+    }
+}
+
+/// Gives values that a replacement makes the names of the outputs that they are, so that what reads these
+/// stays as it is.
+fn keep_names(edit: &mut Edit) {
+    let made: HashSet<&str> = edit.nodes.iter().flat_map(NodeProto::outputs).collect();
+    let inner = edit.nodes.iter().flat_map(NodeProto::graphs);
+    let inner: HashSet<&str> = inner
+        .flat_map(GraphProto::with_inner)
+        .flat_map(GraphProto::defined)
+        .collect();
+    let mut names: HashMap<String, String> = HashMap::new();
+    edit.same.retain_mut(|(old, new)| match names.get(&*new) {
+        Some(kept) => {
+            new.clone_from(kept);
+            true
+        }
+        None if made.contains(&**new) && !made.contains(&**old) && !inner.contains(&**old) => {
+            names.insert(new.clone(), old.clone());
+            false
+        }
+        None => true,
+    });
+    rename(&mut edit.nodes, &names);
+    for output in edit.nodes.iter_mut().flat_map(|node| &mut node.output) {
+        if let Some(old) = names.get(&*output) {
+            output.clone_from(old);
+        }
     }
 }
 

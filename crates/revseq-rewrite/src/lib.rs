@@ -42,7 +42,7 @@ pub use halves::compute_halves_in_floats;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
 pub use prepare::{for_tract, layers_for_tract};
-pub use regions::{Region, Regions, regions};
+pub use regions::{Region, Regions, Staying, regions};
 pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{

@@ -167,64 +167,113 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value of an initializer, which the host owns; null if it is none, or a caller may replace it.
-    pub(crate) fn constant(self) -> Result<*const OrtValue, Error> {
-        let Self { host, value, .. } = self;
+    /// Whether it is an initializer that no caller may replace.
+    pub(crate) fn is_constant(self) -> Result<bool, Error> {
         // SAFETY: the value lives as long as the graph.
         unsafe {
-            if value.is_null() || !ort_get!(host, ValueInfo_IsConstantInitializer(value)) {
-                return Ok(ptr::null());
-            }
-            Ok(ort_get!(host, ValueInfo_GetInitializerValue(value)))
+            Ok(!self.value.is_null()
+                && ort_get!(self.host, ValueInfo_IsConstantInitializer(self.value)))
         }
     }
 
-    /// The constant that an initializer is; `None` if it is none, or its elements have no fixed size.
-    pub(crate) fn constant_tensor(self) -> Result<Option<Constant<'a>>, Error> {
-        let constant = self.constant()?;
-        match constant.is_null() {
-            true => Ok(None),
-            // SAFETY: the value lives as long as the graph.
-            false => unsafe { Constant::read(self.host, constant.cast_mut()) },
+    /// The constant that an initializer is; `None` if it is none.
+    ///
+    /// # Errors
+    /// If the value is one of a graph around which has its data in a file.
+    pub(crate) fn constant(self) -> Result<Option<Constant<'a>>, Error> {
+        let Self { host, value, .. } = self;
+        if !self.is_constant()? {
+            return Ok(None);
+        }
+        // SAFETY: the value lives as long as the graph.
+        unsafe {
+            let constant: *const OrtValue = ort_get!(host, ValueInfo_GetInitializerValue(value));
+            match constant.is_null() {
+                true => Ok(None),
+                false => Constant::read(host, constant.cast_mut()).map(Some),
+            }
         }
     }
 }
 
-/// A tensor whose elements have a fixed size.
+/// A tensor of a graph.
 pub(crate) struct Constant<'a> {
     /// Its `ONNXTensorElementDataType`.
     pub(crate) element: c_int,
     pub(crate) sizes: &'a [i64],
-    pub(crate) bytes: &'a [u8],
+    data: Data<'a>,
+}
+
+/// The elements of a tensor.
+enum Data<'a> {
+    Bytes(&'a [u8]),
+    Strings(Vec<Vec<u8>>),
 }
 
 impl<'a> Constant<'a> {
     /// # Safety
     /// `value` is a tensor of this host that lives for `'a`.
-    unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Option<Self>, Error> {
+    unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
         /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING`.
         const STRING: c_int = 8;
         // SAFETY: the caller's.
-        let Tensor { element, sizes, .. } = unsafe { Tensor::read(host, value) }?;
-        Ok(match element {
-            STRING => None,
-            _ => Some(Self {
+        unsafe {
+            let Tensor { element, sizes, .. } = Tensor::read(host, value)?;
+            let data = match element {
+                STRING => Data::Strings(strings(host, value)?),
+                _ => Data::Bytes(bytes(host, value)?),
+            };
+            Ok(Self {
                 element,
                 sizes,
-                // SAFETY: the caller's.
-                bytes: unsafe { bytes(host, value) }?,
-            }),
-        })
+                data,
+            })
+        }
+    }
+
+    /// The number of bytes of its elements.
+    pub(crate) fn byte_count(&self) -> usize {
+        match &self.data {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::Strings(strings) => strings.iter().map(Vec::len).sum(),
+        }
     }
 
     /// A copy, without a name.
     pub(crate) fn to_proto(&self) -> TensorProto {
-        TensorProto {
+        let mut tensor = TensorProto {
             data_type: Some(self.element),
             dims: self.sizes.to_vec(),
-            raw_data: Some(self.bytes.to_vec()),
             ..TensorProto::default()
+        };
+        match &self.data {
+            Data::Bytes(bytes) => tensor.raw_data = Some(bytes.to_vec()),
+            Data::Strings(strings) => tensor.string_data.clone_from(strings),
         }
+        tensor
+    }
+}
+
+/// The elements of a tensor of strings.
+///
+/// # Safety
+/// `value` is one of this host that is alive.
+unsafe fn strings(host: Host, value: *const OrtValue) -> Result<Vec<Vec<u8>>, Error> {
+    // SAFETY: the caller's; both buffers have the declared sizes, and the host writes all of them.
+    unsafe {
+        let count = Tensor::read(host, value.cast_mut())?.count();
+        let mut all = vec![0_u8; ort_get!(host, GetStringTensorDataLength(value))];
+        let mut starts = vec![0_usize; count];
+        let (to, size) = (all.as_mut_ptr().cast(), all.len());
+        ort_try!(
+            host,
+            GetStringTensorContent(value, to, size, starts.as_mut_ptr(), count)
+        );
+        let ends = starts.iter().skip(1).copied().chain([size]);
+        let strings = std::iter::zip(starts.iter().copied(), ends);
+        Ok(strings
+            .map(|(start, end)| all[start..end].to_vec())
+            .collect())
     }
 }
 
@@ -325,7 +374,7 @@ impl<'a> GraphNode<'a> {
         attributes.into_iter().map(read).collect()
     }
 
-    /// Reads an attribute, without its value if that is a graph or a tensor whose elements have no fixed size.
+    /// Reads an attribute, without its value if that is a graph, or of a type that the host does not hand out.
     ///
     /// # Safety
     /// `attribute` is one of this host.
@@ -334,10 +383,14 @@ impl<'a> GraphNode<'a> {
         let host = self.host;
         let mut kind: c_int = 0;
         // SAFETY: the caller's; an `OrtOpAttrType` is a C enum.
-        let name = unsafe {
-            ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
-            text(ort_get!(host, OpAttr_GetName(attribute)))
+        let (name, typed) = unsafe {
+            let typed = ort_status!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
+            (text(ort_get!(host, OpAttr_GetName(attribute))), typed)
         };
+        if host.check("OpAttr_GetType", typed).is_err() {
+            // An attribute that is a type, such as that of Optional.
+            return Ok(model::attribute(&name, AttributeType::UNDEFINED));
+        }
         let strings = |bytes: &[u8]| -> Vec<Vec<u8>> {
             let strings = bytes.split_inclusive(|byte| *byte == 0);
             strings
@@ -378,8 +431,7 @@ impl<'a> GraphNode<'a> {
             Some(AttributeType::TENSOR) => unsafe {
                 let value =
                     ort_own!(host, OpAttr_GetTensorAttributeAsOrtValue(attribute) => ReleaseValue);
-                let constant = Constant::read(host, value.as_ptr())?;
-                read.t = constant.map(|it| it.to_proto()).into();
+                read.t = Constant::read(host, value.as_ptr())?.to_proto().into();
             },
             _ => {}
         }

@@ -155,6 +155,7 @@ pub(crate) struct Model<'a> {
 }
 
 /// A session of a model.
+#[derive(Debug)]
 pub(crate) struct Session {
     host: Host,
     session: Owned<OrtSession>,

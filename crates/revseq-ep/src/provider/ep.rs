@@ -17,7 +17,6 @@ use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{
     API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, OrtNodeComputeInfo, UNUSED,
 };
-use crate::plugin::error::Error as HostError;
 use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::{Host, ort_get, ort_try};
 use crate::plugin::log::Log;
@@ -243,10 +242,16 @@ unsafe extern "system" fn get_capability(
             fence::fault("capability");
             // SAFETY: the caller's.
             let graph = unsafe { Graph::new(ep.host, graph) };
-            let fused = match ep.options.loops() {
-                None => HashSet::new(),
-                // SAFETY: the caller's.
-                Some(assume) => unsafe { ep.loops.claim(ep.host, graph, info, assume, ep.log)? },
+            let fused = match (ep.options.loops(), &ep.around) {
+                (Some(assume), Some(around)) => {
+                    let options = (&ep.options, assume);
+                    // SAFETY: the caller's.
+                    unsafe {
+                        ep.loops
+                            .claim(ep.host, graph, info, options, around, ep.log)?
+                    }
+                }
+                _ => HashSet::new(),
             };
             for node in graph.nodes()? {
                 if !fused.contains(&node.as_ptr()) {
@@ -279,16 +284,14 @@ unsafe extern "system" fn compile(
     let ep = unsafe { Ep::from_table(ep) };
     fence::status(ep.host, || {
         fence::fault("compile");
-        let around = ep.around.as_ref();
-        let nothing = HostError::argument("Compile", "the provider had no nodes fused");
-        let around = around.ok_or(nothing)?;
         let compile = |index| {
             // SAFETY: the caller's.
             let (graph, node) = unsafe {
                 let graph = Graph::new(ep.host, *graphs.add(index));
                 (graph, GraphNode::new(ep.host, *nodes.add(index)))
             };
-            Compiled::new(&ep.loops, graph, node, &ep.options, around)
+            let writes_context = ep.around.as_ref().is_some_and(|it| it.writes_context);
+            ep.loops.take(graph, node, writes_context)
         };
         // The host takes over none of them if one fails.
         let made = (0..count).map(compile).collect::<Result<Vec<_>, _>>()?;

@@ -53,8 +53,12 @@ fn model(around: &str, outputs: &[&str]) -> ModelProto {
 
 const LOOP: &str = "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)";
 
-fn found(model: &ModelProto) -> Regions {
-    regions(model.clone(), &fast(), true).expect("known passes")
+fn found(model: &ModelProto) -> Regions<()> {
+    with(model, true)
+}
+
+fn with(model: &ModelProto, reads_captured: bool) -> Regions<()> {
+    regions(model.clone(), &fast(), reads_captured, |_| Ok(())).expect("known passes")
 }
 
 fn operators(region: &Region) -> Vec<String> {
@@ -65,7 +69,7 @@ fn operators(region: &Region) -> Vec<String> {
 #[test]
 fn a_loop_alone_is_a_region() {
     let found = found(&model(LOOP, &["last", "y"]));
-    let [region] = &found.regions[..] else {
+    let [(region, ())] = &found.regions[..] else {
         panic!("{} regions", found.regions.len())
     };
     assert_eq!(region.nodes, [0]);
@@ -74,22 +78,111 @@ fn a_loop_alone_is_a_region() {
     assert!(operators(region).contains(&String::from("RNN")));
     let scope = Scope::main(&region.replacement, false).expect("a graph");
     assert_eq!(scope.inputs, ["start", "x"]);
-    assert!(found.left.is_empty());
+    assert!(found.staying.is_empty());
 }
 
 #[test]
 fn what_nothing_reads_is_no_output() {
     let found = found(&model(&format!("{LOOP}\nz = Neg(y)"), &["z"]));
-    // Neg reads the layer's own output now, and so goes with it.
-    assert_eq!(found.regions[0].nodes, [0, 1]);
-    assert_eq!(found.regions[0].outputs, ["z"]);
+    let (region, ()) = &found.regions[0];
+    // Neg reads what it read before, and stays.
+    assert_eq!(region.nodes, [0]);
+    assert_eq!(region.outputs, ["y"]);
+}
+
+/// The nodes of each region.
+fn nodes_of(found: &Regions<()>) -> Vec<Vec<usize>> {
+    let regions = found.regions.iter();
+    regions.map(|(region, ())| region.nodes.clone()).collect()
+}
+
+#[test]
+fn what_reads_a_layer_stays_as_it_is() {
+    let around = format!(
+        "{LOOP}
+        condition = ReduceMax<keepdims=0>(flag)
+        read = If<then_branch=@body>(condition)
+        called = Call<domain=local>(y)"
+    );
+    let found = found(&model(&around, &["read", "called", "last"]));
+    assert_eq!(nodes_of(&found), [[0]]);
+    assert_eq!(found.regions[0].0.outputs, ["last", "y"]);
+}
+
+#[test]
+fn chains_of_any_length_are_replaced() {
+    let mut around =
+        String::from("a0 = Transpose<perm=[1,0,2]>(x)\nb0 = Transpose<perm=[1,0,2]>(a0)");
+    for it in 0..80 {
+        let next = it + 1;
+        let scan = "Scan<body=@body;num_scan_inputs=1>";
+        around += &format!("\nl{it}, y{it} = {scan}(start, b{it})\nb{next} = Softmax(y{it})");
+    }
+    let found = found(&model(&around, &["b80"]));
+    assert!(found.staying.is_empty(), "{:?}", found.staying);
+    let nodes: Vec<usize> = nodes_of(&found).concat();
+    let loops = (0..80).map(|it| 2 + 2 * it);
+    assert_eq!(nodes, loops.collect::<Vec<_>>(), "only loops");
+}
+
+/// A loop over x, one over its negative, and a node that reads both.
+fn two_loops() -> ModelProto {
+    let around = format!(
+        "negative = Neg(x)
+        {LOOP}
+        last2, z = Scan<body=@body;num_scan_inputs=1>(start, negative)
+        sum = Add(y, z)"
+    );
+    model(&around, &["sum"])
+}
+
+#[test]
+fn loops_beside_each_other_are_one_region() {
+    assert_eq!(nodes_of(&found(&two_loops())), [[1, 2]]);
+}
+
+#[test]
+fn a_part_that_cannot_be_made_keeps_no_other() {
+    for (value, taken, stays) in [("y", 2, 1), ("z", 1, 2)] {
+        let make = |region: &Region| match region.outputs.iter().any(|output| output == value) {
+            true => Err(format!("{value} is not wanted")),
+            false => Ok(()),
+        };
+        let found = regions(two_loops(), &fast(), true, make).expect("known passes");
+        assert_eq!(nodes_of(&found), [[taken]]);
+        let [staying] = &found.staying[..] else {
+            panic!("{:?}", found.staying)
+        };
+        assert_eq!(staying.nodes, [stays]);
+        assert_eq!(staying.reason, format!("{value} is not wanted"));
+    }
+}
+
+/// Regions that are convex by themselves may make a circle together.
+#[test]
+fn regions_make_no_circle() {
+    let found = found(&model(
+        "a, ya = Scan<body=@body;num_scan_inputs=1>(start, x)
+        ra = Softmax(ya)
+        b, yb = Scan<body=@body;num_scan_inputs=1>(start, ra)
+        c, yc = Scan<body=@body;num_scan_inputs=1>(start, x)
+        rc = Softmax(yc)
+        d, yd = Scan<body=@body;num_scan_inputs=1>(start, rc)",
+        &["yb", "yd"],
+    ));
+    assert!(found.staying.is_empty());
+    let regions = nodes_of(&found);
+    let region_of = |node: usize| regions.iter().position(|it| it.contains(&node));
+    let [a, b, c, d] = [0, 2, 3, 5].map(|node| region_of(node).expect("a loop is taken"));
+    let is_circle = a != b && a == d && b == c;
+    assert!(!is_circle, "{regions:?}");
 }
 
 #[test]
 fn a_model_without_loops_has_no_region() {
     let found = found(&model("z = Neg(x)", &["z"]));
     assert!(
-        found.regions.is_empty() && found.left.is_empty(),
+        found.regions.is_empty() && found.staying.is_empty(),
         "no loop stays"
     );
 }
@@ -103,7 +196,7 @@ fn no_node_is_in_two_regions() {
     let all: Vec<usize> = found
         .regions
         .iter()
-        .flat_map(|it| it.nodes.clone())
+        .flat_map(|(it, ())| it.nodes.clone())
         .collect();
     let distinct: BTreeSet<usize> = all.iter().copied().collect();
     assert_eq!(all.len(), distinct.len(), "a node is in one region");
@@ -161,7 +254,7 @@ fn regions_of_models_are_closed_and_whole() {
     for path in models() {
         let (_, model) = read(&path);
         let found = found(&model);
-        for region in &found.regions {
+        for (region, ()) in &found.regions {
             check(&model, region);
         }
         count += found.regions.len();
@@ -172,9 +265,9 @@ fn regions_of_models_are_closed_and_whole() {
 #[test]
 fn a_host_that_hands_on_no_captured_value_gets_their_makers_too() {
     let model = exported("keras_bilstm_masked");
-    let found = regions(model.clone(), &fast(), false).expect("known passes");
+    let found = with(&model, false);
     let nodes = &model.graph.as_option().expect("a graph").node;
-    let [region] = &found.regions[..] else {
+    let [(region, ())] = &found.regions[..] else {
         panic!("{} regions", found.regions.len());
     };
     check(&model, region);

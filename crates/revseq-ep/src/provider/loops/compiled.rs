@@ -4,63 +4,71 @@ use std::collections::HashMap;
 
 use revseq_onnx::encode;
 use revseq_onnx::proto::{ModelProto, TensorProto};
+use revseq_rewrite::Region;
 
 use super::super::EP_NAME;
 use super::super::error::Error;
 use super::super::options::Options;
-use super::{Claims, message};
+use super::message;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
-use crate::plugin::graph::{Graph, GraphNode, Value};
+use crate::plugin::graph::{GraphNode, Value};
 use crate::plugin::session::{Around, Model, Session};
 use crate::plugin::tensor::Context;
 
 /// What runs a fused node.
+#[derive(Debug)]
 pub(crate) struct Compiled {
     /// The name of the first loop, for messages.
     label: String,
     session: Session,
-    /// The places of the session's inputs and outputs among those of the node.
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
+    /// The names of the session's inputs and outputs.
+    names: [Vec<String>; 2],
+    /// Their places among those of the node.
+    places: [Vec<usize>; 2],
 }
 
 impl Compiled {
-    /// Makes a node that was fused of the nodes of a graph.
-    pub(crate) fn new(
-        claims: &Claims,
-        graph: Graph<'_>,
-        fused: GraphNode<'_>,
+    /// Makes a session of a replacement, whose constants are among these.
+    pub(super) fn new(
+        label: String,
+        region: &Region,
+        constants: &HashMap<String, Value<'_>>,
         options: &Options,
         around: &Around,
     ) -> Result<Self, Error> {
-        let nodes = graph.nodes()?;
-        let unknown = "the nodes are none that the provider had fused";
-        let claim = claims.take(&nodes)?;
-        let claim = claim.ok_or(HostError::argument("Compile", unknown))?;
-        let label = label(&nodes)?;
-        if around.writes_context {
-            return Err(Error::Context.of_node(label));
-        }
-        let region = claim.region;
-        let inputs = places(&region.inputs, fused.inputs()?)?;
-        let outputs = places(&region.outputs, fused.outputs()?)?;
-        let model = fill(region.replacement, graph, &nodes)?;
+        let model = encode(&fill(region.replacement.clone(), constants)?);
+        let bytes = model.map_err(|error| Error::Replacement {
+            problem: error.to_string(),
+        })?;
+        let (inputs, outputs) = (&region.inputs, &region.outputs);
         let model = Model {
-            bytes: &encode(&model).map_err(|error| Error::Replacement {
-                problem: error.to_string(),
-            })?,
-            inputs: &region.inputs,
-            outputs: &region.outputs,
-        };
-        let session = Session::new(around, EP_NAME, options.of_inner_session(), model);
-        let session = session.map_err(|error| Error::from(error).of_node(label.clone()))?;
-        Ok(Self {
-            label,
-            session,
+            bytes: &bytes,
             inputs,
             outputs,
+        };
+        Ok(Self {
+            label,
+            session: Session::new(around, EP_NAME, options.of_inner_session(), model)?,
+            names: [inputs.clone(), outputs.clone()],
+            places: Default::default(),
         })
+    }
+
+    /// Takes the place of a node that was fused.
+    pub(super) fn place(mut self, fused: GraphNode<'_>) -> Result<Self, Error> {
+        let [inputs, outputs] = &self.names;
+        self.places = [
+            places(inputs, fused.inputs()?)?,
+            places(outputs, fused.outputs()?)?,
+        ];
+        Ok(self)
+    }
+
+    /// An error with the loop that it is of.
+    #[cold]
+    pub(super) fn error(&self, error: Error) -> Error {
+        error.of_node(self.label.clone())
     }
 }
 
@@ -68,20 +76,10 @@ impl Fused for Compiled {
     type Failure = Error;
 
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
-        let run = self.session.run(context, &self.inputs, &self.outputs);
-        run.map_err(|error| Error::from(error).of_node(self.label.clone()))
+        let [inputs, outputs] = &self.places;
+        let run = self.session.run(context, inputs, outputs);
+        run.map_err(|error| self.error(error.into()))
     }
-}
-
-/// The first loop, for messages.
-fn label(nodes: &[GraphNode<'_>]) -> Result<String, Error> {
-    for node in nodes {
-        let operator = node.operator()?;
-        if message::is_loop(&operator) {
-            return Ok(format!("{} node {:?}", operator.1, node.name()?));
-        }
-    }
-    Ok(String::from("fused nodes"))
 }
 
 /// The places of values among those of a node.
@@ -98,31 +96,21 @@ fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error>
 /// Copies the constants into a model that the host has of those it reads.
 fn fill(
     mut replacement: ModelProto,
-    graph: Graph<'_>,
-    nodes: &[GraphNode<'_>],
+    constants: &HashMap<String, Value<'_>>,
 ) -> Result<ModelProto, Error> {
     let tensors = replacement.graph.as_option_mut().into_iter();
     let tensors = tensors.flat_map(|graph| &mut graph.initializer);
-    let mut missing: HashMap<String, &mut TensorProto> = tensors
-        .filter(|tensor| tensor.is_external())
-        .map(|tensor| (tensor.name.clone().unwrap_or_default(), tensor))
-        .collect();
-    if missing.is_empty() {
-        return Ok(replacement);
-    }
-    let mut constants = graph.initializers()?;
-    for node in nodes {
-        constants.extend(node.inputs()?);
-        constants.extend(node.captured()?);
-    }
-    for constant in constants {
-        if let Some(tensor) = missing.remove(&constant.name()?)
-            && let Some(found) = constant.constant_tensor()?
-        {
-            tensor.data_location = None;
-            tensor.external_data.clear();
-            tensor.raw_data = Some(found.bytes.to_vec());
-        }
+    for tensor in tensors.filter(|tensor| tensor.is_external()) {
+        let name = tensor.name.clone();
+        let value = name.as_ref().and_then(|name| constants.get(name));
+        let constant = value.map(|value| value.constant()).transpose()?;
+        let constant = constant.flatten().ok_or_else(|| Error::Replacement {
+            problem: format!("the constant {:?} is missing", tensor.name()),
+        })?;
+        *tensor = TensorProto {
+            name,
+            ..constant.to_proto()
+        };
     }
     Ok(replacement)
 }

@@ -3,7 +3,7 @@
 //! The nodes stand in the order of the graph. Large constants stay where they are, and are external data
 //! in the message, unless a loop reads them: recognising its cell needs their values.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use revseq_onnx::model::{self, tensor_type};
 use revseq_onnx::proto::attribute_proto::AttributeType;
@@ -14,10 +14,11 @@ use revseq_onnx::proto::{
 };
 
 use crate::plugin::error::Error;
-use crate::plugin::graph::{Graph, GraphNode, Value};
+use crate::plugin::graph::{Constant, Graph, GraphNode, Value};
 use crate::plugin::node::TypeAndSizes;
 
-/// The domain of nodes that have an attribute which no message can hold here. No pass knows it.
+/// The domain of nodes that have an attribute, or a constant in a graph, which cannot be read. No pass knows
+/// it.
 pub(super) const UNREAD: &str = "unread";
 
 /// The bytes from which on a constant is large: no shape and no list of axes is.
@@ -31,14 +32,24 @@ pub(super) fn is_loop((domain, op_type): &(String, String)) -> bool {
     model::domain(Some(domain)).is_empty() && LOOPS.contains(&&**op_type)
 }
 
+/// A graph that was read.
+pub(super) struct Message<'a> {
+    pub(super) model: ModelProto,
+    /// The constants of the graph and of those around it that it reads, by their names.
+    pub(super) constants: HashMap<String, Value<'a>>,
+    /// The constants that cannot be read. Those of the graph are inputs of the model.
+    pub(super) unread: HashSet<String>,
+}
+
 /// Reads a graph and the graphs in it. What it reads of the graphs around is an input, or a constant.
-pub(super) fn model(graph: Graph<'_>) -> Result<ModelProto, Error> {
+pub(super) fn read(graph: Graph<'_>) -> Result<Message<'_>, Error> {
     let nodes = graph.nodes()?;
-    let mut wanted = wanted(&nodes)?;
-    let mut message = read_graph(graph, &mut wanted, false)?;
-    add_outer(&nodes, &mut message, &wanted)?;
+    let mut reader = Reader::default();
+    reader.want(&nodes)?;
+    let mut message = reader.graph(graph, false)?;
+    reader.add_outer(&nodes, &mut message)?;
     let imports = graph.operator_sets()?.into_iter();
-    Ok(ModelProto {
+    let model = ModelProto {
         ir_version: Some(graph.ir_version()?),
         opset_import: imports
             .map(|(domain, version)| OperatorSetIdProto {
@@ -49,128 +60,184 @@ pub(super) fn model(graph: Graph<'_>) -> Result<ModelProto, Error> {
             .collect(),
         graph: message.into(),
         ..ModelProto::default()
+    };
+    Ok(Message {
+        model,
+        constants: reader.scopes.pop().unwrap_or_default(),
+        unread: reader.unread,
     })
 }
 
-/// The constants whose values are wanted: those that a loop reads, or a node that reads constants only.
-fn wanted(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
-    let mut wanted = HashSet::new();
-    let mut computed = HashSet::new();
-    for node in nodes {
-        let inputs = node.inputs()?;
-        let mut read = Vec::with_capacity(inputs.len());
-        let mut is_constant = true;
-        for value in inputs {
-            let name = value.name()?;
-            is_constant &=
-                name.is_empty() || computed.contains(&name) || !value.constant()?.is_null();
-            read.push(name);
-        }
-        if is_constant {
-            computed.extend(names(node.outputs()?)?);
-        }
-        let is_loop = is_loop(&node.operator()?);
-        if is_loop {
-            read.extend(names(node.captured()?)?);
-        }
-        if is_loop || is_constant {
-            wanted.extend(read);
-        }
-    }
-    Ok(wanted)
+/// What is known while a graph is read.
+#[derive(Default)]
+struct Reader<'a> {
+    /// The constants whose values are wanted: those that a loop reads, or a node that reads constants only.
+    wanted: HashSet<String>,
+    /// The constants of the graphs around, and of the one in turn. ONNX Runtime knows no data in files
+    /// where a graph captures them.
+    scopes: Vec<HashMap<String, Value<'a>>>,
+    unread: HashSet<String>,
 }
 
-/// Reads a graph, with all of its constants if it is that of a loop.
-fn read_graph(
-    graph: Graph<'_>,
-    wanted: &mut HashSet<String>,
-    is_of_loop: bool,
-) -> Result<GraphProto, Error> {
-    let nodes = graph.nodes()?;
-    let mut message = GraphProto::default();
-    for value in graph.inputs()? {
-        // Old models list their initializers as inputs, which no caller can replace.
-        if value.constant()?.is_null() {
-            message.input.push(declaration(value)?);
-        }
-    }
-    for value in graph.outputs()? {
-        message.output.push(declaration(value)?);
-    }
-    for value in graph.initializers()? {
-        let is_wanted = is_of_loop || wanted.contains(&value.name()?);
-        if let Some(tensor) = initializer(value, is_wanted)? {
-            message.initializer.push(tensor);
-        }
-    }
-    for node in nodes {
-        for value in node.outputs()? {
-            if !value.name()?.is_empty() {
-                message.value_info.push(declaration(value)?);
+impl<'a> Reader<'a> {
+    /// Adds the constants of which the values are wanted for these nodes.
+    fn want(&mut self, nodes: &[GraphNode<'_>]) -> Result<(), Error> {
+        let mut computed = HashSet::new();
+        for node in nodes {
+            let inputs = node.inputs()?;
+            let mut read = Vec::with_capacity(inputs.len());
+            let mut is_constant = true;
+            for value in inputs {
+                let name = value.name()?;
+                is_constant &=
+                    name.is_empty() || computed.contains(&name) || value.is_constant()?;
+                read.push(name);
+            }
+            if is_constant {
+                computed.extend(names(node.outputs()?)?);
+            }
+            let is_loop = is_loop(&node.operator()?);
+            if is_loop {
+                read.extend(names(node.captured()?)?);
+            }
+            if is_loop || is_constant {
+                self.wanted.extend(read);
             }
         }
-        message.node.push(read_node(node, wanted)?);
+        Ok(())
     }
-    Ok(message)
-}
 
-/// Declares the values that a graph reads of those around it.
-fn add_outer(
-    nodes: &[GraphNode<'_>],
-    message: &mut GraphProto,
-    wanted: &HashSet<String>,
-) -> Result<(), Error> {
-    let mut known: HashSet<String> = message.defined().map(str::to_owned).collect();
-    for node in nodes {
-        let captured = node.captured()?;
-        for value in node.inputs()?.into_iter().chain(captured) {
-            let name = value.name()?;
-            let is_wanted = wanted.contains(&name);
-            if name.is_empty() || !known.insert(name) {
+    /// Reads a graph, with all of its constants if it is that of a loop.
+    fn graph(&mut self, graph: Graph<'a>, is_of_loop: bool) -> Result<GraphProto, Error> {
+        let mut message = GraphProto::default();
+        let mut own = HashMap::new();
+        for value in graph.initializers()? {
+            own.insert(value.name()?, value);
+        }
+        self.scopes.push(own);
+        for value in graph.inputs()? {
+            // Old models list their initializers as inputs, which no caller can replace.
+            if !value.is_constant()? {
+                message.input.push(declaration(value)?);
+            }
+        }
+        for value in graph.outputs()? {
+            message.output.push(declaration(value)?);
+        }
+        for value in graph.initializers()? {
+            let is_wanted = is_of_loop || self.wanted.contains(&value.name()?);
+            if value.is_constant()? {
+                self.constant(value, is_wanted, &mut message)?;
+            }
+        }
+        for node in graph.nodes()? {
+            for value in node.outputs()? {
+                if !value.name()?.is_empty() {
+                    message.value_info.push(declaration(value)?);
+                }
+            }
+            message.node.push(self.node(node)?);
+        }
+        // The constants of the whole are asked for later.
+        if self.scopes.len() > 1 {
+            self.scopes.pop();
+        }
+        Ok(message)
+    }
+
+    /// Declares the values that a graph reads of those around it.
+    fn add_outer(
+        &mut self,
+        nodes: &[GraphNode<'a>],
+        message: &mut GraphProto,
+    ) -> Result<(), Error> {
+        let mut known: HashSet<String> = message.defined().map(str::to_owned).collect();
+        for node in nodes {
+            let captured = node.captured()?;
+            for value in node.inputs()?.into_iter().chain(captured) {
+                let name = value.name()?;
+                if name.is_empty() || !known.insert(name.clone()) {
+                    continue;
+                }
+                if !value.is_constant()? {
+                    message.input.push(declaration(value)?);
+                    continue;
+                }
+                let is_wanted = self.wanted.contains(&name);
+                self.constant(value, is_wanted, message)?;
+                self.scopes.first_mut().map(|own| own.insert(name, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: GraphNode<'a>) -> Result<NodeProto, Error> {
+        let operator = node.operator()?;
+        let is_of_loop = is_loop(&operator);
+        let (domain, op_type) = operator;
+        let mut message = NodeProto {
+            name: Some(node.name()?),
+            op_type: Some(op_type),
+            domain: Some(domain),
+            input: names(node.inputs()?)?,
+            output: names(node.outputs()?)?,
+            ..NodeProto::default()
+        };
+        let graphs = node.graphs()?;
+        for attribute in node.attributes()? {
+            if graphs.iter().any(|(graph, _)| graph == attribute.name()) {
                 continue;
             }
-            match initializer(value, is_wanted)? {
-                Some(tensor) => message.initializer.push(tensor),
-                None => message.input.push(declaration(value)?),
+            match is_read(&attribute) {
+                true => message.attribute.push(attribute),
+                false => message.domain = Some(UNREAD.to_owned()),
             }
         }
+        let unread = self.unread.len();
+        for (name, graph) in graphs {
+            // The loop in the graph may be what the values are wanted for.
+            self.want(&graph.nodes()?)?;
+            message.attribute.push(AttributeProto {
+                name: Some(name),
+                r#type: Some(AttributeType::GRAPH),
+                g: self.graph(graph, is_of_loop)?.into(),
+                ..AttributeProto::default()
+            });
+        }
+        if self.unread.len() > unread {
+            message.domain = Some(UNREAD.to_owned());
+        }
+        Ok(message)
     }
-    Ok(())
-}
 
-fn read_node(node: GraphNode<'_>, wanted: &mut HashSet<String>) -> Result<NodeProto, Error> {
-    let operator = node.operator()?;
-    let is_of_loop = is_loop(&operator);
-    let (domain, op_type) = operator;
-    let mut message = NodeProto {
-        name: Some(node.name()?),
-        op_type: Some(op_type),
-        domain: Some(domain),
-        input: names(node.inputs()?)?,
-        output: names(node.outputs()?)?,
-        ..NodeProto::default()
-    };
-    let graphs = node.graphs()?;
-    for attribute in node.attributes()? {
-        if graphs.iter().any(|(graph, _)| graph == attribute.name()) {
-            continue;
-        }
-        match is_read(&attribute) {
-            true => message.attribute.push(attribute),
-            false => message.domain = Some(UNREAD.to_owned()),
-        }
-    }
-    for (name, graph) in graphs {
-        // The loop in the graph may be what the values are wanted for.
-        wanted.extend(self::wanted(&graph.nodes()?)?);
-        message.attribute.push(AttributeProto {
+    /// Adds a constant, with its data if that is small or wanted. One that cannot be read is an input of the
+    /// whole.
+    fn constant(
+        &mut self,
+        value: Value<'a>,
+        is_wanted: bool,
+        message: &mut GraphProto,
+    ) -> Result<(), Error> {
+        let name = value.name()?;
+        let mut scopes = self.scopes.iter().rev();
+        let owner = scopes.find_map(|scope| scope.get(&name)).copied();
+        let tensor = match owner.unwrap_or(value).constant() {
+            Ok(Some(constant)) if is_wanted || constant.byte_count() < LARGE => constant.to_proto(),
+            Ok(Some(constant)) => elsewhere(&name, &constant),
+            Ok(None) | Err(_) => {
+                self.unread.insert(name);
+                if self.scopes.len() == 1 {
+                    message.input.push(declaration(value)?);
+                }
+                return Ok(());
+            }
+        };
+        message.initializer.push(TensorProto {
             name: Some(name),
-            r#type: Some(AttributeType::GRAPH),
-            g: read_graph(graph, wanted, is_of_loop)?.into(),
-            ..AttributeProto::default()
+            ..tensor
         });
+        Ok(())
     }
-    Ok(message)
 }
 
 /// The names of values; one that is left out has an empty one.
@@ -188,23 +255,8 @@ fn is_read(attribute: &AttributeProto) -> bool {
     }
 }
 
-/// A constant, with its data if that is small or wanted; `None` if the value is no constant of a type of
-/// fixed size.
-fn initializer(value: Value<'_>, is_wanted: bool) -> Result<Option<TensorProto>, Error> {
-    let name = value.name()?;
-    let tensor = match value.constant_tensor()? {
-        None => return Ok(None),
-        Some(constant) if is_wanted || constant.bytes.len() < LARGE => constant.to_proto(),
-        Some(constant) => elsewhere(&name, constant.element, constant.sizes),
-    };
-    Ok(Some(TensorProto {
-        name: Some(name),
-        ..tensor
-    }))
-}
-
 /// A tensor whose data is in memory of the host.
-fn elsewhere(name: &str, element: i32, sizes: &[i64]) -> TensorProto {
+fn elsewhere(name: &str, constant: &Constant<'_>) -> TensorProto {
     let location = StringStringEntryProto {
         key: Some(String::from("location")),
         value: Some(name.to_owned()),
@@ -212,8 +264,8 @@ fn elsewhere(name: &str, element: i32, sizes: &[i64]) -> TensorProto {
     };
     TensorProto {
         name: Some(name.to_owned()),
-        data_type: Some(element),
-        dims: sizes.to_vec(),
+        data_type: Some(constant.element),
+        dims: constant.sizes.to_vec(),
         data_location: Some(tensor_proto::DataLocation::EXTERNAL),
         external_data: vec![location],
         ..TensorProto::default()

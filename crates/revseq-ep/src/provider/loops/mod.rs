@@ -13,18 +13,23 @@ use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
 use revseq_onnx::proto::{NodeProto, ValueInfoProto};
-use revseq_rewrite::{Assumptions, Options, Outcome, Region, regions};
+use revseq_rewrite::{Assumptions, Options as Passes, Outcome, Region, Staying, regions};
 
 pub(super) use compiled::Compiled;
 
 use super::error::Error;
+use super::options::Options;
 use crate::plugin::abi::OrtEpGraphSupportInfo;
+use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::fuse;
 use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::Host;
 use crate::plugin::log::Log;
+use crate::plugin::session::Around;
+use message::Message;
 
-/// The replacements of nodes that are fused, until they are made.
+/// The replacements of nodes that are fused, from when ONNX Runtime asks for a graph's nodes until it asks for
+/// their means to run, which it does before it asks for those of another graph.
 #[derive(Debug)]
 pub(super) struct Claims {
     claims: Mutex<Vec<Claim>>,
@@ -33,11 +38,11 @@ pub(super) struct Claims {
 }
 
 /// What runs instead of nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Claim {
-    /// The outputs of the nodes, which tell them from others.
+#[derive(Debug)]
+struct Claim {
+    /// The outputs of the nodes, which tell them from others of the graph.
     outputs: HashSet<String>,
-    region: Region,
+    compiled: Compiled,
 }
 
 impl Claims {
@@ -48,7 +53,8 @@ impl Claims {
         }
     }
 
-    /// Claims the loops of a graph that can be replaced, and returns the nodes that are fused.
+    /// Claims the loops of a graph that can be replaced, and returns the nodes that are fused. What cannot be
+    /// read or made leaves its loops as they are.
     ///
     /// # Safety
     /// `info` is of the graph.
@@ -57,102 +63,149 @@ impl Claims {
         host: Host,
         graph: Graph<'_>,
         info: *mut OrtEpGraphSupportInfo,
-        assume: Assumptions,
+        (options, assume): (&Options, Assumptions),
+        around: &Around,
         log: Log,
     ) -> Result<HashSet<*const OrtNode>, Error> {
-        let nodes = graph.nodes()?;
         let mut fused = HashSet::new();
-        if !has_loop(&nodes)? {
-            return Ok(fused);
-        }
-        let options = Options {
-            fast: true,
-            masked_layers: true,
-            assume,
-            ..Options::default()
-        };
-        let say = |line: String| log.info(c"GetCapability", &line);
-        let found = match regions(message::model(graph)?, &options, self.fuses_captured) {
-            Ok(found) => found,
-            Err(error) => {
-                say(format!("the loops stay: {error}"));
-                return Ok(fused);
+        let mut claims = Vec::new();
+        let nodes = graph.nodes()?;
+        let is_loop = nodes
+            .iter()
+            .map(|node| Ok(message::is_loop(&node.operator()?)));
+        let is_loop = is_loop.collect::<Result<Vec<bool>, Error>>()?;
+        if is_loop.contains(&true) {
+            let say = |line: String| log.info(c"GetCapability", &line);
+            let found = match find(
+                &nodes,
+                &is_loop,
+                graph,
+                self.fuses_captured,
+                (options, assume),
+                around,
+            ) {
+                Ok(found) => found,
+                Err(reason) => {
+                    say(format!("the loops stay: {reason}"));
+                    Found::default()
+                }
+            };
+            found.lines.into_iter().for_each(say);
+            for (region, compiled) in found.taken {
+                let own: Vec<GraphNode<'_>> = region.nodes.iter().map(|&it| nodes[it]).collect();
+                let outputs = outputs(&own)?;
+                let own: Vec<*const OrtNode> = own.into_iter().map(GraphNode::as_ptr).collect();
+                // SAFETY: the caller's; the nodes are of the graph.
+                unsafe { fuse(host, info, &own)? };
+                fused.extend(own);
+                claims.push(Claim { outputs, compiled });
             }
-        };
-        for step in found.report.left_alone() {
-            if let Outcome::LeftAlone(reason) = &step.outcome {
-                say(format!("{} {:?} stays: {reason}", step.operator, step.node));
-            }
         }
-        for reason in found.left {
-            say(format!(
-                "a loop stays, though it could be replaced: {reason}"
-            ));
-        }
-        for region in found.regions {
-            let own: Vec<GraphNode<'_>> = region.nodes.iter().map(|&node| nodes[node]).collect();
-            if !has_loop(&own)? {
-                continue;
-            }
-            if let Some(reason) = self.add(&own, region)? {
-                say(format!(
-                    "a loop stays, though it could be replaced: {reason}"
-                ));
-                continue;
-            }
-            let own: Vec<*const OrtNode> = own.into_iter().map(GraphNode::as_ptr).collect();
-            // SAFETY: the caller's; the nodes are of the graph.
-            unsafe { fuse(host, info, &own)? };
-            fused.extend(own);
-        }
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
         Ok(fused)
     }
 
-    /// Keeps a region for when it is made, or says why it stays.
-    fn add(&self, nodes: &[GraphNode<'_>], region: Region) -> Result<Option<String>, Error> {
-        if let Some(reason) = refusal(&region) {
-            return Ok(Some(reason));
-        }
-        for node in nodes {
-            let provider = node.ep_name()?;
-            if !provider.is_empty() {
-                return Ok(Some(format!("{provider} has a node of it")));
-            }
-        }
-        let outputs = outputs(nodes)?;
-        let claim = Claim { outputs, region };
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        match claims.iter().find(|it| it.outputs == claim.outputs) {
-            None => claims.push(claim),
-            // ONNX Runtime may ask again.
-            Some(known) if *known == claim => {}
-            // In two branches, values may have the same names.
-            Some(_) => {
-                return Ok(Some(String::from(
-                    "another loop has outputs of the same names",
-                )));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Takes the claim of the nodes of a graph that are to be made.
-    fn take(&self, nodes: &[GraphNode<'_>]) -> Result<Option<Claim>, Error> {
-        let outputs = outputs(nodes)?;
+    /// Takes what runs instead of the nodes of a graph, which are one now.
+    pub(super) fn take(
+        &self,
+        graph: Graph<'_>,
+        fused: GraphNode<'_>,
+        writes_context: bool,
+    ) -> Result<Compiled, Error> {
+        let outputs = outputs(&graph.nodes()?)?;
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let place = claims.iter().position(|claim| claim.outputs == outputs);
-        Ok(place.map(|place| claims.swap_remove(place)))
+        let unknown = "the nodes are none that the provider had fused";
+        let place = place.ok_or(HostError::argument("Compile", unknown))?;
+        let compiled = claims.swap_remove(place).compiled;
+        match writes_context {
+            true => Err(compiled.error(Error::Context)),
+            false => compiled.place(fused),
+        }
     }
 }
 
-/// Whether a node is a loop.
-fn has_loop(nodes: &[GraphNode<'_>]) -> Result<bool, Error> {
-    for node in nodes {
-        if message::is_loop(&node.operator()?) {
-            return Ok(true);
+/// The loops of a graph that are replaced.
+#[derive(Default)]
+struct Found {
+    taken: Vec<(Region, Compiled)>,
+    /// What there is to say of the loops.
+    lines: Vec<String>,
+}
+
+/// Finds the loops of a graph that can be replaced, and makes what runs instead.
+fn find(
+    nodes: &[GraphNode<'_>],
+    is_loop: &[bool],
+    graph: Graph<'_>,
+    fuses_captured: bool,
+    (options, assume): (&Options, Assumptions),
+    around: &Around,
+) -> Result<Found, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let message = message::read(graph).map_err(|error| text(&error))?;
+    let passes = Passes {
+        fast: true,
+        masked_layers: true,
+        assume,
+        ..Passes::default()
+    };
+    let loops = |region: &[usize]| -> Vec<usize> {
+        region.iter().copied().filter(|&it| is_loop[it]).collect()
+    };
+    let label = |index: usize| -> Result<String, Error> {
+        let node = nodes[index];
+        Ok(format!("{} node {:?}", node.operator()?.1, node.name()?))
+    };
+    let Message {
+        model,
+        constants,
+        unread,
+    } = message;
+    let make = |region: &Region| {
+        let Some(&first) = loops(&region.nodes).first() else {
+            return Ok(None);
+        };
+        let reason = refusal(region).or_else(|| {
+            let unread = region.inputs.iter().find(|&input| unread.contains(input));
+            unread.map(|name| format!("the constant {name:?} cannot be read"))
+        });
+        if let Some(reason) = reason {
+            return Err(reason);
+        }
+        let compiled = || {
+            for &node in &region.nodes {
+                let provider = nodes[node].ep_name()?;
+                if !provider.is_empty() {
+                    return Ok(Err(format!("{provider} has a node of it")));
+                }
+            }
+            Compiled::new(label(first)?, region, &constants, options, around).map(Ok)
+        };
+        compiled().map_err(|error: Error| text(&error))?.map(Some)
+    };
+    let found = regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))?;
+    let mut lines = Vec::new();
+    for step in found.report.left_alone() {
+        if let Outcome::LeftAlone(reason) = &step.outcome {
+            lines.push(format!("{} {:?} stays: {reason}", step.operator, step.node));
         }
     }
-    Ok(false)
+    for Staying { nodes, reason } in &found.staying {
+        for index in loops(nodes) {
+            let label = label(index).map_err(|error| text(&error))?;
+            lines.push(format!(
+                "{label} stays, though it could be replaced: {reason}"
+            ));
+        }
+    }
+    let taken = found.regions.into_iter();
+    Ok(Found {
+        taken: taken
+            .filter_map(|(region, compiled)| Some((region, compiled?)))
+            .collect(),
+        lines,
+    })
 }
 
 fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
@@ -169,7 +222,7 @@ fn refusal(region: &Region) -> Option<String> {
     let graph = region.replacement.graph.as_option()?;
     let is_unread = |node: &&NodeProto| node.domain() == message::UNREAD;
     if let Some(node) = graph.node.iter().find(is_unread) {
-        return Some(format!("an attribute of its {} cannot be read", node.op()));
+        return Some(format!("a {} of it cannot be read", node.op()));
     }
     if let Some(node) = graph
         .node
