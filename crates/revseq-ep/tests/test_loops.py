@@ -278,6 +278,21 @@ def test_no_context_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("times, taken", [(1, 1), (2, 0)])
+def test_initializers_of_the_options_count(times, taken):
+    rnn = Rnn()
+    given = ort.OrtValue.ortvalue_from_numpy(rnn.constants["w"] * np.float32(times))
+
+    def made(ep):
+        options = harness.options(ep, LAYERS)
+        options.add_initializer("w", given)
+        return harness.session(rnn.model(), options)
+
+    ours, plain = made(True), made(False)
+    assert loops(ours) == (taken, 1)
+    close(ours.run(None, rnn.feed()), plain.run(None, rnn.feed()))
+
+
 def test_a_profile_names_the_provider(tmp_path):
     options = harness.options(provider_options=LAYERS)
     options.enable_profiling = True

@@ -197,6 +197,7 @@ impl<'a> Value<'a> {
 }
 
 /// A tensor of a graph.
+#[derive(PartialEq)]
 pub(crate) struct Constant<'a> {
     /// Its `ONNXTensorElementDataType`.
     pub(crate) element: c_int,
@@ -205,6 +206,7 @@ pub(crate) struct Constant<'a> {
 }
 
 /// The elements of a tensor.
+#[derive(PartialEq)]
 enum Data<'a> {
     Bytes(&'a [u8]),
     Strings(Vec<Vec<u8>>),
@@ -213,7 +215,7 @@ enum Data<'a> {
 impl<'a> Constant<'a> {
     /// # Safety
     /// `value` is a tensor of this host that lives for `'a`.
-    unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
+    pub(crate) unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
         /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING`.
         const STRING: c_int = 8;
         // SAFETY: the caller's.

@@ -11,6 +11,7 @@ pub(crate) mod error;
 pub(crate) mod fake_host;
 pub(crate) mod fence;
 pub(crate) mod fused;
+pub(crate) mod given;
 pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod info;

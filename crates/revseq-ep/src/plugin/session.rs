@@ -6,6 +6,7 @@ use std::ptr;
 use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions};
 
 use super::error::Error;
+use super::given::Given;
 use super::host::{Host, Owned, ort, ort_own, ort_try};
 use super::log::Log;
 use super::options;
@@ -30,7 +31,7 @@ fn entries(pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, String)>) -> Ent
     pairs.collect()
 }
 
-fn c_string(text: impl Into<Vec<u8>>) -> CString {
+pub(super) fn c_string(text: impl Into<Vec<u8>>) -> CString {
     // The host's own strings end at a 0.
     CString::new(text).unwrap_or_default()
 }
@@ -44,6 +45,8 @@ pub(crate) struct Around {
     severity: c_int,
     /// Whether the session writes a model of compiled nodes.
     pub(crate) writes_context: bool,
+    /// The initializers that its options give.
+    pub(crate) given: Given,
 }
 
 impl Around {
@@ -66,6 +69,8 @@ impl Around {
         let context = ("ep.context_enable", "1");
         let mut pairs = all.iter().map(|(key, value)| (&**key, &**value));
         let writes_context = pairs.any(|pair| pair == context);
+        // SAFETY: the caller's.
+        let given = unsafe { Given::read(host, options, &all) }?;
         let handed_on = all.into_iter();
         let handed_on = handed_on.filter(|(key, _)| HANDED_ON.contains(&&**key));
         Ok(Self {
@@ -73,6 +78,7 @@ impl Around {
             entries: entries(handed_on),
             severity,
             writes_context,
+            given,
         })
     }
 }
@@ -98,7 +104,7 @@ fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
 }
 
 /// The environment of the process, held as long as this exists.
-fn environment(host: Host) -> Result<Owned<OrtEnv>, Error> {
+pub(super) fn environment(host: Host) -> Result<Owned<OrtEnv>, Error> {
     let level = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING;
     // There is one in a process, which the session around needs: this counts one more user.
     // SAFETY: the arguments are as the host's header says.

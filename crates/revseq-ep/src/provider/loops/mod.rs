@@ -6,6 +6,7 @@
 //! and the log says why.
 
 mod compiled;
+mod given;
 mod message;
 
 use std::collections::HashSet;
@@ -162,14 +163,29 @@ fn find(
         constants,
         unread,
     } = message;
+    let mut reads = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let captured = node.captured().map_err(|error| text(&error))?;
+        let inputs = node.inputs().map_err(|error| text(&error))?;
+        let names = message::names([inputs, captured].concat());
+        reads.push(names.map_err(|error| text(&error))?);
+    }
+    let replaced = given::replaced(&around.given, &constants).map_err(|error| text(&error))?;
     let make = |region: &Region| {
         let Some(&first) = loops(&region.nodes).first() else {
             return Ok(None);
         };
-        let reason = refusal(region).or_else(|| {
-            let unread = region.inputs.iter().find(|&input| unread.contains(input));
-            unread.map(|name| format!("the constant {name:?} cannot be read"))
-        });
+        let unreadable = || {
+            let mut inputs = region.inputs.iter();
+            let name = inputs.find(|&input| unread.contains(input))?;
+            Some(format!("the constant {name:?} cannot be read"))
+        };
+        let given = || {
+            let mut read = region.nodes.iter().flat_map(|&node| &reads[node]);
+            let name = read.find(|&name| replaced.contains(name))?;
+            Some(format!("the session's options give {name:?} another value"))
+        };
+        let reason = refusal(region).or_else(unreadable).or_else(given);
         if let Some(reason) = reason {
             return Err(reason);
         }

@@ -1,0 +1,118 @@
+//! The initializers that a session's options give in place of the model's.
+//!
+//! No function of the host tells them. A session with the same options has them in place of its own, so a
+//! model that hands out its initializers shows them.
+
+use std::ffi::{CString, c_int};
+use std::ptr;
+
+use ort_sys::{GraphOptimizationLevel, OrtLoggingLevel, OrtSessionOptions, OrtValue};
+
+use super::error::Error;
+use super::host::{Host, Owned, ort_own, ort_try};
+use super::session::{c_string, environment};
+
+/// Entries with which a model in memory would be read or run otherwise, and what they are here if there are
+/// such.
+const ENTRIES: [(&str, &str); 4] = [
+    ("session.load_model_format", "ONNX"),
+    ("session.disable_cpu_ep_fallback", "0"),
+    ("session.set_denormal_as_zero", "0"),
+    ("ep.context_enable", "0"),
+];
+
+/// A session's options as far as they give initializers.
+#[derive(Debug)]
+pub(crate) struct Given {
+    host: Host,
+    options: Owned<OrtSessionOptions>,
+}
+
+// SAFETY: the options are only read.
+unsafe impl Send for Given {}
+// SAFETY: as above.
+unsafe impl Sync for Given {}
+
+impl Given {
+    /// `entries` are those of the options.
+    ///
+    /// # Safety
+    /// `options` are of this host, and alive.
+    pub(crate) unsafe fn read(
+        host: Host,
+        options: *const OrtSessionOptions,
+        entries: &[(String, String)],
+    ) -> Result<Self, Error> {
+        let other = ENTRIES.into_iter().filter(|(key, value)| {
+            let mut entries = entries.iter();
+            entries.any(|(known, set)| known == key && set != value)
+        });
+        let severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
+        // SAFETY: the caller's; the copy is this library's own.
+        unsafe {
+            let copy = ort_own!(host, CloneSessionOptions(options) => ReleaseSessionOptions);
+            let options = copy.as_ptr();
+            // An optimised model has other initializers, and a path of none writes no file.
+            let level = GraphOptimizationLevel::ORT_DISABLE_ALL;
+            ort_try!(host, SetSessionGraphOptimizationLevel(options, level));
+            ort_try!(host, SetOptimizedModelFilePath(options, [0].as_ptr()));
+            ort_try!(host, DisableProfiling(options));
+            ort_try!(host, DisableMemPattern(options));
+            ort_try!(host, SetIntraOpNumThreads(options, 1));
+            ort_try!(host, SetInterOpNumThreads(options, 1));
+            ort_try!(host, SetSessionLogSeverityLevel(options, severity));
+            for (key, value) in other {
+                let [key, value] = [key, value].map(c_string);
+                ort_try!(
+                    host,
+                    AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
+                );
+            }
+            Ok(Self {
+                host,
+                options: copy,
+            })
+        }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        self.host
+    }
+
+    /// Runs a model without inputs in a session with these options, and returns its outputs.
+    pub(crate) fn run(
+        &self,
+        model: &[u8],
+        outputs: &[CString],
+    ) -> Result<Vec<Owned<OrtValue>>, Error> {
+        let host = self.host;
+        let environment = environment(host)?;
+        let (bytes, size) = (model.as_ptr().cast(), model.len());
+        let names: Vec<_> = outputs.iter().map(|name| name.as_ptr()).collect();
+        let mut made = vec![ptr::null_mut(); names.len()];
+        // SAFETY: the arguments are alive, and of the lengths that are passed; the values are this
+        // function's.
+        unsafe {
+            let (environment, options) = (environment.as_ptr(), self.options.as_ptr());
+            let session = ort_own!(
+                host,
+                CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession
+            );
+            ort_try!(
+                host,
+                Run(
+                    session.as_ptr(),
+                    ptr::null(),
+                    ptr::null(),
+                    ptr::null(),
+                    0,
+                    names.as_ptr(),
+                    names.len(),
+                    made.as_mut_ptr()
+                )
+            );
+            let own = |value| Owned::new(value, (*host.api).ReleaseValue);
+            Ok(made.into_iter().map(own).collect())
+        }
+    }
+}
