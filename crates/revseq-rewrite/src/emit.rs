@@ -65,7 +65,7 @@ fn since(op: &str) -> Option<i64> {
         "CumSum" | "Pad" | "Range" | "ScatterElements" | "SequenceConstruct" | "SequenceInsert"
         | "SplitToSequence" | "TopK" => 11,
         "DynamicQuantizeLinear" => 11,
-        "GreaterOrEqual" | "LessOrEqual" | "Max" | "MaxPool" => 12,
+        "Einsum" | "GreaterOrEqual" | "LessOrEqual" | "Max" | "MaxPool" => 12,
         "CastLike" => 15,
         "DFT" | "LayerNormalization" | "STFT" => 17,
         "ReduceMax" => 18,

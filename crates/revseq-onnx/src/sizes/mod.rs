@@ -19,6 +19,7 @@ use crate::constant;
 use crate::model::{Attribute, NodeProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{Followed, ProvedSize, Scope, Source, names_of_sizes};
+pub use einsum::Equation;
 pub use element::{element_at, every_element, origin, scalar};
 pub use loops::LoopBody;
 use node::node_axis;

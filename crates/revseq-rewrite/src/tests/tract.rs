@@ -244,6 +244,31 @@ fn each_form_becomes_one_that_tract_reads() {
         ),
         (19, "y = Pad<mode=wrap>(x, removed)", "Pad"),
         (19, "y = Pad<mode=edge>(x, behind)", "Pad"),
+        // Products of matrices, and others.
+        (17, "y = Einsum<equation=abc,acd->abd>(x, x)", "Einsum"),
+        (
+            17,
+            "y = Einsum<equation=abc,dba->abcd>(x, x)",
+            "Unsqueeze Transpose Unsqueeze Mul",
+        ),
+        (
+            17,
+            "m = Shape(x)\ny = Einsum<equation=abc,c->ab>(x, m)",
+            "Shape Unsqueeze Mul ReduceSum",
+        ),
+        (17, "y = Einsum<equation=abc,abc->>(x, x)", "Mul ReduceSum"),
+        (
+            17,
+            "y = Einsum<equation=abc,cde,eaf->bd>(x, x, x)",
+            "Einsum Einsum",
+        ),
+        (
+            17,
+            "y = Einsum<equation=abc,abc,cde->abcde>(x, x, x)",
+            "Mul Unsqueeze Unsqueeze Mul",
+        ),
+        (17, "y = Einsum<equation=...c,c->...>(x, n)", "Einsum"),
+        (17, "y = Einsum<equation=aba,a->ab>(x, n)", "Einsum"),
         // Values that are not read, and scalars in lists.
         (19, "y = Pad<mode=edge>(x, behind, half)", "Pad"),
         (19, "y = Pad(x, behind, one)", "Pad"),

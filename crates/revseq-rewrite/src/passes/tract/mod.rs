@@ -9,6 +9,7 @@ mod branch;
 mod branch_list;
 mod broadcast_state;
 mod dft;
+mod einsum;
 mod features;
 mod function;
 mod grown;
@@ -51,6 +52,7 @@ pub(crate) const PASSES: &[&Pass] = &[
     &attention::PASS,
     &batch_statistics::PASS,
     &layer_normalization::PASS,
+    &einsum::PASS,
     &wrap::PASS,
     &features::PASS,
     &microsoft::PASS,
