@@ -8,7 +8,7 @@ use rten_simd::{Isa, SimdUnaryOp};
 
 use crate::logistic::{Sigmoid, Tanh};
 use crate::product::AddProducts;
-use crate::quantized;
+use crate::quantized::{Quantization, Rounding};
 
 /// The numbers that layers compute with: `f32` and `f64`.
 pub trait Element: Number {}
@@ -37,7 +37,7 @@ pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
     fn tanh_all<I: Isa>(isa: I, all: &mut [Self]);
 
     /// Rounding of numbers to those that uint8 can stand for, if there is one.
-    const ROUND: Option<fn(&mut [Self])>;
+    const ROUNDING: Option<Rounding<Self>>;
 
     /// The nearest number.
     fn of(number: f32) -> Self {
@@ -46,7 +46,10 @@ pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
 }
 
 impl Number for f32 {
-    const ROUND: Option<fn(&mut [Self])> = Some(quantized::round);
+    const ROUNDING: Option<Rounding<Self>> = Some(Rounding {
+        of: Quantization::of,
+        round: Quantization::round,
+    });
 
     type Vector<I: Isa> = I::F32;
 
@@ -110,7 +113,7 @@ fn by_vectors<I: Isa, F: SimdUnaryOp<f32> + Default>(isa: I, all: &mut [f32]) {
 }
 
 impl Number for f64 {
-    const ROUND: Option<fn(&mut [Self])> = None;
+    const ROUNDING: Option<Rounding<Self>> = None;
 
     type Vector<I: Isa> = f64;
 

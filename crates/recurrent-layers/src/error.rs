@@ -52,6 +52,20 @@ pub enum Error {
         /// ONNX's name of the operand.
         operand: &'static str,
     },
+    /// The system has no more memory to give.
+    #[error("not enough memory for {bytes} bytes")]
+    OutOfMemory {
+        /// The number of bytes asked for.
+        bytes: usize,
+    },
+    /// An input without features, which takes no memory, has more steps than one with features could.
+    #[error("X has {steps} steps without features, expected at most {most}")]
+    Steps {
+        /// The number found.
+        steps: usize,
+        /// The most that there may be.
+        most: usize,
+    },
     /// [`Threads::stop`](crate::Threads::stop) ended the run. Outputs hold some of its results.
     #[error("the run was stopped")]
     Stopped,

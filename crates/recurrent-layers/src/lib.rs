@@ -27,8 +27,8 @@
 //! any number of threads.
 //!
 //! `layer.rs` describes layers, `packed.rs` lays weights in the panels of `product.rs`, of all gates
-//! together if a vector holds the units, and `run.rs` checks a run's slices. `step.rs` computes steps,
-//! `logistic.rs` Sigmoid and Tanh, `activation.rs` the other functions; `element.rs` has what differs
+//! together if a vector holds the units, and `run.rs` checks a run's slices. `step.rs` computes steps
+//! of the units in `units.rs`, `logistic.rs` Sigmoid and Tanh, `activation.rs` the other functions; `element.rs` has what differs
 //! between floats and doubles. How threads wait for each other is `team/shares.rs`, which loom checks.
 //!
 //! Gates close: a Sigmoid is exactly 0 and 1, and a Tanh -1 and 1, for arguments that are large
@@ -45,14 +45,17 @@ mod error;
 mod layer;
 mod logistic;
 mod matrix;
+mod memory;
 mod packed;
 mod panels;
+mod place;
 mod product;
 mod quantized;
 mod run;
 mod step;
 mod team;
 mod threads;
+mod units;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -65,6 +68,7 @@ pub use error::Error;
 pub use layer::{Direction, Layer, ValidSteps};
 pub use matrix::PackedMatrix;
 pub use packed::{PackedInput, PackedLayer, PackedState, Weights};
+pub use place::Place;
 pub use quantized::{Bytes, Quantization, Quantized};
 pub use recurrent_cells::Activation;
 pub use run::{Inputs, Layout, Outputs};

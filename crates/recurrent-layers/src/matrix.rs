@@ -2,6 +2,7 @@
 
 use crate::element::Element;
 use crate::error::{Error, check};
+use crate::memory;
 use crate::panels::{Panels, block_units};
 use crate::product::{Rows, Sums};
 
@@ -26,14 +27,14 @@ impl<T: Element> PackedMatrix<T> {
     /// Packs a matrix of this shape, whose rows lie one after another.
     ///
     /// # Errors
-    /// If the slice has another size.
+    /// If the slice has another size, or memory is lacking.
     pub fn pack(matrix: &[T], shape: [usize; 2]) -> Result<Self, Error> {
         check("the matrix", matrix.len(), &shape)?;
         let [inner, columns] = shape;
         let column = |column: usize| (0..inner).map(move |row| matrix[row * columns + column]);
-        let by_columns: Vec<T> = (0..columns).flat_map(column).collect();
+        let by_columns = memory::collect(matrix.len(), (0..columns).flat_map(column))?;
         Ok(Self {
-            panels: Panels::pack(&by_columns, &[0], columns, inner),
+            panels: Panels::pack(&by_columns, &[0], columns, inner)?,
             shape,
         })
     }
@@ -42,7 +43,7 @@ impl<T: Element> PackedMatrix<T> {
     /// a matrix of [inner, columns].
     ///
     /// # Errors
-    /// If a slice has another size; nothing is written then.
+    /// If a slice has another size, nothing is written; or memory is lacking.
     pub fn multiply(&self, rows: &[T], to: &mut [T]) -> Result<(), Error> {
         let [inner, columns] = self.shape;
         let count = to.len().checked_div(columns).unwrap_or_default();
@@ -65,7 +66,7 @@ impl<T: Element> PackedMatrix<T> {
         };
         self.panels.add_products(0..whole, rows, sums);
         if rest > 0 {
-            let mut last = vec![T::zero(); count * of_block];
+            let mut last = memory::zeros(&[count, of_block])?;
             let sums = Sums {
                 elements: &mut last,
                 first: 0,

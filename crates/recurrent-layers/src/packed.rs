@@ -14,7 +14,9 @@ use crate::cell::Cell;
 use crate::element::Element;
 use crate::error::{Error, check};
 use crate::layer::Layer;
+use crate::memory;
 use crate::panels::Panels;
+use crate::quantized::Rounding;
 
 /// The weights of a layer, in ONNX's layouts.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +57,9 @@ pub struct PackedLayer<T> {
     pub(crate) units: usize,
     pub(crate) features: usize,
     pub(crate) directions: Vec<Direction<T>>,
-    /// Rounding of the whole input, and of the state h before it is multiplied, each sequence by
-    /// itself.
-    pub(crate) quantize: Option<fn(&mut [T])>,
+    /// Rounding of the input, by the quantisation of all of it, and of the state h before it is
+    /// multiplied, each sequence by itself.
+    pub(crate) rounding: Option<Rounding<T>>,
 }
 
 /// One direction, with its weights.
@@ -122,7 +124,8 @@ impl Layer {
     /// Packs all weights.
     ///
     /// # Errors
-    /// If the layer has no directions, or others than it says, or a slice has another size.
+    /// If the layer has no directions, or others than it says, a slice has another size, or memory is
+    /// lacking.
     pub fn pack<T: Element>(&self, weights: &Weights<'_, T>) -> Result<PackedLayer<T>, Error> {
         let (w, r) = (self.pack_input(weights.w)?, self.pack_state(weights.r)?);
         self.packed(&w, &r, weights.b, weights.p)
@@ -141,7 +144,7 @@ impl Layer {
         let panels = (0..directions)
             .map(|it| Panels::pack(part(w, it, directions), gates, self.units, self.features));
         Ok(PackedInput {
-            panels: panels.collect(),
+            panels: panels.collect::<Result<_, _>>()?,
             of,
             cell: self.cell,
         })
@@ -162,10 +165,10 @@ impl Layer {
             let late = self.cell.resets_before_product();
             let late = late.then(|| Panels::pack(r, &last, units, units));
             let all = Panels::pack(r, self.cell.recurrent().0, units, units);
-            (all, late)
+            Ok((all?, late.transpose()?))
         });
         Ok(PackedState {
-            panels: panels.collect(),
+            panels: panels.collect::<Result<_, _>>()?,
             of,
             cell: self.cell,
         })
@@ -203,40 +206,42 @@ impl Layer {
             }
             check("P", p.len(), &[count, 3 * self.units])?;
         }
-        let quantize = match self.quantizes {
-            true => Some(T::ROUND.ok_or(Error::QuantizedType)?),
+        let rounding = match self.quantizes {
+            true => Some(T::ROUNDING.ok_or(Error::QuantizedType)?),
             false => None,
         };
         let directions = self.directions.iter().enumerate();
         let directions = directions.map(|(index, direction)| {
             let (recurrent, late) = &r.panels[index];
-            Direction {
+            let peepholes = p.map(|p| part(p, index, count));
+            let peepholes = peepholes.map(|it| memory::collect(it.len(), it.iter().copied()));
+            Ok(Direction {
                 is_backward: direction.is_backward,
                 activations: direction.activations.clone(),
                 input: w.panels[index].clone(),
                 recurrent: recurrent.clone(),
                 late: late.clone(),
-                bias: bias(self.cell, self.units, b.map(|b| part(b, index, count))),
-                peepholes: p.map(|p| part(p, index, count).to_vec()),
-            }
+                bias: bias(self.cell, self.units, b.map(|b| part(b, index, count)))?,
+                peepholes: peepholes.transpose()?,
+            })
         });
         Ok(PackedLayer {
             cell: self.cell,
             clip: self.clip,
             units: self.units,
             features: self.features,
-            directions: directions.collect(),
-            quantize,
+            directions: directions.collect::<Result<_, _>>()?,
+            rounding,
         })
     }
 }
 
 /// The contents of a direction's slots before any product, from its biases, [2 * gates * units].
-fn bias<T: Element>(cell: Cell, units: usize, biases: Option<&[T]>) -> Vec<T> {
+fn bias<T: Element>(cell: Cell, units: usize, biases: Option<&[T]>) -> Result<Vec<T>, Error> {
     let gates = cell.gates();
-    let mut bias = vec![T::zero(); cell.slots() * units];
+    let mut bias = memory::zeros(&[cell.slots(), units])?;
     let Some(all) = biases else {
-        return bias;
+        return Ok(bias);
     };
     let (of_w, of_r) = all.split_at(gates * units);
     let own = cell.has_recurrent_bias().then_some(gates - 1);
@@ -253,7 +258,7 @@ fn bias<T: Element>(cell: Cell, units: usize, biases: Option<&[T]>) -> Vec<T> {
             }
         }
     }
-    bias
+    Ok(bias)
 }
 
 impl<T> PackedInput<T> {

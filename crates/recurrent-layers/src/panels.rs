@@ -11,6 +11,8 @@ use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::element::Element;
+use crate::error::Error;
+use crate::memory;
 use crate::product::{AddProducts, Rows, Starts, Sums};
 
 /// The vectors in a row of a panel, but for layers of so few units that one vector holds them.
@@ -68,7 +70,15 @@ pub(crate) struct Panels<T> {
 
 impl<T: Element> Panels<T> {
     /// Packs some gates of weights, [all gates * units, inputs], in this order.
-    pub(crate) fn pack(weights: &[T], gates: &[usize], units: usize, inputs: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(crate) fn pack(
+        weights: &[T],
+        gates: &[usize],
+        units: usize,
+        inputs: usize,
+    ) -> Result<Self, Error> {
         let of_block = block_units(units);
         let at_once = match of_block == lanes() {
             true => gates.len(),
@@ -80,9 +90,10 @@ impl<T: Element> Panels<T> {
             true => (0, 0),
             false => (units, inputs),
         };
-        let len = units.div_ceil(of_block) * gates.len() * inputs * of_block;
+        let sizes = [units.div_ceil(of_block), gates.len(), inputs, of_block];
+        let len = sizes.into_iter().fold(1, usize::saturating_mul);
         let line = LINE / size_of::<T>();
-        let mut elements = vec![T::zero(); len + line];
+        let mut elements: Vec<T> = memory::zeros(&[len.saturating_add(line)])?;
         // `align_offset` may say that it cannot tell; vectors are loaded from any address.
         let start = elements.as_ptr().align_offset(LINE).min(line);
         let panels = elements[start..][..len].chunks_exact_mut((inputs * columns).max(1));
@@ -105,7 +116,7 @@ impl<T: Element> Panels<T> {
                 }
             }
         }
-        Self {
+        Ok(Self {
             elements: Arc::new(elements),
             start,
             gates: gates.len(),
@@ -113,7 +124,7 @@ impl<T: Element> Panels<T> {
             inputs,
             units: of_block,
             is_finite: are_finite(weights),
-        }
+        })
     }
 
     /// Whether no weight is infinite or NaN, so that products with 0 are 0.
@@ -189,7 +200,7 @@ mod tests {
             let of_block = block_units(units);
             let blocks = units.div_ceil(of_block);
             for gates in [&[1, 2, 3][..], &[3, 0, 1, 2], &[2], &[2, 1]] {
-                let panels = Panels::pack(&weights, gates, units, inputs);
+                let panels = Panels::pack(&weights, gates, units, inputs).unwrap();
                 for part in [0..blocks, 0..1, blocks - 1..blocks] {
                     let width = part.len() * of_block;
                     let (first, stride) = (width, (1 + gates.len()) * width);

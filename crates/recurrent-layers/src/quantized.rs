@@ -4,10 +4,13 @@
 //! ONNX Runtime multiplies integers. The floats that these stand for have the same products up to
 //! rounding, so the layer computes like any other one, with its input and its state h rounded.
 
+use std::iter;
+
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, Simd, SimdOp};
 
 use crate::error::{Error, check};
+use crate::memory;
 
 /// The quantisation of floats to uint8, as DynamicQuantizeLinear computes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,9 +48,20 @@ impl Quantization {
     }
 }
 
-/// Rounds floats by the quantisation for their own range.
-pub(crate) fn round(floats: &mut [f32]) {
-    Quantization::of(floats).round(floats);
+/// The rounding of numbers of a type.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounding<T> {
+    /// The quantisation for the range of some numbers.
+    pub(crate) of: fn(&[T]) -> Quantization,
+    /// Rounds numbers by a quantisation.
+    pub(crate) round: fn(Quantization, &mut [T]),
+}
+
+impl<T> Rounding<T> {
+    /// Rounds numbers by the quantisation for their own range.
+    pub(crate) fn round_alone(self, numbers: &mut [T]) {
+        (self.round)((self.of)(numbers), numbers);
+    }
 }
 
 /// The least and the most of floats and 0, without NaN.
@@ -172,8 +186,8 @@ impl Quantized<'_> {
     /// inputs], with a row for each gate and unit.
     ///
     /// # Errors
-    /// If the weights have another size than [directions, inputs, rows], or scales and zero points
-    /// are neither one for each direction nor one for each row.
+    /// If the weights have another size than [directions, inputs, rows], scales and zero points are
+    /// neither one for each direction nor one for each row, or memory is lacking.
     pub fn to_floats(
         &self,
         operand: &'static str,
@@ -188,7 +202,7 @@ impl Quantized<'_> {
             true => direction,
             false => direction * rows + row,
         };
-        let mut floats = Vec::with_capacity(self.weights.len());
+        let mut floats = memory::collect(self.weights.len(), iter::empty())?;
         for direction in 0..directions {
             for row in 0..rows {
                 let scale = self.scales[at(lens[0], direction, row)];

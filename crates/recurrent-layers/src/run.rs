@@ -4,11 +4,16 @@ use crate::cell::Cell;
 use crate::element::Element;
 use crate::error::{Error, check};
 use crate::layer::ValidSteps;
+use crate::memory;
 use crate::packed::PackedLayer;
+use crate::place::Place;
 use crate::product::Rows;
 use crate::step::Sequences;
 use crate::team::{self, Memory, Part, States};
 use crate::threads::Threads;
+
+/// The most steps of an X without features, which takes no memory: nothing else bounds them.
+const MAXIMUM_EMPTY_STEPS: usize = 1 << 24;
 
 /// The order of the axes of inputs and outputs: ONNX's attribute `layout`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,19 +62,20 @@ impl<'a, T> Inputs<'a, T> {
     }
 }
 
-/// What a run writes, in the shapes of its [`Layout`]. Every element is written.
+/// What a run writes, in the shapes of its [`Layout`]: numbers, or [places](Place) for them. A run that
+/// does not fail writes all.
 #[derive(Debug)]
-pub struct Outputs<'a, T> {
+pub struct Outputs<'a, P> {
     /// The output of each step, Y.
-    pub y: Option<&'a mut [T]>,
+    pub y: Option<&'a mut [P]>,
     /// The state h after the last step, `Y_h`.
-    pub last_h: Option<&'a mut [T]>,
+    pub last_h: Option<&'a mut [P]>,
     /// The state c of an LSTM after the last step, `Y_c`.
-    pub last_c: Option<&'a mut [T]>,
+    pub last_c: Option<&'a mut [P]>,
 }
 
-// Derived, it would ask for `T: Default`.
-impl<T> Default for Outputs<'_, T> {
+// Derived, it would ask for `P: Default`.
+impl<P> Default for Outputs<'_, P> {
     fn default() -> Self {
         Self {
             y: None,
@@ -88,14 +94,15 @@ impl<T: Element> PackedLayer<T> {
     ///
     /// # Errors
     /// If an operand has another size than its shape, a sequence is longer than there are steps, a
-    /// state c is given that the cell does not have, or [`Threads::stop`] ends the run.
+    /// state c is given that the cell does not have, an X without features has more than 2^24 steps,
+    /// memory is lacking, or [`Threads::stop`] ends the run.
     ///
     /// # Panics
     /// If a thread panics.
-    pub fn run(
+    pub fn run<P: Place<T>>(
         &self,
         inputs: &Inputs<'_, T>,
-        outputs: Outputs<'_, T>,
+        outputs: Outputs<'_, P>,
         memory: &mut Memory<T>,
         threads: &dyn Threads,
     ) -> Result<(), Error> {
@@ -105,22 +112,18 @@ impl<T: Element> PackedLayer<T> {
         if batch == 0 || self.units == 0 || wanted.iter().all(|it| it.is_none()) {
             return Ok(());
         }
+        if self.features == 0 && steps > MAXIMUM_EMPTY_STEPS {
+            let most = MAXIMUM_EMPTY_STEPS;
+            return Err(Error::Steps { steps, most });
+        }
+        memory.make_room(batch, self.units)?;
         let strides = match inputs.layout {
             Layout::TimeFirst => [batch * self.features, self.features],
             Layout::BatchFirst => [self.features, steps * self.features],
         };
-        let mut rounded = std::mem::take(&mut memory.x);
-        let x = match self.quantize {
-            Some(round) => {
-                rounded.clear();
-                rounded.extend_from_slice(inputs.x);
-                round(&mut rounded);
-                &*rounded
-            }
-            None => inputs.x,
-        };
         let sequences = Sequences {
-            x,
+            x: inputs.x,
+            of_x: self.rounding.map(|it| (it.of)(inputs.x)),
             strides,
             steps,
             all: batch,
@@ -131,20 +134,18 @@ impl<T: Element> PackedLayer<T> {
         let available = team::worthwhile(self, [steps, batch], threads);
         let mut parts = team::parts(self, sequences, available);
         let Outputs { y, last_h, last_c } = outputs;
-        self.split(inputs, y, steps, &mut parts, |it| &mut it.y);
-        self.split(inputs, last_h, 1, &mut parts, |it| &mut it.last[0]);
-        self.split(inputs, last_c, 1, &mut parts, |it| &mut it.last[1]);
+        self.split(inputs, y, steps, &mut parts, |it| &mut it.y)?;
+        self.split(inputs, last_h, 1, &mut parts, |it| &mut it.last[0])?;
+        self.split(inputs, last_c, 1, &mut parts, |it| &mut it.last[1])?;
         for part in &mut parts {
             let initial = [inputs.initial_h, inputs.initial_c];
             part.states.initial = initial.map(|it| Some(self.rows(inputs, part, it?)));
         }
-        let result = team::run(self, parts, memory, available, threads);
-        memory.x = rounded;
-        result
+        team::run(self, parts, memory, available, threads)
     }
 
     /// Checks all sizes.
-    fn check(&self, inputs: &Inputs<'_, T>, outputs: &Outputs<'_, T>) -> Result<(), Error> {
+    fn check<P>(&self, inputs: &Inputs<'_, T>, outputs: &Outputs<'_, P>) -> Result<(), Error> {
         let Inputs { steps, batch, .. } = *inputs;
         let (directions, units) = (self.directions.len(), self.units);
         check("X", inputs.x.len(), &[steps, batch, self.features])?;
@@ -183,15 +184,24 @@ impl<T: Element> PackedLayer<T> {
     }
 
     /// Gives each part its slices of an output that has so many steps.
-    fn split<'a>(
+    fn split<'a, P>(
         &self,
         inputs: &Inputs<'_, T>,
-        output: Option<&'a mut [T]>,
+        output: Option<&'a mut [P]>,
         steps: usize,
-        parts: &mut [Part<'a, T>],
-        slices: impl for<'b> Fn(&'b mut States<'a, T>) -> &'b mut Vec<&'a mut [T]>,
-    ) {
-        let Some(mut rest) = output else { return };
+        parts: &mut [Part<'a, T, P>],
+        slices: impl for<'b> Fn(&'b mut States<'a, T, P>) -> &'b mut Vec<&'a mut [P]>,
+    ) -> Result<(), Error> {
+        let Some(mut rest) = output else {
+            return Ok(());
+        };
+        for part in &mut *parts {
+            let of_step = match inputs.layout {
+                Layout::TimeFirst => 1,
+                Layout::BatchFirst => part.sequences.batch,
+            };
+            memory::clear(slices(&mut part.states), &[steps, of_step])?;
+        }
         let mut next = |rows: usize| {
             let (next, others) = std::mem::take(&mut rest).split_at_mut(rows * self.units);
             rest = others;
@@ -200,9 +210,6 @@ impl<T: Element> PackedLayer<T> {
         match inputs.layout {
             // Parts are in the order of directions and sequences.
             Layout::TimeFirst => {
-                for part in &mut *parts {
-                    slices(&mut part.states).reserve_exact(steps);
-                }
                 for _ in 0..steps {
                     for part in &mut *parts {
                         let next = next(part.sequences.batch);
@@ -224,10 +231,16 @@ impl<T: Element> PackedLayer<T> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The rows of states that a part begins with.
-    fn rows<'a>(&self, inputs: &Inputs<'_, T>, part: &Part<'_, T>, states: &'a [T]) -> Rows<'a, T> {
+    fn rows<'a, P>(
+        &self,
+        inputs: &Inputs<'_, T>,
+        part: &Part<'_, T, P>,
+        states: &'a [T],
+    ) -> Rows<'a, T> {
         let (first, directions) = (part.sequences.first, self.directions.len());
         let (start, apart) = match inputs.layout {
             Layout::TimeFirst => (part.index * inputs.batch + first, 1),

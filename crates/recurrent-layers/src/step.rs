@@ -13,7 +13,10 @@ use crate::element::Element;
 use crate::layer::ValidSteps;
 use crate::packed::{Direction, PackedLayer};
 use crate::panels::block_units;
+use crate::place::{self, Place};
 use crate::product::{Rows, Sums};
+use crate::quantized::Quantization;
+use crate::units::Units;
 use rten_simd::{Isa, SimdOp};
 
 /// The operands of all steps, for some sequences.
@@ -21,6 +24,8 @@ use rten_simd::{Isa, SimdOp};
 pub(crate) struct Sequences<'a, T> {
     /// The inputs of all sequences: the features of a step lie together.
     pub(crate) x: &'a [T],
+    /// The quantisation of all of `x`, if that is rounded.
+    pub(crate) of_x: Option<Quantization>,
     /// The elements of `x` from one step to the next, and from one sequence to the next.
     pub(crate) strides: [usize; 2],
     pub(crate) steps: usize,
@@ -62,23 +67,36 @@ impl<T: Element> Sequences<'_, T> {
 
     /// Writes the outputs of a step from the state after it. The slices hold the rows of units of
     /// one sequence after another, for each step or for each sequence and step.
-    pub(crate) fn write(&self, step: usize, state: Rows<'_, T>, units: usize, y: &mut [&mut [T]]) {
+    pub(crate) fn write<P: Place<T>>(
+        &self,
+        step: usize,
+        state: Rows<'_, T>,
+        units: usize,
+        y: &mut [&mut [P]],
+    ) {
         let slices = y.iter_mut().skip(step).step_by(self.steps);
         let rows = slices.flat_map(|rows| rows.chunks_exact_mut(units));
         for (item, to) in rows.enumerate() {
             let state = &state.elements[item * state.stride..][..units];
             match self.valid {
-                ValidSteps::Mask { repeats: true, .. } => to.copy_from_slice(state),
-                _ if self.is_valid(step, item) => to.copy_from_slice(state),
+                ValidSteps::Mask { repeats: true, .. } => place::copy(to, state),
+                _ if self.is_valid(step, item) => place::copy(to, state),
                 // Keras multiplies outputs with the mask, so infinity becomes NaN.
                 ValidSteps::Mask { blends: true, .. } => {
                     for (to, state) in std::iter::zip(to, state) {
-                        *to = T::zero() * *state;
+                        to.set(T::zero() * *state);
                     }
                 }
-                _ => to.fill(T::zero()),
+                _ => place::fill(to, T::zero()),
             }
         }
+    }
+
+    /// Whether the features of so many steps lie together.
+    pub(crate) fn are_dense(&self, steps: usize, features: usize) -> bool {
+        let [of_step, of_item] = self.strides;
+        let batch = self.batch;
+        (batch == 1 || of_item == features) && (steps == 1 || of_step == batch * features)
     }
 }
 
@@ -91,58 +109,10 @@ enum Change {
     Blended(bool),
 }
 
-/// The fewest rows, if available, of the products of inputs with weights: enough that weights are
-/// read rarely, and few enough that the products stay in a cache until their steps.
-const ROWS_AT_ONCE: usize = 128;
-
 /// A batch of at most this many sequences, of more units than these, is not shared among threads in
 /// ONNX Runtime.
 const FEW_SEQUENCES: usize = 4;
 const FEW_UNITS: usize = 256;
-
-/// Some units of a direction and their states. Rows are sequences, as wide as the blocks of units.
-#[derive(Clone, Debug)]
-pub(crate) struct Units<T> {
-    blocks: Range<usize>,
-    /// The units in the blocks.
-    range: Range<usize>,
-    width: usize,
-    batch: usize,
-    /// The number of steps whose products with the inputs are computed at once.
-    steps_at_once: usize,
-    /// The steps with computed products.
-    ready: Range<usize>,
-    /// Contents of the slots before any product, [slots, width].
-    bias: Vec<T>,
-    /// The products with the weights: [steps at once, batch, slots, width].
-    products: Vec<T>,
-    pub(crate) h: Vec<T>,
-    c: Vec<T>,
-    /// The operand of products, if it is quantised: [batch, all units].
-    quantized: Vec<T>,
-    /// The inputs of some steps, if those of other sequences lie between them.
-    inputs: Vec<T>,
-}
-
-// Derived, it would ask for `T: Default`.
-impl<T> Default for Units<T> {
-    fn default() -> Self {
-        Self {
-            blocks: 0..0,
-            range: 0..0,
-            width: 0,
-            batch: 0,
-            steps_at_once: 0,
-            ready: 0..0,
-            bias: vec![],
-            products: vec![],
-            h: vec![],
-            c: vec![],
-            quantized: vec![],
-            inputs: vec![],
-        }
-    }
-}
 
 impl<T: Element> PackedLayer<T> {
     pub(crate) fn blocks(&self) -> usize {
@@ -152,41 +122,6 @@ impl<T: Element> PackedLayer<T> {
     /// The number of consecutive products in a step.
     pub(crate) fn phases(&self) -> usize {
         1 + usize::from(self.cell.resets_before_product())
-    }
-
-    /// Prepares some blocks of units for a run, with zero states.
-    pub(crate) fn prepare(
-        &self,
-        direction: &Direction<T>,
-        units: &mut Units<T>,
-        blocks: Range<usize>,
-        sequence: &Sequences<'_, T>,
-    ) {
-        let of_block = block_units(self.units);
-        units.range = blocks.start * of_block..self.units.min(blocks.end * of_block);
-        units.width = blocks.len() * of_block;
-        units.blocks = blocks;
-        units.batch = sequence.batch;
-        units.steps_at_once = ROWS_AT_ONCE
-            .div_ceil(sequence.batch.max(1))
-            .min(sequence.steps);
-        units.ready = 0..0;
-        units.bias.clear();
-        units
-            .bias
-            .resize(self.cell.slots() * units.width, T::zero());
-        for (slot, bias) in units.bias.chunks_exact_mut(units.width).enumerate() {
-            let of_slot = &direction.bias[slot * self.units..][units.range.clone()];
-            bias[..of_slot.len()].copy_from_slice(of_slot);
-        }
-        let row = sequence.batch * units.width;
-        units.products.clear();
-        let products = self.cell.slots() * units.steps_at_once * row;
-        units.products.resize(products, T::zero());
-        for state in [&mut units.h, &mut units.c] {
-            state.clear();
-            state.resize(row, T::zero());
-        }
     }
 
     /// Computes a phase of a step.
@@ -215,7 +150,7 @@ impl<T: Element> PackedLayer<T> {
             self.add_inputs(direction, units, sequence, count);
         }
         let mut shared = shared;
-        if let Some(quantize) = self.quantize {
+        if let Some(rounding) = self.rounding {
             units.quantized.clear();
             for row in shared.elements.chunks(shared.stride) {
                 units.quantized.extend_from_slice(&row[..self.units]);
@@ -224,7 +159,7 @@ impl<T: Element> PackedLayer<T> {
             let is_shared = sequence.all > FEW_SEQUENCES || self.units <= FEW_UNITS;
             let together = if is_shared { 1 } else { units.batch };
             let parts = units.quantized.chunks_mut(together * self.units);
-            parts.for_each(quantize);
+            parts.for_each(|part| rounding.round_alone(part));
             shared.elements = &units.quantized;
             shared.stride = self.units;
         }
@@ -285,9 +220,8 @@ impl<T: Element> PackedLayer<T> {
         let [of_step, of_item] = sequence.strides;
         let start = first * of_step + sequence.first * of_item;
         let (batch, features) = (sequence.batch, self.features);
-        let is_dense =
-            (batch == 1 || of_item == features) && (steps == 1 || of_step == batch * features);
-        let elements = if is_dense {
+        let rounding = self.rounding.zip(sequence.of_x);
+        let elements = if rounding.is_none() && sequence.are_dense(steps, features) {
             &sequence.x[start..][..steps * batch * features]
         } else {
             units.inputs.clear();
@@ -295,6 +229,9 @@ impl<T: Element> PackedLayer<T> {
                 let from = start + row / batch * of_step + row % batch * of_item;
                 let row = &sequence.x[from..][..features];
                 units.inputs.extend_from_slice(row);
+            }
+            if let Some((rounding, of_x)) = rounding {
+                (rounding.round)(of_x, &mut units.inputs);
             }
             &units.inputs
         };
@@ -513,32 +450,5 @@ fn set<T: Element, I: Isa>(isa: I, change: Change, state: &mut [T], new: &[T], c
         };
         T::store(isa, now, state);
         T::store(isa, now, copy);
-    }
-}
-
-impl<T: Element> Units<T> {
-    /// The range of these units, and the width of a row.
-    pub(crate) fn place(&self) -> (Range<usize>, usize) {
-        (self.range.clone(), self.width)
-    }
-
-    /// Sets the given states, which have a row of all units for each sequence.
-    pub(crate) fn start(&mut self, initial: [Option<Rows<'_, T>>; 2]) {
-        for (state, initial) in std::iter::zip([&mut self.h, &mut self.c], initial) {
-            let Some(initial) = initial else { continue };
-            for (item, to) in state.chunks_exact_mut(self.width).enumerate() {
-                let from = &initial.elements[item * initial.stride..][self.range.clone()];
-                to[..self.range.len()].copy_from_slice(from);
-            }
-        }
-    }
-
-    /// The units of the cell state of each sequence.
-    pub(crate) fn cell(&self) -> Rows<'_, T> {
-        Rows {
-            elements: &self.c,
-            count: self.batch,
-            stride: self.width,
-        }
     }
 }

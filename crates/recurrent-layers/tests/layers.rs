@@ -2,13 +2,14 @@
 
 mod definition;
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use definition::{Case, Numbers};
 use proptest::prelude::*;
 use recurrent_layers::{
-    Activation, Cell, Direction, Inputs, Layer, Layout, Memory, Outputs, Serial, Stop, Threads,
-    ValidSteps, Weights,
+    Activation, Cell, Direction, Inputs, Layer, Layout, Memory, Outputs, PackedLayer, Serial, Stop,
+    Threads, ValidSteps, Weights,
 };
 
 /// So many threads of the operating system.
@@ -493,4 +494,66 @@ fn a_reset_that_is_no_number_reaches_all_units() {
         .run(&inputs, outputs, &mut Memory::default(), &Serial)
         .unwrap();
     assert!(last.iter().all(|it| it.is_nan()), "{last:?}");
+}
+
+/// A layer of this many features and units, with weights of 0.
+fn zero_layer(features: usize, units: usize) -> PackedLayer<f32> {
+    let layer = Layer::new(Cell::Rnn, features, units, &[false, true]);
+    let weights = Weights {
+        w: &vec![0.0; 2 * units * features],
+        r: &vec![0.0; 2 * units * units],
+        b: None,
+        p: None,
+    };
+    layer.pack(&weights).unwrap()
+}
+
+/// An input without features may have any sizes.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn sizes_that_no_memory_or_time_holds_are_errors_at_once() {
+    let layer = zero_layer(0, 3);
+    let run = |steps: usize, batch: usize| {
+        let mut y: [f32; 0] = [];
+        let outputs = Outputs {
+            y: (steps == 0 || batch == 0).then_some(&mut y[..]),
+            last_h: (batch == 0).then_some(&mut []),
+            last_c: None,
+        };
+        let inputs = Inputs::new(&[], steps, batch);
+        layer.run(&inputs, outputs, &mut Memory::default(), &Serial)
+    };
+    assert_eq!(run(1 << 40, 0), Ok(()));
+    for batch in [1 << 44, 1 << 62] {
+        // Without a size of 0, states are larger than the memory of any machine.
+        let bytes = usize::saturating_mul(batch, 3 * 4);
+        let error = run(0, batch).unwrap_err();
+        assert_eq!(error, recurrent_layers::Error::OutOfMemory { bytes });
+    }
+    let mut last = [0.0; 6];
+    let outputs = Outputs {
+        last_h: Some(&mut last),
+        ..Outputs::default()
+    };
+    let inputs = Inputs::new(&[], 1 << 33, 1);
+    let run = layer.run(&inputs, outputs, &mut Memory::default(), &Serial);
+    assert_eq!(
+        run.unwrap_err().to_string(),
+        "X has 8589934592 steps without features, expected at most 16777216"
+    );
+}
+
+#[test]
+fn outputs_need_no_numbers_beforehand() {
+    let (layer, x) = (zero_layer(2, 3), [1.0; 8]);
+    let mut y = [MaybeUninit::uninit(); 2 * 2 * 2 * 3];
+    let outputs = Outputs {
+        y: Some(&mut y),
+        ..Outputs::default()
+    };
+    let inputs = Inputs::new(&x, 2, 2);
+    let run = layer.run(&inputs, outputs, &mut Memory::default(), &Serial);
+    assert_eq!(run, Ok(()));
+    // SAFETY: the run has written all.
+    assert_eq!(y.map(|it| unsafe { it.assume_init() }), [0.0; 24]);
 }

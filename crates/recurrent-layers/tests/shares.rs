@@ -28,8 +28,8 @@ impl Work for Sum {
     type Results = usize;
     type All = Vec<usize>;
 
-    fn room(&self) -> Vec<usize> {
-        vec![]
+    fn room(&self) -> Option<Vec<usize>> {
+        Some(vec![])
     }
 
     fn collect(&self, share: &Share<usize, usize>, from: &usize, to: &mut Vec<usize>) {

@@ -13,17 +13,20 @@ mod shares;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 // For `shares`, which the model of its threads gives others.
 use std::{hint, sync, thread};
 
 use crate::element::Element;
 use crate::error::Error;
+use crate::memory;
 use crate::packed::{Direction, PackedLayer};
 use crate::panels::block_units;
+use crate::place::{self, Place};
 use crate::product::{self, Rows};
-use crate::step::{Sequences, Units};
+use crate::step::Sequences;
 use crate::threads::{Stop, Threads};
+use crate::units::Units;
 use shares::{Shares, Work, lock};
 
 /// Number of times that a thread polls the others before it yields its core: some microseconds.
@@ -57,8 +60,6 @@ pub struct Memory<T> {
     shares: Vec<Vec<Share<T>>>,
     /// The results of all units: [batch, units].
     all: Vec<T>,
-    /// The quantised input.
-    pub(crate) x: Vec<T>,
 }
 
 // Derived, it would ask for `T: Default`.
@@ -67,8 +68,14 @@ impl<T> Default for Memory<T> {
         Self {
             shares: vec![],
             all: vec![],
-            x: vec![],
         }
+    }
+}
+
+impl<T: Element> Memory<T> {
+    /// Makes room for the states of a batch, before anything is computed with its size.
+    pub(crate) fn make_room(&mut self, batch: usize, units: usize) -> Result<(), Error> {
+        memory::clear(&mut self.all, &[batch, units])
     }
 }
 
@@ -76,16 +83,16 @@ impl<T> Default for Memory<T> {
 ///
 /// An output is a list of slices, each of one or more rows of units: those of one sequence after
 /// another, or those of one step after another of a sequence, and then of the next.
-pub(crate) struct States<'a, T> {
+pub(crate) struct States<'a, T, P> {
     /// A row for each sequence.
     pub(crate) initial: [Option<Rows<'a, T>>; 2],
-    pub(crate) last: [Vec<&'a mut [T]>; 2],
+    pub(crate) last: [Vec<&'a mut [P]>; 2],
     /// Steps are in the order of the sequence.
-    pub(crate) y: Vec<&'a mut [T]>,
+    pub(crate) y: Vec<&'a mut [P]>,
 }
 
 // Derived, it would ask for `T: Default`.
-impl<T> Default for States<'_, T> {
+impl<T, P> Default for States<'_, T, P> {
     fn default() -> Self {
         Self {
             initial: [None, None],
@@ -96,22 +103,22 @@ impl<T> Default for States<'_, T> {
 }
 
 /// A direction that runs for some sequences.
-struct Running<'a, T> {
+struct Running<'a, T, P> {
     layer: &'a PackedLayer<T>,
     direction: &'a Direction<T>,
     sequences: Sequences<'a, T>,
     shares: &'a [Share<T>],
-    y: Mutex<Vec<&'a mut [T]>>,
+    y: Mutex<Vec<&'a mut [P]>>,
     phases: usize,
     is_broken: &'a AtomicBool,
     stop: Stopping<'a>,
 }
 
-/// What may end a run, and whether it has.
+/// What may end a run, and what has.
 #[derive(Clone, Copy)]
 struct Stopping<'a> {
     stop: Option<&'a dyn Stop>,
-    is_stopped: &'a AtomicBool,
+    ended: &'a OnceLock<Error>,
     /// The number of phases after which it is asked again.
     every: usize,
 }
@@ -121,15 +128,11 @@ impl<'a> Stopping<'a> {
         layer: &PackedLayer<T>,
         batch: usize,
         stop: Option<&'a dyn Stop>,
-        is_stopped: &'a AtomicBool,
+        ended: &'a OnceLock<Error>,
     ) -> Self {
         let phase = cost_of_step(layer, batch) / layer.phases();
         let every = (BETWEEN_CHECKS / phase.max(1)).max(1);
-        Self {
-            stop,
-            is_stopped,
-            every,
-        }
+        Self { stop, ended, every }
     }
 
     /// Whether the run ends before this phase.
@@ -137,21 +140,27 @@ impl<'a> Stopping<'a> {
         let Some(stop) = self.stop else { return false };
         let is_wanted = phase.is_multiple_of(self.every) && stop.is_wanted();
         if is_wanted {
-            self.is_stopped.store(true, Ordering::Relaxed);
+            self.end(Error::Stopped);
         }
         is_wanted
     }
+
+    /// Ends the run, which has this error unless it has one.
+    fn end(&self, error: Error) {
+        let _ = self.ended.set(error);
+    }
 }
 
-impl<T: Element> Work for Running<'_, T> {
+impl<T: Element, P: Place<T>> Work for Running<'_, T, P> {
     type Units = Units<T>;
     /// [batch, width].
     type Results = Vec<T>;
     /// [batch, units].
     type All = Vec<T>;
 
-    fn room(&self) -> Vec<T> {
-        vec![T::zero(); self.sequences.batch * self.layer.units]
+    fn room(&self) -> Option<Vec<T>> {
+        let room = memory::zeros(&[self.sequences.batch, self.layer.units]);
+        room.map_err(|error| self.stop.end(error)).ok()
     }
 
     fn collect(&self, share: &Share<T>, from: &Vec<T>, to: &mut Vec<T>) {
@@ -187,7 +196,7 @@ impl<T: Element> Work for Running<'_, T> {
     }
 }
 
-impl<T: Element> Running<'_, T> {
+impl<T: Element, P: Place<T>> Running<'_, T, P> {
     fn shares(&self) -> Shares<'_, Self> {
         Shares {
             work: self,
@@ -253,7 +262,7 @@ impl<T: Element> Running<'_, T> {
     }
 
     /// Writes the outputs of a step.
-    fn write(&self, y: &mut [&mut [T]], count: usize, state: Rows<'_, T>) {
+    fn write(&self, y: &mut [&mut [P]], count: usize, state: Rows<'_, T>) {
         let step = if self.direction.is_backward {
             self.sequences.steps - 1 - count
         } else {
@@ -263,9 +272,9 @@ impl<T: Element> Running<'_, T> {
     }
 
     /// Writes the outputs of the last step, if several shares made it, and the last states.
-    fn write_last(&self, last: &mut [Vec<&mut [T]>; 2], all: &mut Vec<T>) {
+    fn write_last(&self, last: &mut [Vec<&mut [P]>; 2], all: &mut Vec<T>) {
         let units = self.layer.units;
-        all.clear();
+        // There is room for the whole batch.
         all.resize(self.sequences.batch * units, T::zero());
         self.shares().gather(self.phases, all);
         let state = Rows {
@@ -284,31 +293,31 @@ impl<T: Element> Running<'_, T> {
     }
 
     /// Stores some units of the last states.
-    fn store(&self, to: &mut [&mut [T]], from: Rows<'_, T>, range: Range<usize>) {
+    fn store(&self, to: &mut [&mut [P]], from: Rows<'_, T>, range: Range<usize>) {
         let rows = to.iter_mut();
         let rows = rows.flat_map(|rows| rows.chunks_exact_mut(self.layer.units));
         for (item, to) in rows.enumerate() {
             if self.sequences.has_steps(item) {
                 let from = &from.elements[item * from.stride..][..range.len()];
-                to[range.clone()].copy_from_slice(from);
+                place::copy(&mut to[range.clone()], from);
             } else {
-                to.fill(T::zero());
+                place::fill(to, T::zero());
             }
         }
     }
 }
 
 /// A direction and some sequences, before they run.
-pub(crate) struct Part<'a, T> {
+pub(crate) struct Part<'a, T, P> {
     /// The index of the direction.
     pub(crate) index: usize,
     pub(crate) sequences: Sequences<'a, T>,
-    pub(crate) states: States<'a, T>,
+    pub(crate) states: States<'a, T, P>,
     /// The number of shares of its units.
     shares: usize,
 }
 
-impl<T> Part<'_, T> {
+impl<T, P> Part<'_, T, P> {
     /// Whether it has this sequence.
     pub(crate) fn has(&self, item: usize) -> bool {
         let Sequences { first, batch, .. } = self.sequences;
@@ -318,11 +327,11 @@ impl<T> Part<'_, T> {
 
 /// Splits a layer for so many threads: the batch of the first direction, then that of the next.
 /// States are none yet.
-pub(crate) fn parts<'a, T: Element>(
+pub(crate) fn parts<'a, T: Element, P>(
     layer: &PackedLayer<T>,
     sequences: Sequences<'a, T>,
     threads: usize,
-) -> Vec<Part<'a, T>> {
+) -> Vec<Part<'a, T, P>> {
     let of_step = multiplications(layer, sequences.batch);
     let worth = of_step / layer.phases() / MINIMUM_MULTIPLICATIONS;
     let cost = cost_of_step(layer, sequences.batch);
@@ -367,7 +376,8 @@ fn batch_parts(batch: usize, threads: usize) -> usize {
 
 /// Returns the number of multiplications with the states in a step of a direction.
 fn multiplications<T>(layer: &PackedLayer<T>, batch: usize) -> usize {
-    batch * layer.units * layer.cell.gates() * layer.units
+    let of_item = layer.units * layer.cell.gates() * layer.units;
+    batch.saturating_mul(of_item)
 }
 
 /// Returns the multiplications of a step of a direction that take as long as it does with activations.
@@ -394,20 +404,20 @@ pub(crate) fn worthwhile<T>(
 }
 
 /// Runs all parts of all directions, with as many threads as are [worthwhile].
-pub(crate) fn run<T: Element>(
+pub(crate) fn run<T: Element, P: Place<T>>(
     layer: &PackedLayer<T>,
-    mut parts: Vec<Part<'_, T>>,
+    mut parts: Vec<Part<'_, T, P>>,
     memory: &mut Memory<T>,
     available: usize,
     threads: &dyn Threads,
 ) -> Result<(), Error> {
     memory.shares.resize_with(parts.len(), Vec::new);
-    let [is_broken, is_stopped] = [false, false].map(AtomicBool::new);
+    let (is_broken, ended) = (AtomicBool::new(false), OnceLock::new());
     let mut running = vec![];
     let mut workers = 0;
     for (shares, part) in std::iter::zip(&mut memory.shares, &mut parts) {
         workers += part.shares;
-        prepare(layer, part, shares);
+        prepare(layer, part, shares)?;
         running.push(Running {
             layer,
             direction: &layer.directions[part.index],
@@ -416,7 +426,7 @@ pub(crate) fn run<T: Element>(
             y: Mutex::new(std::mem::take(&mut part.states.y)),
             phases: part.sequences.steps * layer.phases(),
             is_broken: &is_broken,
-            stop: Stopping::new(layer, part.sequences.batch, threads.stop(), &is_stopped),
+            stop: Stopping::new(layer, part.sequences.batch, threads.stop(), &ended),
         });
     }
     let work = || running.iter().for_each(Running::work);
@@ -428,8 +438,8 @@ pub(crate) fn run<T: Element>(
             work();
         }
     }
-    if is_stopped.load(Ordering::Relaxed) {
-        return Err(Error::Stopped);
+    if let Some(error) = ended.get() {
+        return Err(error.clone());
     }
     assert!(
         !is_broken.load(Ordering::Acquire),
@@ -442,7 +452,11 @@ pub(crate) fn run<T: Element>(
 }
 
 /// Prepares the shares of a part.
-fn prepare<T: Element>(layer: &PackedLayer<T>, part: &Part<'_, T>, shares: &mut Vec<Share<T>>) {
+fn prepare<T: Element, P>(
+    layer: &PackedLayer<T>,
+    part: &Part<'_, T, P>,
+    shares: &mut Vec<Share<T>>,
+) -> Result<(), Error> {
     let (count, blocks) = (part.shares, layer.blocks());
     shares.resize_with(count, Share::default);
     for (at, share) in shares.iter_mut().enumerate() {
@@ -450,7 +464,7 @@ fn prepare<T: Element>(layer: &PackedLayer<T>, part: &Part<'_, T>, shares: &mut 
         let units = share.units.get_mut();
         let units = units.unwrap_or_else(PoisonError::into_inner);
         let direction = &layer.directions[part.index];
-        layer.prepare(direction, units, blocks, &part.sequences);
+        units.prepare(layer, direction, blocks, &part.sequences)?;
         *share.is_taken.get_mut() = false;
         *share.done.get_mut() = 0;
         (share.range, share.width) = units.place();
@@ -458,9 +472,11 @@ fn prepare<T: Element>(layer: &PackedLayer<T>, part: &Part<'_, T>, shares: &mut 
         for published in &mut share.published {
             let published = published.get_mut();
             let published = published.unwrap_or_else(PoisonError::into_inner);
-            published.clone_from(&units.h);
+            memory::clear(published, &[units.h.len()])?;
+            published.extend_from_slice(&units.h);
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

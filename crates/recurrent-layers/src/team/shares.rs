@@ -22,8 +22,8 @@ pub(super) trait Work {
     /// The results of all shares in a phase.
     type All;
 
-    /// Returns a place for the results of all shares.
-    fn room(&self) -> Self::All;
+    /// Returns a place for the results of all shares. `None` ends the run.
+    fn room(&self) -> Option<Self::All>;
 
     /// Puts the results of a share into their place.
     fn collect(
@@ -128,7 +128,10 @@ impl<W: Work> Shares<'_, W> {
     /// Runs all phases of a share. Returns when all shares are finished by any thread, one has
     /// panicked, or the run ends.
     fn run_share(&self, own: usize) {
-        let mut all = self.work.room();
+        let Some(mut all) = self.work.room() else {
+            self.is_broken.store(true, Ordering::Release);
+            return;
+        };
         let mut phase = self.done();
         while phase < self.phases {
             if self.work.is_stopped(phase) {
