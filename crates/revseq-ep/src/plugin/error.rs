@@ -29,6 +29,9 @@ pub(crate) enum Error {
         function: &'static str,
         message: String,
     },
+    /// The system has no more memory to give.
+    #[error("not enough memory for {bytes} bytes")]
+    OutOfMemory { bytes: usize },
     /// A panic was caught. It is a bug of the plugin.
     #[error("{} panicked: {message}; this is a bug in {0}, please report it", env!("CARGO_PKG_NAME"))]
     Panic { message: String },
@@ -55,7 +58,9 @@ impl Failure for Error {
         match self {
             Self::HostTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
             Self::HostArgument { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
-            Self::Host { .. } | Self::Panic { .. } => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
+            Self::Host { .. } | Self::OutOfMemory { .. } | Self::Panic { .. } => {
+                OrtErrorCode::ORT_RUNTIME_EXCEPTION
+            }
         }
     }
 }

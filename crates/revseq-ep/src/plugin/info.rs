@@ -1,6 +1,7 @@
 //! The description of a node that ONNX Runtime passes when its kernel is made.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::marker::PhantomData;
 use std::ptr;
 
 use ort_sys::{OrtKernelInfo, OrtStatusPtr};
@@ -13,11 +14,12 @@ use super::log::Log;
 use super::node::{Node, TypeAndSizes};
 use super::tensor::Tensor;
 
-/// The node of a kernel in the making.
+/// The node of a kernel that is being made for `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct KernelInfo {
+pub(crate) struct KernelInfo<'a> {
     host: Host,
     info: *const OrtKernelInfo,
+    life: PhantomData<&'a OrtKernelInfo>,
 }
 
 /// A string of the node, or of one of its inputs.
@@ -33,11 +35,15 @@ macro_rules! string {
     };
 }
 
-impl KernelInfo {
+impl<'a> KernelInfo<'a> {
     /// # Safety
-    /// `info` is one of this host, used while the kernel is being made.
+    /// `info` is one of this host, whose kernel is being made for `'a`.
     pub(crate) unsafe fn new(host: Host, info: *const OrtKernelInfo) -> Self {
-        Self { host, info }
+        Self {
+            host,
+            info,
+            life: PhantomData,
+        }
     }
 
     /// The EP that the node was given to.
@@ -63,7 +69,7 @@ impl KernelInfo {
     /// The node, with those of these attributes that it has: a kernel can look up
     /// attributes only by name.
     pub(crate) fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
-        let Self { host, info } = self;
+        let Self { host, info, .. } = self;
         // SAFETY: as above.
         let since_version = unsafe { ort_get!(host, KernelInfo_GetOperatorSinceVersion(info)) };
         let inputs = self.input_names()?.into_iter().enumerate();
@@ -97,8 +103,8 @@ impl KernelInfo {
         (0..count).map(name).collect()
     }
 
-    /// An input that is a constant, while the kernel is being made.
-    pub(crate) fn constant(self, index: usize) -> Result<Option<Tensor<'static>>, Error> {
+    /// An input, if it is a constant. ONNX Runtime may release it once the kernel is made.
+    pub(crate) fn constant(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
         let (mut is_constant, mut value) = (0, ptr::null());
         // SAFETY: as above.
         unsafe {
@@ -115,7 +121,7 @@ impl KernelInfo {
         if is_constant == 0 || value.is_null() {
             return Ok(None);
         }
-        // SAFETY: the constant is one of this host's.
+        // SAFETY: the constant is one of this host's, which holds it while the kernel is being made.
         unsafe { Tensor::read(self.host, value.cast_mut()) }.map(Some)
     }
 
@@ -125,7 +131,7 @@ impl KernelInfo {
     }
 
     fn input_type(self, index: usize) -> Result<Option<TypeAndSizes>, Error> {
-        let Self { host, info } = self;
+        let Self { host, info, .. } = self;
         // SAFETY: the info is one of this host.
         unsafe {
             let info = ort_own!(host, KernelInfo_GetInputTypeInfo(info, index) => ReleaseTypeInfo);

@@ -22,7 +22,7 @@ pub(crate) trait Kernel: Send + Sync + Sized {
     const PACKS: bool = false;
 
     /// The kernel of a node that an EP of this library has taken.
-    fn create(info: KernelInfo) -> Result<Self, Self::Failure>;
+    fn create(info: KernelInfo<'_>) -> Result<Self, Self::Failure>;
 
     /// Runs the node.
     fn compute(&self, context: Context<'_>) -> Result<(), Self::Failure>;
@@ -76,11 +76,11 @@ pub(crate) unsafe fn make<K: Kernel>(
     host: Host,
     info: *const OrtKernelInfo,
     out: *mut *mut OrtKernelImpl,
-    create: impl FnOnce(KernelInfo) -> Result<K, K::Failure>,
+    create: impl FnOnce(KernelInfo<'_>) -> Result<K, K::Failure>,
 ) -> OrtStatusPtr {
     fence::status(host, || {
         fence::fault("create");
-        // SAFETY: the caller's.
+        // SAFETY: the caller's; the kernel is being made until this returns.
         let kernel = create(unsafe { KernelInfo::new(host, info) })?;
         let kernel = Box::new(EpKernel {
             table: OrtKernelImpl {

@@ -23,3 +23,4 @@ pub(crate) mod pin;
 pub(crate) mod registry;
 pub(crate) mod session;
 pub(crate) mod tensor;
+pub(crate) mod workers;

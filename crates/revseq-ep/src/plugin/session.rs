@@ -234,7 +234,7 @@ impl Session {
             );
             Ok(())
         };
-        let ran = context.lend_threads(run);
+        let ran = context.workers().lend(run);
         // SAFETY: the values are this function's; some are null if the run failed.
         let own = |value| unsafe { Owned::new(value, (*self.host.api).ReleaseValue) };
         let made: Vec<Owned<_>> = made.into_iter().map(own).collect();

@@ -1,19 +1,16 @@
-//! Tensors of a run, as ONNX Runtime holds them.
+//! A node's run, and its tensors, as ONNX Runtime holds them.
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
 
 use ort_sys::{OrtKernelContext, OrtValue};
 
 use super::error::Error;
-use super::fence;
 use super::host::{Host, ort_get, ort_try};
 use super::log::Log;
+use super::workers::Workers;
 
 /// A node's run.
 #[derive(Clone, Copy)]
@@ -22,10 +19,6 @@ pub(crate) struct Context<'a> {
     context: *mut OrtKernelContext,
     run: PhantomData<&'a OrtKernelContext>,
 }
-
-// SAFETY: only `parallel_for` is called from other threads than the run's own,
-// and those calls are ONNX Runtime's.
-unsafe impl Sync for Context<'_> {}
 
 /// A tensor's type, sizes and memory.
 #[derive(Clone, Copy, Debug)]
@@ -95,19 +88,10 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Calls `run`, in which this thread's parallel loops are on this run's threads.
-    pub(crate) fn lend_threads<T>(self, run: impl FnOnce() -> T) -> T {
-        /// Sets the run back, even after a panic.
-        struct Restore(*mut OrtKernelContext);
-
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                LENT.set(self.0);
-            }
-        }
-
-        let _restore = Restore(LENT.replace(self.context));
-        run()
+    /// The threads of the run.
+    pub(crate) fn workers(self) -> Workers<'a> {
+        // SAFETY: the context is that of a run that goes on.
+        unsafe { Workers::new(self.host, self.context) }
     }
 
     /// The only output, with room for these sizes.
@@ -190,18 +174,21 @@ impl<'a> Tensor<'a> {
 
     /// The elements, which are copied if they are not aligned: a caller of ONNX Runtime may bind any memory.
     ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    ///
     /// # Safety
     /// The tensor has elements of this type, and nobody writes to them for `'a`.
     #[inline]
-    pub(crate) unsafe fn elements<T: Copy>(self) -> Cow<'a, [T]> {
+    pub(crate) unsafe fn elements<T: Copy>(self) -> Result<Cow<'a, [T]>, Error> {
         let (first, count) = (self.bytes.cast_const().cast::<T>(), self.count());
         if count == 0 || first.is_aligned() {
             // SAFETY: the caller's, and the elements are aligned.
-            return Cow::Borrowed(unsafe { self.aligned() });
+            return Ok(Cow::Borrowed(unsafe { self.aligned() }));
         }
         // SAFETY: the caller's; each index is less than the count.
         let copied = (0..count).map(|index| unsafe { first.add(index).read_unaligned() });
-        Cow::Owned(copied.collect())
+        collect(count, copied).map(Cow::Owned)
     }
 
     /// The elements.
@@ -228,11 +215,6 @@ unsafe fn data(host: Host, value: *mut OrtValue) -> Result<*mut u8, Error> {
     Ok(data.cast())
 }
 
-thread_local! {
-    /// The run around that lends its threads, which goes on as long as this is set; null if there is none.
-    static LENT: Cell<*mut OrtKernelContext> = const { Cell::new(ptr::null_mut()) };
-}
-
 /// The bytes of a tensor.
 ///
 /// # Safety
@@ -247,90 +229,16 @@ pub(super) unsafe fn bytes<'a>(host: Host, value: *mut OrtValue) -> Result<&'a [
     }
 }
 
-/// A parallel loop on the session's own threads, or on those that the run around it lends, for one
-/// run.
-pub(crate) struct ParallelLoop<'a> {
-    context: Context<'a>,
-    panicked: AtomicBool,
-    failed: OnceLock<Error>,
-}
-
-/// The argument of every call of the loop's body.
-struct Body<'a> {
-    work: &'a (dyn Fn(usize) + Sync),
-    panicked: &'a AtomicBool,
-}
-
-impl<'a> ParallelLoop<'a> {
-    pub(crate) fn new(context: Context<'a>) -> Self {
-        let lent = LENT.get();
-        let context = match lent.is_null() {
-            true => context,
-            false => Context {
-                context: lent,
-                ..context
-            },
-        };
-        Self {
-            context,
-            panicked: AtomicBool::new(false),
-            failed: OnceLock::new(),
-        }
-    }
-
-    /// Calls `work` with 0 to `pieces`, on as many threads as the session has.
-    pub(crate) fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
-        let body = Body {
-            work,
-            panicked: &self.panicked,
-        };
-        let host = self.context.host;
-        let run = || {
-            // A batch for each piece, so that a thread that is done takes the next.
-            // SAFETY: the context is that of a run that goes on; the call returns
-            // when all calls of the body have, so the body outlives them.
-            unsafe {
-                ort_try!(
-                    host,
-                    KernelContext_ParallelFor(
-                        self.context.context,
-                        call,
-                        pieces,
-                        pieces,
-                        (&raw const body).cast_mut().cast()
-                    )
-                );
-            }
-            Ok(())
-        };
-        if let Err(error) = run() {
-            // A second error of the same run says no more than the first.
-            let _ = self.failed.set(error);
-        }
-    }
-
-    /// Whether all went well.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        if self.panicked.load(Ordering::Relaxed) {
-            return Err(Error::Panic {
-                message: String::from("in a parallel loop"),
-            });
-        }
-        self.failed.into_inner().map_or(Ok(()), Err)
-    }
-}
-
-/// # Safety
-/// `body` is a [`Body`] that lives until this returns.
-unsafe extern "C" fn call(body: *mut c_void, piece: usize) {
-    // SAFETY: the caller's; other threads, too, have shared references only.
-    let body = unsafe { &*body.cast_const().cast::<Body<'_>>() };
-    let done = fence::value(false, || {
-        fence::fault("parallel");
-        (body.work)(piece);
-        true
-    });
-    if !done {
-        body.panicked.store(true, Ordering::Relaxed);
-    }
+/// Returns so many items in a vector, whose size is a model's or a caller's.
+///
+/// # Errors
+/// [`Error::OutOfMemory`], where Rust would end the process.
+pub(crate) fn collect<T>(count: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>, Error> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(count)
+        .map_err(|_| Error::OutOfMemory {
+            bytes: count.saturating_mul(size_of::<T>()),
+        })?;
+    made.extend(items.take(count));
+    Ok(made)
 }

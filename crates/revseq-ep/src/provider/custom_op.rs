@@ -229,20 +229,23 @@ unsafe extern "system" fn get_type<const INPUTS: bool>(
     op: *const OrtCustomOp,
     index: usize,
 ) -> ONNXTensorElementDataType {
+    let undefined = ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     // SAFETY: the host calls an op's functions with that op, and an input or output that it has.
-    let slots = unsafe { slots::<INPUTS>(op) };
-    slots[index].element
+    fence::value(undefined, || unsafe { slots::<INPUTS>(op) }[index].element)
 }
 
 unsafe extern "system" fn get_characteristic<const INPUTS: bool>(
     op: *const OrtCustomOp,
     index: usize,
 ) -> OrtCustomOpInputOutputCharacteristic {
-    // SAFETY: as in `get_type`.
-    match unsafe { slots::<INPUTS>(op) }[index].is_optional {
-        true => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_OPTIONAL,
-        false => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED,
-    }
+    let required = OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_REQUIRED;
+    fence::value(required, || {
+        // SAFETY: as in `get_type`.
+        match unsafe { slots::<INPUTS>(op) }[index].is_optional {
+            true => OrtCustomOpInputOutputCharacteristic::INPUT_OUTPUT_OPTIONAL,
+            false => required,
+        }
+    })
 }
 
 unsafe extern "system" fn get_input_memory_type(_: *const OrtCustomOp, _: usize) -> OrtMemType {

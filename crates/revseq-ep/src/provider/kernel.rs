@@ -15,7 +15,8 @@ use super::error::Error;
 use super::gpu;
 use super::plans::{Planned, Plans, Shape};
 use crate::plugin::info::KernelInfo;
-use crate::plugin::tensor::{Context, ParallelLoop, Tensor};
+use crate::plugin::tensor::{Context, Tensor};
+use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
 /// A node's kernel. Any number of runs may be in progress at once.
@@ -30,7 +31,7 @@ pub(crate) struct Kernel {
 impl kernel::Kernel for Kernel {
     type Failure = Error;
 
-    fn create(info: KernelInfo) -> Result<Self, Error> {
+    fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
             // SAFETY: this library's EPs alone take nodes for this kernel, so
             // the node's is one of them, and it outlives its kernels.
@@ -61,7 +62,7 @@ pub(super) static CORES: LazyLock<usize> =
 
 impl Kernel {
     /// The kernel of a node of the custom op, which runs on the CPU EP.
-    pub(super) fn of_custom_op(info: KernelInfo) -> Result<Self, Error> {
+    pub(super) fn of_custom_op(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
             let plans = Plans::of(info, name, None)?;
             let policy = plans.operator().lengths_policy();
@@ -110,7 +111,7 @@ impl Kernel {
         let bytes = plan.output_bytes();
         let in_place = output == input.bytes;
         if bytes > 0 {
-            let parallel = ParallelLoop::new(context);
+            let parallel = ParallelLoop::new(context.workers());
             let parallel_for = |pieces: usize, work: &(dyn Fn(usize) + Sync)| {
                 parallel.run(pieces, work);
             };
@@ -189,7 +190,7 @@ impl Kernel {
 
 /// Makes something from a node's name, which errors then have.
 pub(super) fn named<T>(
-    info: KernelInfo,
+    info: KernelInfo<'_>,
     make: impl FnOnce(String) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let name = info.name()?;
@@ -241,7 +242,7 @@ unsafe fn with_lengths<T>(
     macro_rules! with {
         ($length:ty) => {
             // SAFETY: the caller's.
-            run((&*unsafe { tensor.elements::<$length>() }).into())
+            run((&*unsafe { tensor.elements::<$length>() }?).into())
         };
     }
     match ElementType::from_onnx_code(tensor.element) {

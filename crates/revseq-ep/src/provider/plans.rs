@@ -72,7 +72,7 @@ impl Plans {
     ///
     /// # Errors
     /// A violation of the schema, naming the node.
-    pub(super) fn of(info: KernelInfo, name: String, gpu: Option<Gpu>) -> Result<Self, Error> {
+    pub(super) fn of(info: KernelInfo<'_>, name: String, gpu: Option<Gpu>) -> Result<Self, Error> {
         let node = info.node(name, &ATTRIBUTES)?;
         let operator = operator(&node)?;
         let mut plans = Self::new(node.name, operator, gpu);

@@ -23,7 +23,8 @@ use super::operands::{
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
-use crate::plugin::tensor::{Context, ParallelLoop, Tensor};
+use crate::plugin::tensor::{Context, Tensor};
+use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
 // The places of the inputs; GRU and RNN end with the state h.
@@ -72,7 +73,7 @@ impl kernel::Kernel for LayerKernel {
     type Failure = Error;
     const PACKS: bool = true;
 
-    fn create(info: KernelInfo) -> Result<Self, Error> {
+    fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
             // SAFETY: this library's EPs alone take nodes for this kernel, so
             // the node's is one of them, and it outlives its kernels.
@@ -150,7 +151,7 @@ struct Sizes {
 }
 
 impl<T: Element + Plain + Default + From<f32>> Node<T> {
-    fn new(info: KernelInfo, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
+    fn new(info: KernelInfo<'_>, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
         let names = info.input_names()?;
         let inputs: Vec<bool> = names.iter().map(|name| !name.is_empty()).collect();
         let mut constants = [None; NAMES.len()];
@@ -411,7 +412,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = memories.pop().unwrap_or_default();
         drop(memories);
-        let parallel = ParallelLoop::new(context);
+        let parallel = ParallelLoop::new(context.workers());
         let threads = Pool::new(*CORES, &self.seen, &parallel);
         let run = packed.run(&inputs, slices, &mut memory, &threads);
         // Report the cause first: it says more than that some work was not done.

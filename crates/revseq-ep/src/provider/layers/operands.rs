@@ -64,7 +64,7 @@ pub(super) fn elements<'a, T: Plain>(
 ) -> Result<Cow<'a, [T]>, Error> {
     if tensor.element == HALF {
         // SAFETY: the tensor has half floats, and nobody writes to an input while it is read.
-        let halves = unsafe { tensor.elements::<f16>() };
+        let halves = unsafe { tensor.elements::<f16>() }?;
         if let Some(numbers) = halves.iter().map(|&half| T::of_half(half)).collect() {
             return Ok(Cow::Owned(numbers));
         }
@@ -77,7 +77,7 @@ pub(super) fn elements<'a, T: Plain>(
         });
     }
     // SAFETY: the tensor has elements of this type, and nobody writes to an input while it is read.
-    Ok(unsafe { tensor.elements() })
+    Ok(unsafe { tensor.elements() }?)
 }
 
 /// The integers of an input, which is of int8 or uint8.

@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use recurrent_layers::Threads;
 use smallvec::SmallVec;
 
-use crate::plugin::tensor::ParallelLoop;
+use crate::plugin::workers::ParallelLoop;
 
 /// The first runs, and one of so many others, ask for a thread for each core.
 const FIRST: usize = 4;
