@@ -235,10 +235,18 @@ pub(super) unsafe fn bytes<'a>(host: Host, value: *mut OrtValue) -> Result<&'a [
 /// [`Error::OutOfMemory`], where Rust would end the process.
 pub(crate) fn collect<T>(count: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>, Error> {
     let mut made = Vec::new();
-    made.try_reserve_exact(count)
-        .map_err(|_| Error::OutOfMemory {
-            bytes: count.saturating_mul(size_of::<T>()),
-        })?;
+    reserve(&mut made, count)?;
     made.extend(items.take(count));
     Ok(made)
+}
+
+/// Makes room for so many items in an empty vector.
+///
+/// # Errors
+/// As [`collect`].
+pub(crate) fn reserve<T>(made: &mut Vec<T>, count: usize) -> Result<(), Error> {
+    let reserved = made.try_reserve_exact(count);
+    reserved.map_err(|_| Error::OutOfMemory {
+        bytes: count.saturating_mul(size_of::<T>()),
+    })
 }

@@ -92,9 +92,9 @@ pub(crate) enum Error {
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(#[from] recurrent_layers::Error),
-    /// An output of a layer is in memory that it reads.
-    #[error("the memory of output {output} overlaps that of an input; use separate buffers")]
-    LayerOverlap { output: &'static str },
+    /// Two outputs of a layer are in one memory.
+    #[error("the memory of outputs {} and {} overlaps; use separate buffers", outputs[0], outputs[1])]
+    LayerOverlap { outputs: [&'static str; 2] },
     /// Two tensors share memory though they are not the same.
     #[error(
         "the output's memory overlaps that of input {input:?}; use separate buffers, or the data's \
@@ -128,6 +128,9 @@ impl Failure for Error {
         match self {
             Self::Plugin(source) => source.code(),
             Self::InNode { source, .. } => source.code(),
+            Self::Layer(recurrent_layers::Error::OutOfMemory { .. }) => {
+                OrtErrorCode::ORT_RUNTIME_EXCEPTION
+            }
             #[cfg(not(feature = "gpu"))]
             Self::BuiltWithoutGpu { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
             // The CPU reports the same errors.

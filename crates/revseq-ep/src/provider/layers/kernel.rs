@@ -10,49 +10,23 @@ use recurrent_layers::{
     Element, Inputs, Layer, Layout, Memory, Outputs, PackedInput, PackedLayer, PackedState,
     Quantized, ValidSteps,
 };
-use smallvec::SmallVec;
 
 use super::super::ep::Ep;
 use super::super::error::Error;
-use super::super::kernel::{CORES, named, overlaps};
+use super::super::kernel::{CORES, named};
 use super::super::schemas::{DOUBLE, HALF};
 use super::form::{Form, Mask};
-use super::operands::{
-    Output, OwnedBytes, Plain, byte_count, bytes, check, elements, three, truths, words,
+use super::inputs::{
+    B, Given, INITIAL_C, INITIAL_H, LENGTHS, NAMES, P, R, SCALES, Scales, Sizes, Tensors, W, X,
 };
+use super::operands::{Output, Plain, bytes, check, elements, owned, three, words};
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
-use crate::plugin::tensor::{Context, Tensor};
+use crate::plugin::tensor::{Context, Tensor, collect};
 use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
-// The places of the inputs; GRU and RNN end with the state h.
-const X: usize = 0;
-const W: usize = 1;
-const R: usize = 2;
-const B: usize = 3;
-const LENGTHS: usize = 4;
-const INITIAL_H: usize = 5;
-const INITIAL_C: usize = 6;
-const P: usize = 7;
-/// The scales and the zero points of W, and those of R.
-const SCALES: [[usize; 2]; 2] = [[8, 9], [10, 11]];
-
-const NAMES: [&str; 12] = [
-    "X",
-    "W",
-    "R",
-    "B",
-    "sequence_lens",
-    "initial_h",
-    "initial_c",
-    "P",
-    "W_scale",
-    "W_zero_point",
-    "R_scale",
-    "R_zero_point",
-];
 const OUTPUTS: [&str; 3] = ["Y", "Y_h", "Y_c"];
 
 /// A layer's kernel. Any number of runs may be in progress at once.
@@ -136,21 +110,7 @@ struct Node<T> {
     seen: Seen,
 }
 
-/// The scales of quantised weights, and their zero points.
-#[derive(Debug)]
-struct Scales {
-    scales: Vec<f32>,
-    zero_points: OwnedBytes,
-}
-
-/// The sizes of a run.
-#[derive(Clone, Copy)]
-struct Sizes {
-    steps: usize,
-    batch: usize,
-}
-
-impl<T: Element + Plain + Default + From<f32>> Node<T> {
+impl<T: Element + Plain + From<f32>> Node<T> {
     fn new(info: KernelInfo<'_>, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
         let names = info.input_names()?;
         let inputs: Vec<bool> = names.iter().map(|name| !name.is_empty()).collect();
@@ -287,7 +247,8 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             zero_points: scales.zero_points.as_bytes(),
         };
         let floats = quantized.to_floats(NAMES[input], sizes)?;
-        Ok(Some(floats.into_iter().map(Into::into).collect()))
+        let numbers = floats.into_iter().map(Into::into);
+        Ok(Some(collect(numbers.len(), numbers)?))
     }
 
     /// The layer of a run: that of constants, or of weights that are packed now.
@@ -383,8 +344,12 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
                 check(NAMES[input], tensor, &states, words)?;
             }
         }
+        let mut outputs = self.outputs(context, sizes, &packed)?;
+        // A caller may bind one buffer as a state before and after the steps.
+        let apart = |numbers| apart(numbers, &outputs);
         let (h, c) = (given.numbers(INITIAL_H)?, given.numbers(INITIAL_C)?);
-        let x = elements("X", x)?;
+        let (h, c) = (h.map(apart).transpose()?, c.map(apart).transpose()?);
+        let x = apart(elements("X", x)?)?;
         let inputs = Inputs {
             x: &x,
             steps: sizes.steps,
@@ -402,7 +367,6 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             initial_h: h.as_deref(),
             initial_c: c.as_deref(),
         };
-        let mut outputs = self.outputs(context, &given, sizes, &packed)?;
         let [y, last_h, last_c] = &mut outputs;
         let slices = Outputs {
             y: y.as_mut().map(Output::elements),
@@ -421,7 +385,10 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         memories.push(memory);
         drop(memories);
-        outputs.into_iter().flatten().for_each(Output::finish);
+        for output in outputs.into_iter().flatten() {
+            // SAFETY: the run has written all elements.
+            unsafe { output.finish() };
+        }
         Ok(())
     }
 
@@ -455,7 +422,6 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
     fn outputs(
         &self,
         context: Context<'_>,
-        given: &Given<'_>,
         sizes: Sizes,
         packed: &PackedLayer<T>,
     ) -> Result<[Option<Output<T>>; 3], Error> {
@@ -467,7 +433,7 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
             Layout::BatchFirst => [batch, steps, directions, units],
         };
         let mut outputs = [const { None }; 3];
-        for (index, output) in outputs.iter_mut().enumerate() {
+        for index in 0..outputs.len() {
             if !self.outputs.get(index).copied().unwrap_or_default() {
                 continue;
             }
@@ -476,19 +442,38 @@ impl<T: Element + Plain + Default + From<f32>> Node<T> {
                 continue;
             };
             let count = sizes.iter().map(|&size| size as usize).product();
-            let size = if self.is_half {
-                size_of::<u16>()
-            } else {
-                size_of::<T>()
+            // SAFETY: the host's memory for these sizes is this run's. Nobody else writes to it if no
+            // other output shares it, and nobody reads it but through inputs, which are kept apart.
+            let output = unsafe { Output::new(memory, count, self.is_half) }?;
+            let is_shared = |other: &Option<Output<T>>| {
+                let other = other.as_ref();
+                other.is_some_and(|other| other.overlaps(output.bytes()))
             };
-            if given.overlap(memory, count * size) {
-                let output = OUTPUTS[index];
-                return Err(Error::LayerOverlap { output });
+            if let Some(other) = outputs.iter().position(is_shared) {
+                return Err(Error::LayerOverlap {
+                    outputs: [OUTPUTS[other], OUTPUTS[index]],
+                });
             }
-            // SAFETY: the host's memory for these sizes, which nobody reads, is this run's.
-            *output = Some(unsafe { Output::new(memory, count, self.is_half) });
+            outputs[index] = Some(output);
         }
         Ok(outputs)
+    }
+}
+
+/// Numbers of an input that are no output's memory: a copy of them if they are.
+fn apart<'a, T: Plain>(
+    numbers: Cow<'a, [T]>,
+    outputs: &[Option<Output<T>>],
+) -> Result<Cow<'a, [T]>, Error> {
+    let bytes = numbers.as_ptr_range();
+    let bytes = bytes.start.cast()..bytes.end.cast();
+    match outputs
+        .iter()
+        .flatten()
+        .any(|it| it.overlaps(bytes.clone()))
+    {
+        true => owned(numbers).map(Cow::Owned),
+        false => Ok(numbers),
     }
 }
 
@@ -503,71 +488,4 @@ fn keep<P>(
         let _ = kept.set(packed);
     }
     Ok(kept.get().is_some())
-}
-
-/// Inputs that are at hand, by their places.
-type Tensors<'a> = [Option<Tensor<'a>>; NAMES.len()];
-
-impl Scales {
-    /// Scales and zero points, if both are at hand.
-    fn of(tensors: &Tensors<'_>, [scales, zero_points]: [usize; 2]) -> Result<Option<Self>, Error> {
-        let (Some(scale), Some(zero_point)) = (tensors[scales], tensors[zero_points]) else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            scales: elements(NAMES[scales], scale)?.into_owned(),
-            zero_points: OwnedBytes::of(bytes(NAMES[zero_points], zero_point)?),
-        }))
-    }
-}
-
-/// The inputs of a run that are there and not packed.
-struct Given<'a> {
-    tensors: Tensors<'a>,
-}
-
-impl<'a> Given<'a> {
-    /// An input that has to be there.
-    fn input(&self, input: usize) -> Result<Tensor<'a>, Error> {
-        let missing = HostError::argument("Compute", "a required input is missing");
-        Ok(self.tensors[input].ok_or(missing)?)
-    }
-
-    fn numbers<T: Plain>(&self, input: usize) -> Result<Option<Cow<'a, [T]>>, Error> {
-        self.tensors[input]
-            .map(|tensor| elements(NAMES[input], tensor))
-            .transpose()
-    }
-
-    /// The lengths, each 0 to the number of steps.
-    fn lengths(&self, sizes: Sizes) -> Result<Option<SmallVec<[usize; 32]>>, Error> {
-        let Some(tensor) = self.tensors[LENGTHS] else {
-            return Ok(None);
-        };
-        let name = NAMES[LENGTHS];
-        check(name, tensor, &[sizes.batch], || sizes.batch.to_string())?;
-        let lengths = elements::<i32>(name, tensor)?;
-        let lengths = lengths.iter().map(|&length| {
-            let length = usize::try_from(length).ok();
-            let length = length.filter(|length| *length <= sizes.steps);
-            length.ok_or(Error::LayerLengths { steps: sizes.steps })
-        });
-        lengths.collect::<Result<_, _>>().map(Some)
-    }
-
-    /// The mask of valid steps.
-    fn mask(&self, sizes: Sizes) -> Result<Option<Vec<bool>>, Error> {
-        let Some(tensor) = self.tensors[LENGTHS] else {
-            return Ok(None);
-        };
-        let expected = [sizes.steps, sizes.batch];
-        check("mask", tensor, &expected, || words(&expected))?;
-        truths("mask", tensor).map(Some)
-    }
-
-    /// Whether memory of an output is that of an input.
-    fn overlap(&self, memory: *mut u8, bytes: usize) -> bool {
-        let mut tensors = self.tensors.iter().flatten();
-        tensors.any(|tensor| overlaps(memory, bytes, tensor.bytes, byte_count(*tensor)))
-    }
 }

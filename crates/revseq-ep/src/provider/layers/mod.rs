@@ -1,6 +1,7 @@
 //! Recurrent layers, by the crate recurrent-layers: LSTM, GRU, RNN and DynamicQuantizeLSTM.
 
 mod form;
+mod inputs;
 mod kernel;
 mod operands;
 mod threads;

@@ -3,41 +3,46 @@
 use std::borrow::Cow;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::slice;
+use std::ops::Range;
+use std::{iter, ptr, slice};
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use recurrent_layers::Bytes;
 
 use super::super::error::{Error, list};
+use super::super::kernel::overlaps;
 use super::super::schemas::{BOOL, DOUBLE, FLOAT, HALF};
-use crate::plugin::tensor::Tensor;
+use crate::plugin::tensor::{Tensor, collect, reserve};
 
 /// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
 pub(super) trait Plain: Copy + 'static {
     const NAME: &'static str;
     const CODE: c_int;
 
-    /// The number of half floats, if they are read as numbers of this type.
-    fn of_half(_half: f16) -> Option<Self> {
+    /// Returns half floats as numbers of this type, if they are read as such.
+    fn of_halves(_halves: &[f16]) -> Option<Result<Vec<Self>, Error>> {
         None
     }
 
-    /// The nearest half float, if numbers of this type are written as such.
-    fn to_half(self) -> Option<f16> {
-        None
-    }
+    /// Makes numbers of this type the nearest half floats, if they are written as such. There are as many of both.
+    fn to_halves(_numbers: &[Self], _halves: &mut [f16]) {}
 }
 
 impl Plain for f32 {
     const NAME: &'static str = "float";
     const CODE: c_int = FLOAT;
 
-    fn of_half(half: f16) -> Option<Self> {
-        Some(half.to_f32())
+    fn of_halves(halves: &[f16]) -> Option<Result<Vec<Self>, Error>> {
+        let zeros = collect(halves.len(), iter::repeat_n(0.0, halves.len()));
+        Some(zeros.map_err(Error::from).map(|mut numbers| {
+            halves.convert_to_f32_slice(&mut numbers);
+            numbers
+        }))
     }
 
-    fn to_half(self) -> Option<f16> {
-        Some(f16::from_f32(self))
+    fn to_halves(numbers: &[Self], halves: &mut [f16]) {
+        halves.convert_from_f32_slice(numbers);
     }
 }
 
@@ -65,8 +70,8 @@ pub(super) fn elements<'a, T: Plain>(
     if tensor.element == HALF {
         // SAFETY: the tensor has half floats, and nobody writes to an input while it is read.
         let halves = unsafe { tensor.elements::<f16>() }?;
-        if let Some(numbers) = halves.iter().map(|&half| T::of_half(half)).collect() {
-            return Ok(Cow::Owned(numbers));
+        if let Some(numbers) = T::of_halves(&halves) {
+            return numbers.map(Cow::Owned);
         }
     }
     if tensor.element != T::CODE {
@@ -106,7 +111,15 @@ pub(super) fn truths(input: &'static str, tensor: Tensor<'_>) -> Result<Vec<bool
     }
     // SAFETY: as in `elements`; bytes are at any address.
     let bytes: &[u8] = unsafe { tensor.aligned() };
-    Ok(bytes.iter().map(|&byte| byte != 0).collect())
+    Ok(collect(bytes.len(), bytes.iter().map(|&byte| byte != 0))?)
+}
+
+/// Numbers, which are copied unless they are a copy.
+pub(super) fn owned<T: Plain>(numbers: Cow<'_, [T]>) -> Result<Vec<T>, Error> {
+    match numbers {
+        Cow::Owned(numbers) => Ok(numbers),
+        Cow::Borrowed(numbers) => Ok(collect(numbers.len(), numbers.iter().copied())?),
+    }
 }
 
 /// A copy of integers.
@@ -117,11 +130,11 @@ pub(super) enum OwnedBytes {
 }
 
 impl OwnedBytes {
-    pub(super) fn of(bytes: Bytes<'_>) -> Self {
-        match bytes {
-            Bytes::I8(all) => Self::I8(all.to_vec()),
-            Bytes::U8(all) => Self::U8(all.to_vec()),
-        }
+    pub(super) fn of(bytes: Bytes<'_>) -> Result<Self, Error> {
+        Ok(match bytes {
+            Bytes::I8(all) => Self::I8(owned(all.into())?),
+            Bytes::U8(all) => Self::U8(owned(all.into())?),
+        })
     }
 
     pub(super) fn as_bytes(&self) -> Bytes<'_> {
@@ -130,17 +143,6 @@ impl OwnedBytes {
             Self::U8(all) => Bytes::U8(all),
         }
     }
-}
-
-/// The number of bytes of a tensor of one of these types.
-pub(super) fn byte_count(tensor: Tensor<'_>) -> usize {
-    let size = match tensor.element {
-        u8::CODE | i8::CODE | BOOL => 1,
-        HALF => size_of::<f16>(),
-        DOUBLE => size_of::<f64>(),
-        _ => size_of::<f32>(),
-    };
-    tensor.count() * size
 }
 
 /// The sizes of a tensor of three axes.
@@ -179,53 +181,89 @@ pub(super) fn words(sizes: &[usize]) -> String {
     list(&sizes.iter().map(|&size| size as i64).collect::<Vec<i64>>())
 }
 
+/// The number of half floats that are written at once.
+const AT_ONCE: usize = 256;
+
 /// An output that is wanted.
 pub(super) struct Output<T> {
     memory: *mut u8,
     count: usize,
     is_half: bool,
     /// The elements, if the host's memory is not aligned for them, or for half floats.
-    own: Vec<T>,
+    own: Vec<MaybeUninit<T>>,
 }
 
-impl<T: Plain + Default> Output<T> {
+impl<T: Plain> Output<T> {
     /// An output in memory of the host for so many elements, or half floats.
     ///
     /// # Safety
-    /// The memory has room for so many, and nobody else uses it while this lives.
-    pub(super) unsafe fn new(memory: *mut u8, count: usize, is_half: bool) -> Self {
+    /// The memory has room for so many, and nobody else uses it while [elements](Self::elements) are
+    /// borrowed, and in [`finish`](Self::finish).
+    pub(super) unsafe fn new(memory: *mut u8, count: usize, is_half: bool) -> Result<Self, Error> {
         let is_direct = !is_half && memory.cast::<T>().is_aligned();
-        Self {
+        let mut own = Vec::new();
+        if !is_direct {
+            reserve(&mut own, count)?;
+            // SAFETY: there is room for so many, and none has to have a value.
+            unsafe { own.set_len(count) };
+        }
+        Ok(Self {
             memory,
             count,
             is_half,
-            own: vec![T::default(); if is_direct { 0 } else { count }],
-        }
+            own,
+        })
     }
 
-    /// The elements, which begin as zeros.
-    pub(super) fn elements(&mut self) -> &mut [T] {
+    /// The first byte of the host's memory, and the one behind the last.
+    pub(super) fn bytes(&self) -> Range<*const u8> {
+        let size = if self.is_half {
+            size_of::<f16>()
+        } else {
+            size_of::<T>()
+        };
+        let first = self.memory.cast_const();
+        first..first.wrapping_add(self.count * size)
+    }
+
+    /// Whether bytes are among those of the host's memory.
+    pub(super) fn overlaps(&self, bytes: Range<*const u8>) -> bool {
+        let len = |bytes: &Range<*const u8>| bytes.end.addr().saturating_sub(bytes.start.addr());
+        let own = self.bytes();
+        overlaps(own.start, len(&own), bytes.start, len(&bytes))
+    }
+
+    /// The elements, which nobody may have written yet.
+    pub(super) fn elements(&mut self) -> &mut [MaybeUninit<T>] {
         if self.count == 0 || !self.own.is_empty() {
             return &mut self.own;
         }
-        // SAFETY: `new`'s caller; no reference to an element that was not written is made.
-        unsafe {
-            let first = self.memory.cast::<T>();
-            let memory = slice::from_raw_parts_mut(first.cast::<MaybeUninit<T>>(), self.count);
-            memory.fill(MaybeUninit::new(T::default()));
-            slice::from_raw_parts_mut(first, self.count)
-        }
+        // SAFETY: `new`'s caller; the memory is aligned.
+        unsafe { slice::from_raw_parts_mut(self.memory.cast(), self.count) }
     }
 
     /// Writes elements that are not in the host's memory yet.
-    pub(super) fn finish(self) {
-        for (index, element) in self.own.into_iter().enumerate() {
-            // SAFETY: `new`'s caller; the index is less than the count.
+    ///
+    /// # Safety
+    /// All elements were written.
+    pub(super) unsafe fn finish(self) {
+        // SAFETY: the caller's.
+        let elements = unsafe { self.own.assume_init_ref() };
+        if !self.is_half {
+            let (from, size) = (elements.as_ptr().cast(), size_of_val(elements));
+            // SAFETY: `new`'s caller; these are as many elements.
+            unsafe { ptr::copy_nonoverlapping(from, self.memory, size) };
+            return;
+        }
+        let mut halves = [f16::ZERO; AT_ONCE];
+        for (index, part) in elements.chunks(AT_ONCE).enumerate() {
+            let halves = &mut halves[..part.len()];
+            T::to_halves(part, halves);
+            let (from, size) = (halves.as_ptr().cast(), size_of_val(halves));
+            // SAFETY: as above; the parts before are so long, and the memory need not be aligned.
             unsafe {
-                match element.to_half().filter(|_| self.is_half) {
-                    Some(half) => self.memory.cast::<f16>().add(index).write_unaligned(half),
-                    None => self.memory.cast::<T>().add(index).write_unaligned(element),
-                }
+                let to = self.memory.cast::<f16>().add(index * AT_ONCE);
+                ptr::copy_nonoverlapping(from, to.cast::<u8>(), size);
             }
         }
     }
