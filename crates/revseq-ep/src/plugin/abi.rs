@@ -269,7 +269,11 @@ pub(crate) struct OrtEp {
     pub(crate) SetDynamicOptions: Unused,
     pub(crate) OnRunStart:
         unsafe extern "system" fn(this: *mut OrtEp, options: *const OrtRunOptions) -> OrtStatusPtr,
-    pub(crate) OnRunEnd: Unused,
+    pub(crate) OnRunEnd: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        options: *const OrtRunOptions,
+        waits: bool,
+    ) -> OrtStatusPtr,
     pub(crate) CreateAllocator: Unused,
     pub(crate) CreateSyncStreamForDevice: Unused,
     pub(crate) GetCompiledModelCompatibilityInfo: Unused,
@@ -357,6 +361,7 @@ const _: () = {
     assert!(offset_of!(OrtEp, Compile) == slot(3));
     assert!(offset_of!(OrtEp, GetPreferredDataLayout) == slot(5));
     assert!(offset_of!(OrtEp, OnRunStart) == slot(8));
+    assert!(offset_of!(OrtEp, OnRunEnd) == slot(9));
     assert!(offset_of!(OrtEp, GetCompiledModelCompatibilityInfo) == slot(12));
     assert!(offset_of!(OrtEp, GetKernelRegistry) == slot(13));
     assert!(size_of::<OrtEp>() == slot(15));

@@ -1,5 +1,6 @@
 //! The errors between a plugin and its host.
 
+use std::ffi::c_int;
 use std::fmt;
 
 use ort_sys::OrtErrorCode;
@@ -28,7 +29,12 @@ pub(crate) enum Error {
     Host {
         function: &'static str,
         message: String,
+        /// An `OrtErrorCode`.
+        code: c_int,
     },
+    /// The caller of a run has ended it, in ONNX Runtime's words.
+    #[error("Exiting due to terminate flag being set to true.")]
+    Ended,
     /// The system has no more memory to give.
     #[error("not enough memory for {bytes} bytes")]
     OutOfMemory { bytes: usize },
@@ -58,6 +64,7 @@ impl Failure for Error {
         match self {
             Self::HostTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
             Self::HostArgument { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
+            Self::Ended => OrtErrorCode::ORT_FAIL,
             Self::Host { .. } | Self::OutOfMemory { .. } | Self::Panic { .. } => {
                 OrtErrorCode::ORT_RUNTIME_EXCEPTION
             }

@@ -63,6 +63,9 @@ pub(crate) fn host() -> Host {
         (*api).GetEpApi = get_ep_api;
         (*api).CreateStatus = create_status;
         (*api).GetErrorMessage = get_error_message;
+        (&raw mut (*api).GetErrorCode)
+            .cast::<ErrorCode>()
+            .write(get_error_code);
         (*api).ReleaseStatus = release_status;
         (&raw mut (*api).HardwareDevice_Type)
             .cast::<DeviceType>()
@@ -92,6 +95,7 @@ pub(crate) fn host() -> Host {
     Host { api, ep_api }
 }
 
+type ErrorCode = unsafe extern "system" fn(*const OrtStatus) -> c_int;
 type DeviceType = unsafe extern "system" fn(*const OrtHardwareDevice) -> c_int;
 
 /// The result of a call: a status if it is the one to fail.
@@ -130,6 +134,10 @@ unsafe extern "system" fn get_ep_api() -> *const ort_sys::OrtEpApi {
 
 unsafe extern "system" fn create_status(_: OrtErrorCode, _: *const c_char) -> OrtStatusPtr {
     OrtStatusPtr(ptr::dangling_mut())
+}
+
+unsafe extern "system" fn get_error_code(_: *const OrtStatus) -> c_int {
+    OrtErrorCode::ORT_RUNTIME_EXCEPTION as c_int
 }
 
 unsafe extern "system" fn get_error_message(_: *const OrtStatus) -> *const c_char {

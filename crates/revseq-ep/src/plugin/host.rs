@@ -235,33 +235,29 @@ impl Host {
         function: &'static str,
         status: OrtStatusPtr,
     ) -> Result<bool, Error> {
-        type Get = unsafe extern "system" fn(*const OrtStatus) -> c_int;
-        if status.0.is_null() {
-            return Ok(true);
-        }
-        // SAFETY: the slot's type differs in the function's result alone: a C enum
-        // is an int. The status is one that the host has just returned.
-        let code = unsafe {
-            let get = (&raw const (*self.api).GetErrorCode).cast::<Get>();
-            get.read()(status.0)
-        };
         match self.check(function, status) {
             // Errors of the lookup itself have other codes.
-            Err(_) if code == OrtErrorCode::ORT_FAIL as c_int => Ok(false),
+            Err(Error::Host { code, .. }) if code == OrtErrorCode::ORT_FAIL as c_int => Ok(false),
             checked => checked.map(|()| true),
         }
     }
 
     #[cold]
     fn failed(self, function: &'static str, status: OrtStatusPtr) -> Error {
+        type Get = unsafe extern "system" fn(*const OrtStatus) -> c_int;
         // SAFETY: the status is one that the host has just returned and that
-        // nobody has released; its message lives as long as it does.
-        let message = unsafe {
+        // nobody has released; its message lives as long as it does. The type of
+        // the code's slot differs in the function's result alone: a C enum is an int.
+        unsafe {
+            let code = (&raw const (*self.api).GetErrorCode).cast::<Get>().read()(status.0);
             let message = text(ort!(self, GetErrorMessage(status.0)));
             ort!(self, ReleaseStatus(status.0));
-            message
-        };
-        Error::Host { function, message }
+            Error::Host {
+                function,
+                message,
+                code,
+            }
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod node;
 pub(crate) mod options;
 pub(crate) mod pin;
 pub(crate) mod registry;
+pub(crate) mod runs;
 pub(crate) mod session;
 pub(crate) mod tensor;
 pub(crate) mod workers;

@@ -2,14 +2,18 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
+use std::sync::Arc;
 
-use ort_sys::{OrtEnv, OrtLoggingLevel, OrtSession, OrtSessionOptions};
+use ort_sys::{
+    OrtEnv, OrtErrorCode, OrtLoggingLevel, OrtRunOptions, OrtSession, OrtSessionOptions,
+};
 
 use super::error::Error;
 use super::given::Given;
 use super::host::{Host, Owned, ort, ort_own, ort_try};
 use super::log::Log;
 use super::options;
+use super::runs::Runs;
 use super::tensor::Context;
 
 /// The entries of a session's configuration that sessions in it have, too: how numbers are computed and
@@ -40,6 +44,7 @@ pub(super) fn c_string(text: impl Into<Vec<u8>>) -> CString {
 #[derive(Debug)]
 pub(crate) struct Around {
     host: Host,
+    runs: Arc<Runs>,
     entries: Entries,
     /// An `OrtLoggingLevel`.
     severity: c_int,
@@ -56,6 +61,7 @@ impl Around {
         host: Host,
         options: *const OrtSessionOptions,
         log: Log,
+        runs: Arc<Runs>,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's.
         let all = unsafe { options::entries(host, options) }?;
@@ -75,6 +81,7 @@ impl Around {
         let handed_on = handed_on.filter(|(key, _)| HANDED_ON.contains(&&**key));
         Ok(Self {
             host,
+            runs,
             entries: entries(handed_on),
             severity,
             writes_context,
@@ -83,16 +90,48 @@ impl Around {
     }
 }
 
-/// Makes options of a session in another. It has no threads of its own.
-fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
-    let host = around.host;
-    // SAFETY: the options are alive, and the strings end with 0.
+/// Makes options of a session without threads of its own, with this `OrtLoggingLevel`.
+fn without_threads(host: Host, severity: c_int) -> Result<Owned<OrtSessionOptions>, Error> {
+    // SAFETY: the options are alive.
     unsafe {
         let made = ort_own!(host, CreateSessionOptions() => ReleaseSessionOptions);
         let options = made.as_ptr();
         ort_try!(host, SetIntraOpNumThreads(options, 1));
         ort_try!(host, SetInterOpNumThreads(options, 1));
-        ort_try!(host, SetSessionLogSeverityLevel(options, around.severity));
+        ort_try!(host, SetSessionLogSeverityLevel(options, severity));
+        Ok(made)
+    }
+}
+
+/// Makes a session of a model on the CPU, without threads of its own.
+pub(super) fn plain(host: Host, model: &[u8]) -> Result<Owned<OrtSession>, Error> {
+    let severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
+    let (options, environment) = (without_threads(host, severity)?, environment(host)?);
+    make(host, &environment, &options, model)
+}
+
+/// Makes a session of a model.
+fn make(
+    host: Host,
+    environment: &Owned<OrtEnv>,
+    options: &Owned<OrtSessionOptions>,
+    model: &[u8],
+) -> Result<Owned<OrtSession>, Error> {
+    let (environment, options) = (environment.as_ptr(), options.as_ptr());
+    let (bytes, size) = (model.as_ptr().cast(), model.len());
+    // SAFETY: the arguments are alive, and the bytes as many as is said.
+    Ok(unsafe {
+        ort_own!(host, CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession)
+    })
+}
+
+/// Makes options of a session in another.
+fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
+    let host = around.host;
+    let made = without_threads(host, around.severity)?;
+    let options = made.as_ptr();
+    // SAFETY: the options are alive, and the strings end with 0.
+    unsafe {
         for (key, value) in &around.entries {
             ort_try!(
                 host,
@@ -165,6 +204,8 @@ pub(crate) struct Model<'a> {
 pub(crate) struct Session {
     host: Host,
     session: Owned<OrtSession>,
+    /// The runs of the session around.
+    runs: Arc<Runs>,
     inputs: Vec<CString>,
     outputs: Vec<CString>,
 }
@@ -183,26 +224,25 @@ impl Session {
         model: Model<'_>,
     ) -> Result<Self, Error> {
         let host = around.host;
-        let (made_options, held) = (session_options(around)?, environment(host)?);
-        let (options, environment) = (made_options.as_ptr(), held.as_ptr());
-        let (bytes, size) = (model.bytes.as_ptr().cast(), model.bytes.len());
+        let (options, environment) = (session_options(around)?, environment(host)?);
         let of_provider = entries(options_of_provider);
-        // SAFETY: the arguments are alive, and the bytes as many as is said.
-        let session = unsafe {
+        // SAFETY: the environment and the options are alive.
+        unsafe {
+            let (environment, options) = (environment.as_ptr(), options.as_ptr());
             add_provider(host, environment, options, provider, &of_provider)?;
-            ort_own!(host, CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession)
-        };
+        }
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
             host,
-            session,
+            session: make(host, &environment, &options, model.bytes)?,
+            runs: Arc::clone(&around.runs),
             inputs: names(model.inputs),
             outputs: names(model.outputs),
         })
     }
 
     /// Runs the model within a run: its inputs are those of the run with these indices, and so are its
-    /// outputs, which are copied.
+    /// outputs, which are copied. The caller of the run may end it.
     pub(crate) fn run(
         &self,
         context: Context<'_>,
@@ -215,30 +255,42 @@ impl Session {
             names.iter().map(|name| name.as_ptr()).collect()
         };
         let [input_names, output_names] = [&self.inputs, &self.outputs].map(|it| names(it));
-        let mut made = vec![ptr::null_mut(); output_names.len()];
-        // SAFETY: the session and the inputs are alive; all lists have the lengths that they are
-        // passed with.
-        let run = || unsafe {
-            ort_try!(
-                self.host,
-                Run(
-                    self.session.as_ptr(),
-                    ptr::null(),
-                    input_names.as_ptr(),
-                    values.as_ptr(),
-                    values.len(),
-                    output_names.as_ptr(),
-                    output_names.len(),
-                    made.as_mut_ptr()
-                )
-            );
-            Ok(())
+        let run = |options: *const OrtRunOptions| {
+            let mut made = vec![ptr::null_mut(); output_names.len()];
+            // SAFETY: the session, the options and the inputs are alive; all lists have the lengths that
+            // they are passed with.
+            let ran = context.workers().lend(|| unsafe {
+                ort_try!(
+                    self.host,
+                    Run(
+                        self.session.as_ptr(),
+                        options,
+                        input_names.as_ptr(),
+                        values.as_ptr(),
+                        values.len(),
+                        output_names.as_ptr(),
+                        output_names.len(),
+                        made.as_mut_ptr()
+                    )
+                );
+                Ok(())
+            });
+            // SAFETY: the values are this function's; some are null if the run failed.
+            let own = |value| unsafe { Owned::new(value, (*self.host.api).ReleaseValue) };
+            let made: Vec<Owned<_>> = made.into_iter().map(own).collect();
+            ran.map(|()| made)
         };
-        let ran = context.workers().lend(run);
-        // SAFETY: the values are this function's; some are null if the run failed.
-        let own = |value| unsafe { Owned::new(value, (*self.host.api).ReleaseValue) };
-        let made: Vec<Owned<_>> = made.into_iter().map(own).collect();
-        ran?;
+        let options = self.runs.options();
+        let made = match run(options) {
+            // Options may have what only the session around understands, such as adapters.
+            Err(Error::Host { code, .. })
+                if code == OrtErrorCode::ORT_INVALID_ARGUMENT as c_int && !options.is_null() =>
+            {
+                run(ptr::null())
+            }
+            ran => ran,
+        };
+        let made = made.map_err(Runs::named)?;
         for (&index, value) in std::iter::zip(outputs, &made) {
             // SAFETY: the outputs of the model are tensors of the same types as the run's.
             unsafe { context.copy_to_output(index, value.as_ptr())? };

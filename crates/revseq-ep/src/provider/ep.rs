@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
 use revseq_graph::Operator;
@@ -21,6 +21,7 @@ use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::{Host, ort_get, ort_try};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
+use crate::plugin::runs::Runs;
 use crate::plugin::session::Around;
 use crate::plugin::{fence, fused};
 
@@ -34,6 +35,8 @@ pub(crate) struct Ep {
     /// The GPU that runs the nodes. `None` for the CPU.
     gpu: Option<Gpu>,
     log: Log,
+    /// The runs in progress, if kernels or inner sessions ask for them.
+    runs: Arc<Runs>,
     /// The recurrent layers that were taken.
     layers: Forms,
     /// The loops that were taken.
@@ -64,6 +67,7 @@ impl Ep {
         host: Host,
         setup: Result<Setup, Error>,
         log: Log,
+        runs: Arc<Runs>,
         registry: *const OrtKernelRegistry,
     ) -> Self {
         let table = OrtEp {
@@ -76,7 +80,7 @@ impl Ep {
             ShouldConvertDataLayoutForOp: UNUSED,
             SetDynamicOptions: UNUSED,
             OnRunStart: on_run_start,
-            OnRunEnd: UNUSED,
+            OnRunEnd: on_run_end,
             CreateAllocator: UNUSED,
             CreateSyncStreamForDevice: UNUSED,
             GetCompiledModelCompatibilityInfo: UNUSED,
@@ -99,6 +103,7 @@ impl Ep {
             options,
             gpu,
             log,
+            runs,
             layers: Forms::default(),
             loops: Claims::new(fuses_captured),
             around,
@@ -129,6 +134,10 @@ impl Ep {
 
     pub(crate) fn log(&self) -> Log {
         self.log
+    }
+
+    pub(super) fn runs(&self) -> Arc<Runs> {
+        Arc::clone(&self.runs)
     }
 
     /// The problem of this EP, as a status.
@@ -342,10 +351,40 @@ unsafe extern "system" fn get_preferred_data_layout(
 /// Stops the runs of a session whose `GetCapability` failed too late to stop it from being made.
 ///
 /// # Safety
-/// `ep` is one that this library made.
-unsafe extern "system" fn on_run_start(ep: *mut OrtEp, _: *const OrtRunOptions) -> OrtStatusPtr {
+/// `ep` is one that this library made, and the options live until `on_run_end`.
+unsafe extern "system" fn on_run_start(
+    ep: *mut OrtEp,
+    options: *const OrtRunOptions,
+) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    unsafe { Ep::from_table(ep) }.problem_status()
+    let ep = unsafe { Ep::from_table(ep) };
+    if ep.problem.get().is_some() {
+        return ep.problem_status();
+    }
+    fence::status(ep.host, || {
+        // Reversals take no time.
+        if ep.options.layers() {
+            ep.runs.begin(options);
+        }
+        Ok::<(), Error>(())
+    })
+}
+
+/// # Safety
+/// `ep` is one that this library made.
+unsafe extern "system" fn on_run_end(
+    ep: *mut OrtEp,
+    _options: *const OrtRunOptions,
+    _waits: bool,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    fence::status(ep.host, || {
+        if ep.options.layers() {
+            ep.runs.end();
+        }
+        Ok::<(), Error>(())
+    })
 }
 
 /// # Safety

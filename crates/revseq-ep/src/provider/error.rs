@@ -91,7 +91,7 @@ pub(crate) enum Error {
     MaskedLayer,
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
-    Layer(#[from] recurrent_layers::Error),
+    Layer(recurrent_layers::Error),
     /// Two outputs of a layer are in one memory.
     #[error("the memory of outputs {} and {} overlaps; use separate buffers", outputs[0], outputs[1])]
     LayerOverlap { outputs: [&'static str; 2] },
@@ -119,6 +119,15 @@ impl Error {
                 node,
                 source: Box::new(source),
             },
+        }
+    }
+}
+
+impl From<recurrent_layers::Error> for Error {
+    fn from(error: recurrent_layers::Error) -> Self {
+        match error {
+            recurrent_layers::Error::Stopped => plugin::Error::Ended.into(),
+            error => Self::Layer(error),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ort_sys::{
@@ -24,6 +25,7 @@ use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, 
 use crate::plugin::host::{Host, Owned, ort_own};
 use crate::plugin::log::Log;
 use crate::plugin::registry::Registry;
+use crate::plugin::runs::Runs;
 use crate::plugin::session::Around;
 use crate::plugin::{fence, options, pin};
 
@@ -205,6 +207,7 @@ unsafe extern "system" fn create_ep(
         pin::library();
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
+        let runs = Arc::new(Runs::new(host));
         // The EP reports wrong options later, where the host does not ignore them.
         let setup = fence::catch(|| {
             fence::fault("ep");
@@ -213,8 +216,11 @@ unsafe extern "system" fn create_ep(
             let options = Options::new(entries.iter().map(|(key, value)| (&**key, &**value)))?;
             let around = match options.loops() {
                 None => None,
-                // SAFETY: the caller's.
-                Some(_) => Some(unsafe { Around::read(host, session_options, log) }?),
+                Some(_) => {
+                    let runs = Arc::clone(&runs);
+                    // SAFETY: the caller's.
+                    Some(unsafe { Around::read(host, session_options, log, runs) }?)
+                }
             };
             Ok::<_, Error>(Setup {
                 gpu: Gpu::open(options.device())?,
@@ -223,7 +229,7 @@ unsafe extern "system" fn create_ep(
                 fuses_captured: factory.fuses_captured,
             })
         });
-        let ep = Box::new(Ep::new(host, setup, log, factory.registry.as_ptr()));
+        let ep = Box::new(Ep::new(host, setup, log, runs, factory.registry.as_ptr()));
         // SAFETY: the caller's; the host passes the EP to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.users.fetch_add(1, Ordering::Relaxed);

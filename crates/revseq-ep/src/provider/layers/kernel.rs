@@ -23,6 +23,7 @@ use super::operands::{Output, Plain, bytes, check, elements, owned, three, words
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
+use crate::plugin::runs::Runs;
 use crate::plugin::tensor::{Context, Tensor, collect};
 use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
@@ -33,6 +34,7 @@ const OUTPUTS: [&str; 3] = ["Y", "Y_h", "Y_c"];
 #[derive(Debug)]
 pub(crate) struct LayerKernel {
     label: String,
+    runs: Arc<Runs>,
     of: Of,
 }
 
@@ -62,15 +64,19 @@ impl kernel::Kernel for LayerKernel {
                 Some(DOUBLE) => Of::Doubles(Node::new(info, form, outputs)?),
                 _ => Of::Floats(Node::new(info, form, outputs)?),
             };
-            Ok(Self { label, of })
+            Ok(Self {
+                label,
+                runs: ep.runs(),
+                of,
+            })
         })
     }
 
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
         fence::fault("layer");
         let computed = match &self.of {
-            Of::Floats(node) => node.compute(context),
-            Of::Doubles(node) => node.compute(context),
+            Of::Floats(node) => node.compute(context, &self.runs),
+            Of::Doubles(node) => node.compute(context, &self.runs),
         };
         computed.map_err(|error| error.of_node(self.label.clone()))
     }
@@ -327,7 +333,7 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         Ok(Given { tensors })
     }
 
-    fn compute(&self, context: Context<'_>) -> Result<(), Error> {
+    fn compute(&self, context: Context<'_>, runs: &Runs) -> Result<(), Error> {
         let given = self.given(context)?;
         let packed = self.packed(&given)?;
         let x = given.input(X)?;
@@ -377,7 +383,7 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         let mut memory = memories.pop().unwrap_or_default();
         drop(memories);
         let parallel = ParallelLoop::new(context.workers());
-        let threads = Pool::new(*CORES, &self.seen, &parallel);
+        let threads = Pool::new(*CORES, &self.seen, &parallel, runs.ending());
         let run = packed.run(&inputs, slices, &mut memory, &threads);
         // Report the cause first: it says more than that some work was not done.
         parallel.finish()?;

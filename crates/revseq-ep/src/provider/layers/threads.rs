@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread::{self, ThreadId};
 
-use recurrent_layers::Threads;
+use recurrent_layers::{Stop, Threads};
 use smallvec::SmallVec;
 
-use crate::plugin::workers::ParallelLoop;
+use crate::plugin::runs::Ending;
+use crate::plugin::workers::{ParallelLoop, this_thread};
 
 /// The first runs, and one of so many others, ask for a thread for each core.
 const FIRST: usize = 4;
@@ -25,14 +25,30 @@ pub(super) struct Pool<'a> {
     cores: usize,
     seen: &'a Seen,
     parallel: &'a ParallelLoop<'a>,
+    stop: OfCaller<'a>,
+}
+
+/// The end that the caller of a run wants.
+struct OfCaller<'a>(Ending<'a>);
+
+impl Stop for OfCaller<'_> {
+    fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
+    }
 }
 
 impl<'a> Pool<'a> {
-    pub(super) fn new(cores: usize, seen: &'a Seen, parallel: &'a ParallelLoop<'a>) -> Self {
+    pub(super) fn new(
+        cores: usize,
+        seen: &'a Seen,
+        parallel: &'a ParallelLoop<'a>,
+        ending: Ending<'a>,
+    ) -> Self {
         Self {
             cores,
             seen,
             parallel,
+            stop: OfCaller(ending),
         }
     }
 }
@@ -49,9 +65,9 @@ impl Threads for Pool<'_> {
     }
 
     fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
-        let came: Mutex<SmallVec<[ThreadId; 16]>> = Mutex::default();
+        let came: Mutex<SmallVec<[usize; 16]>> = Mutex::default();
         self.parallel.run(workers, &|_| {
-            let id = thread::current().id();
+            let id = this_thread();
             let mut threads = came.lock().unwrap_or_else(PoisonError::into_inner);
             if !threads.contains(&id) {
                 threads.push(id);
@@ -61,5 +77,9 @@ impl Threads for Pool<'_> {
         });
         let came = came.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.seen.most.fetch_max(came, Ordering::Relaxed);
+    }
+
+    fn stop(&self) -> Option<&dyn Stop> {
+        Some(&self.stop)
     }
 }
