@@ -260,3 +260,36 @@ def test_any_name_will_do(name):
 ort.register_execution_provider_library({name!r}, harness.library())
 use()
 """)
+
+
+def test_inner_sessions_run_in_the_library_of_the_session_around():
+    """Though another library was registered first, whose provider has the same name."""
+    run("""
+import shutil, tempfile
+folder = tempfile.TemporaryDirectory()
+copy = pathlib.Path(folder.name) / ("copy_" + pathlib.Path(harness.library()).name)
+shutil.copy(harness.library(), copy)
+ort.register_execution_provider_library("a", str(copy))
+ort.register_execution_provider_library("b", harness.library())
+paths = [device.ep_metadata["library_path"] for device in harness.devices()]
+assert sorted(paths) == sorted([str(copy), harness.library()]), paths
+options = ort.SessionOptions()
+own = [device for device in harness.devices()
+       if device.ep_metadata["library_path"] == harness.library()]
+options.add_provider_for_devices(own, {"loops": "layers"})
+model = harness.MODELS / "exported/keras_bilstm_masked"
+session = harness.session(model / "model.onnx", options)
+inputs, expected = next(harness.data_sets(model))
+names = [value.name for value in session.get_inputs()]
+feeds = dict(zip(names, inputs))
+before = session.run(None, feeds)
+del own
+ort.unregister_execution_provider_library("a")
+if harness.HOST >= (1, 31):
+    # A library stays once it has made a session.
+    assert copy.name not in pathlib.Path("/proc/self/maps").read_text(encoding="ascii")
+after = session.run(None, feeds)
+for arrays in (before, after):
+    for found, right in zip(arrays, expected):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+""")

@@ -1,16 +1,17 @@
 //! A session within a session: it runs a model on the threads of the run that calls it.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
 use ort_sys::{
-    OrtEnv, OrtErrorCode, OrtLoggingLevel, OrtRunOptions, OrtSession, OrtSessionOptions,
+    OrtEnv, OrtEpDevice, OrtErrorCode, OrtLoggingLevel, OrtRunOptions, OrtSession,
+    OrtSessionOptions,
 };
 
 use super::error::Error;
 use super::given::Given;
-use super::host::{Host, Owned, ort, ort_own, ort_try};
+use super::host::{Host, Owned, ort_own, ort_try};
 use super::log::Log;
 use super::options;
 use super::runs::Runs;
@@ -48,6 +49,8 @@ pub(crate) struct Around {
     entries: Entries,
     /// An `OrtLoggingLevel`.
     severity: c_int,
+    /// The devices of the EP's factory: another registration has devices of the same name.
+    devices: Vec<*const OrtEpDevice>,
     /// Whether the session writes a model of compiled nodes.
     pub(crate) writes_context: bool,
     /// The initializers that its options give.
@@ -56,12 +59,13 @@ pub(crate) struct Around {
 
 impl Around {
     /// # Safety
-    /// `options` are of this host.
+    /// `options` are of this host, and so are the devices.
     pub(crate) unsafe fn read(
         host: Host,
         options: *const OrtSessionOptions,
         log: Log,
         runs: Arc<Runs>,
+        devices: Vec<*const OrtEpDevice>,
     ) -> Result<Self, Error> {
         // SAFETY: the caller's.
         let all = unsafe { options::entries(host, options) }?;
@@ -84,6 +88,7 @@ impl Around {
             runs,
             entries: entries(handed_on),
             severity,
+            devices,
             writes_context,
             given,
         })
@@ -150,17 +155,17 @@ pub(super) fn environment(host: Host) -> Result<Owned<OrtEnv>, Error> {
     Ok(unsafe { ort_own!(host, CreateEnv(level, c"".as_ptr()) => ReleaseEnv) })
 }
 
-/// Adds the devices of an EP to options.
+/// Adds the device of the EP around to options.
 ///
 /// # Safety
 /// The environment and the options are alive, and of this host.
 unsafe fn add_provider(
-    host: Host,
+    around: &Around,
     environment: *mut OrtEnv,
     options: *mut OrtSessionOptions,
-    name: &CStr,
     entries: &Entries,
 ) -> Result<(), Error> {
+    let host = around.host;
     let (mut devices, mut count) = (ptr::null(), 0);
     let keys: Vec<*const c_char> = entries.iter().map(|(key, _)| key.as_ptr()).collect();
     let values: Vec<*const c_char> = entries.iter().map(|(_, value)| value.as_ptr()).collect();
@@ -170,10 +175,10 @@ unsafe fn add_provider(
             host,
             GetEpDevices(environment, &raw mut devices, &raw mut count)
         );
-        let devices = (0..count).map(|index| *devices.add(index));
-        let named = |device| CStr::from_ptr(ort!(host, EpDevice_EpName(device))) == name;
-        // A second registration of the library has devices of the same name.
-        let own: Vec<_> = devices.filter(|&device| named(device)).take(1).collect();
+        let mut devices = (0..count).map(|index| *devices.add(index));
+        let own = devices.find(|&device| around.devices.contains(&device));
+        let missing = "the provider's device is not registered";
+        let own = [own.ok_or(Error::argument("GetEpDevices", missing))?];
         ort_try!(
             host,
             SessionOptionsAppendExecutionProvider_V2(
@@ -216,10 +221,9 @@ unsafe impl Send for Session {}
 unsafe impl Sync for Session {}
 
 impl Session {
-    /// Makes a session in another, with an EP with these options.
+    /// Makes a session in another, with the same EP with these options.
     pub(crate) fn new(
         around: &Around,
-        provider: &CStr,
         options_of_provider: Vec<(&'static str, String)>,
         model: Model<'_>,
     ) -> Result<Self, Error> {
@@ -229,7 +233,7 @@ impl Session {
         // SAFETY: the environment and the options are alive.
         unsafe {
             let (environment, options) = (environment.as_ptr(), options.as_ptr());
-            add_provider(host, environment, options, provider, &of_provider)?;
+            add_provider(around, environment, options, &of_provider)?;
         }
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {

@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
@@ -37,6 +37,8 @@ pub(crate) struct Factory {
     host: Host,
     domain: Domain,
     registry: Registry,
+    /// The devices that it made for the host.
+    devices: Mutex<Vec<*const OrtEpDevice>>,
     fuses_captured: bool,
     /// Number of users: the registration, until it is released, and each EP.
     users: AtomicUsize,
@@ -75,6 +77,7 @@ impl Factory {
             host,
             domain,
             registry,
+            devices: Mutex::default(),
             fuses_captured,
             users: AtomicUsize::new(1),
         }))
@@ -138,7 +141,8 @@ unsafe extern "system" fn get_supported_devices(
     ep_count: *mut usize,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let host = unsafe { Factory::from_table(factory) }.host;
+    let own = unsafe { Factory::from_table(factory) };
+    let host = own.host;
     fence::status(host, || {
         fence::fault("devices");
         // SAFETY: the caller's.
@@ -160,6 +164,8 @@ unsafe extern "system" fn get_supported_devices(
                 ort_own!(host, ep CreateEpDevice(factory, device, none, none) => ReleaseEpDevice)
             });
         }
+        let mut known = own.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(made.iter().map(|device| device.as_ptr().cast_const()));
         // Nothing can fail any more, so hand them to the host.
         for (index, ep_device) in made.into_iter().enumerate() {
             // SAFETY: there are no more of them than the places that the caller has.
@@ -218,8 +224,10 @@ unsafe extern "system" fn create_ep(
                 None => None,
                 Some(_) => {
                     let runs = Arc::clone(&runs);
+                    let devices = factory.devices.lock();
+                    let devices = devices.unwrap_or_else(PoisonError::into_inner).clone();
                     // SAFETY: the caller's.
-                    Some(unsafe { Around::read(host, session_options, log, runs) }?)
+                    Some(unsafe { Around::read(host, session_options, log, runs, devices) }?)
                 }
             };
             Ok::<_, Error>(Setup {

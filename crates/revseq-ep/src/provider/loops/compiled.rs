@@ -6,7 +6,6 @@ use revseq_onnx::encode;
 use revseq_onnx::proto::{ModelProto, TensorProto};
 use revseq_rewrite::Region;
 
-use super::super::EP_NAME;
 use super::super::error::Error;
 use super::super::options::Options;
 use super::message;
@@ -49,7 +48,7 @@ impl Compiled {
         };
         Ok(Self {
             label,
-            session: Session::new(around, EP_NAME, options.of_inner_session(), model)?,
+            session: Session::new(around, options.of_inner_session(), model)?,
             names: [inputs.clone(), outputs.clone()],
             places: Default::default(),
         })
