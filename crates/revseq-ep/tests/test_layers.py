@@ -506,3 +506,40 @@ def test_misaligned_memory():
     binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(y))
     session.run_with_iobinding(binding)
     compare([y], layer.plain().run(None, feeds))
+
+
+def renamed(model, names):
+    """The model with other bytes as names, which no text has."""
+    data = model.SerializeToString()
+    for old, new in names.items():
+        assert len(old) == len(new) and data.count(old) >= 1
+        data = data.replace(old, new)
+    return data
+
+
+@pytest.mark.parametrize("provider_options", [ON, {"loops": "layers"}])
+def test_names_of_any_bytes(provider_options):
+    """Layers whose names differ, though not as text, are not taken for each other."""
+    nodes, results, constants = [], [], []
+    forms = [("forward", b"\xff"), ("reverse", b"\xfe"), ("bidirectional", b"\xfd")]
+    names = {}
+    for index, (direction, byte) in enumerate(forms):
+        layer = Layer("GRU", direction, outputs=["y"])
+        (node,) = layer.model.graph.node
+        inner = f"inner{index}zz"
+        names[inner.encode()] = b"inner" + byte + b"zz"
+        node.name, node.output[0] = inner, inner
+        node.input[1:4] = [f"{name}{index}" for name in "wrb"]
+        for constant in layer.model.graph.initializer:
+            constant.name += str(index)
+            constants.append(constant)
+        nodes += [node, helper.make_node("Neg", [inner], [f"out{index}"])]
+        results.append(helper.make_tensor_value_info(f"out{index}", TensorProto.FLOAT, None))
+    x = layer.model.graph.input[0]
+    graph = helper.make_graph(nodes, "layers", [x], results, constants)
+    model = renamed(harness.model(graph), names)
+    made = ort.InferenceSession(model, harness.options(provider_options=provider_options))
+    assert harness.assigned(made)[harness.EP] == ["GRU"] * len(forms)
+    feeds = layer.feeds(4, 2)
+    expected = ort.InferenceSession(model, harness.options(ep=False)).run(None, feeds)
+    compare(made.run(None, feeds), expected)

@@ -1,6 +1,6 @@
 //! The errors between a plugin and its host.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::fmt;
 
 use ort_sys::OrtErrorCode;
@@ -32,6 +32,9 @@ pub(crate) enum Error {
         /// An `OrtErrorCode`.
         code: c_int,
     },
+    /// A value has a name that a message of ONNX cannot have.
+    #[error("the name {name:?} is not UTF-8")]
+    Name { name: CString },
     /// The caller of a run has ended it, in ONNX Runtime's words.
     #[error("Exiting due to terminate flag being set to true.")]
     Ended,
@@ -63,7 +66,7 @@ impl Failure for Error {
     fn code(&self) -> OrtErrorCode {
         match self {
             Self::HostTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
-            Self::HostArgument { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
+            Self::HostArgument { .. } | Self::Name { .. } => OrtErrorCode::ORT_INVALID_ARGUMENT,
             Self::Ended => OrtErrorCode::ORT_FAIL,
             Self::Host { .. } | Self::OutOfMemory { .. } | Self::Panic { .. } => {
                 OrtErrorCode::ORT_RUNTIME_EXCEPTION

@@ -1,6 +1,6 @@
 //! A graph and its nodes, as ONNX Runtime shows them to an EP.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -8,7 +8,7 @@ use ort_sys::{OrtGraph, OrtNode, OrtOpAttr, OrtOpAttrType, OrtValue, OrtValueInf
 use revseq_onnx::model::{self, AttributeProto, AttributeType, TensorProto};
 
 use super::error::Error;
-use super::host::{Host, ort_get, ort_own, ort_status, ort_try, text};
+use super::host::{Host, name, ort_get, ort_own, ort_status, ort_try, text};
 use super::node::{Node, TypeAndSizes};
 use super::tensor::{Tensor, bytes};
 
@@ -147,12 +147,23 @@ impl<'a> Value<'a> {
     }
 
     /// The name; empty if the value is left out.
+    ///
+    /// # Errors
+    /// [`Error::Name`]. Different names that are not UTF-8 are alike as text.
     pub(crate) fn name(self) -> Result<String, Error> {
+        let name = self.bytes_of_name()?.into_string();
+        name.map_err(|error| Error::Name {
+            name: error.into_cstring(),
+        })
+    }
+
+    /// The bytes of the name; none if the value is left out.
+    fn bytes_of_name(self) -> Result<CString, Error> {
         if self.value.is_null() {
-            return Ok(String::new());
+            return Ok(CString::default());
         }
         // SAFETY: the value and its name live as long as the graph.
-        Ok(unsafe { text(ort_get!(self.host, GetValueInfoName(self.value))) })
+        Ok(unsafe { name(ort_get!(self.host, GetValueInfoName(self.value))) })
     }
 
     /// The type; `None` if it is not a tensor's.
@@ -359,9 +370,11 @@ impl<'a> GraphNode<'a> {
             since_version,
             attributes: self.attributes()?,
             inputs: inputs
-                .map(|value| Ok((value.name()?, value.tensor_type()?)))
+                .map(|value| Ok((value.bytes_of_name()?, value.tensor_type()?)))
                 .collect::<Result<_, Error>>()?,
-            outputs: outputs.map(Value::name).collect::<Result<_, _>>()?,
+            outputs: outputs
+                .map(Value::bytes_of_name)
+                .collect::<Result<_, _>>()?,
         })
     }
 

@@ -261,18 +261,25 @@ impl Host {
     }
 }
 
-/// Copies a C string, as far as it is UTF-8; null is empty.
+/// Copies a name; null is empty. ONNX Runtime takes names of any bytes.
+///
+/// # Safety
+/// `string` is null or a C string.
+pub(crate) unsafe fn name(string: *const c_char) -> CString {
+    match string.is_null() {
+        true => CString::default(),
+        // SAFETY: the caller's.
+        false => unsafe { CStr::from_ptr(string) }.to_owned(),
+    }
+}
+
+/// Copies a string for messages, or to be compared with ASCII: other bytes than UTF-8 become U+FFFD. Null is empty.
 ///
 /// # Safety
 /// `string` is null or a C string.
 pub(crate) unsafe fn text(string: *const c_char) -> String {
-    if string.is_null() {
-        return String::new();
-    }
     // SAFETY: the caller's.
-    unsafe { CStr::from_ptr(string) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { name(string) }.to_string_lossy().into_owned()
 }
 
 /// The version of a host.

@@ -61,9 +61,9 @@ impl<'a> KernelInfo<'a> {
         }
     }
 
-    /// The node's name.
+    /// The node's name, for messages.
     pub(crate) fn name(self) -> Result<String, Error> {
-        Ok(string!(self, KernelInfo_GetNodeName))
+        Ok(text(string!(self, KernelInfo_GetNodeName)))
     }
 
     /// The node, with those of these attributes that it has: a kernel can look up
@@ -78,8 +78,8 @@ impl<'a> KernelInfo<'a> {
         let attributes = attributes.filter_map(|name| self.attribute(name).transpose());
         Ok(Node {
             name,
-            domain: string!(self, KernelInfo_GetOperatorDomain),
-            op_type: string!(self, KernelInfo_GetOperatorType),
+            domain: text(string!(self, KernelInfo_GetOperatorDomain)),
+            op_type: text(string!(self, KernelInfo_GetOperatorType)),
             since_version,
             attributes: attributes.collect::<Result<_, Error>>()?,
             inputs: inputs.collect::<Result<_, Error>>()?,
@@ -88,7 +88,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The inputs' names; one that is left out has none.
-    pub(crate) fn input_names(self) -> Result<Vec<String>, Error> {
+    pub(crate) fn input_names(self) -> Result<Vec<CString>, Error> {
         // SAFETY: as above.
         let count = unsafe { ort_get!(self.host, KernelInfo_GetInputCount(self.info)) };
         let name = |index| Ok(string!(self, KernelInfo_GetInputName, index));
@@ -96,7 +96,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The outputs' names; one that is left out has none.
-    pub(crate) fn output_names(self) -> Result<Vec<String>, Error> {
+    pub(crate) fn output_names(self) -> Result<Vec<CString>, Error> {
         // SAFETY: as above.
         let count = unsafe { ort_get!(self.host, KernelInfo_GetOutputCount(self.info)) };
         let name = |index| Ok(string!(self, KernelInfo_GetOutputName, index));
@@ -178,7 +178,7 @@ impl<'a> KernelInfo<'a> {
         self,
         function: &'static str,
         fill: impl Fn(*mut c_char, *mut usize) -> OrtStatusPtr,
-    ) -> Result<String, Error> {
+    ) -> Result<CString, Error> {
         let mut size = 0;
         self.host
             .check(function, fill(ptr::null_mut(), &raw mut size))?;
@@ -186,6 +186,11 @@ impl<'a> KernelInfo<'a> {
         self.host
             .check(function, fill(bytes.as_mut_ptr().cast(), &raw mut size))?;
         let string = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-        Ok(string.to_string_lossy().into_owned())
+        Ok(string.to_owned())
     }
+}
+
+/// A string for messages, or to be compared with ASCII.
+fn text(string: CString) -> String {
+    string.to_string_lossy().into_owned()
 }

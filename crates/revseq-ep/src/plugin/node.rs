@@ -1,13 +1,13 @@
 //! A copy of ONNX Runtime's description of a node.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::ptr;
 
 use ort_sys::{OrtTensorTypeAndShapeInfo, OrtTypeInfo};
 use revseq_onnx::model::{AttributeProto, AttributeType};
 
 use super::error::Error;
-use super::host::{Host, ort, ort_get, ort_try, text};
+use super::host::{Host, name, ort, ort_get, ort_try};
 
 /// A node of a model.
 pub(crate) struct Node {
@@ -17,9 +17,9 @@ pub(crate) struct Node {
     pub(crate) since_version: c_int,
     pub(crate) attributes: Vec<AttributeProto>,
     /// The inputs' names and types; one that is left out has neither.
-    pub(crate) inputs: Vec<(String, Option<TypeAndSizes>)>,
+    pub(crate) inputs: Vec<(CString, Option<TypeAndSizes>)>,
     /// The outputs' names; one that is left out has none.
-    pub(crate) outputs: Vec<String>,
+    pub(crate) outputs: Vec<CString>,
 }
 
 /// The name of an attribute's type in messages.
@@ -42,7 +42,7 @@ pub(crate) struct TypeAndSizes {
     /// Its `ONNXTensorElementDataType`.
     pub(crate) element: c_int,
     pub(crate) sizes: Option<Vec<i64>>,
-    /// The names of the sizes; one without a name has an empty one.
+    /// The names of the sizes; one without a name that is UTF-8 has an empty one.
     pub(crate) names: Vec<String>,
 }
 
@@ -98,7 +98,10 @@ impl TypeAndSizes {
             Ok(Self {
                 element,
                 sizes: Some(sizes),
-                names: names.into_iter().map(|name| text(name)).collect(),
+                names: names
+                    .into_iter()
+                    .map(|it| name(it).into_string().unwrap_or_default())
+                    .collect(),
             })
         }
     }

@@ -1,7 +1,7 @@
 //! The EP of a session: which nodes it takes.
 
 use std::collections::HashSet;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::sync::{Arc, OnceLock};
 
 use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
@@ -124,7 +124,7 @@ impl Ep {
     }
 
     /// The layer that a node which was taken is, by its outputs.
-    pub(super) fn layer(&self, outputs: &[String]) -> Option<Form> {
+    pub(super) fn layer(&self, outputs: &[CString]) -> Option<Form> {
         self.layers.get(outputs)
     }
 

@@ -51,11 +51,15 @@ pub(super) fn operator(node: &node::Node) -> Result<Operator, Error> {
             Some(sizes.map(|&size| u64::try_from(size).ok()).collect())
         })
         .collect();
-    let inputs: Vec<_> = node
+    // Whether there is a name counts, and messages have it.
+    let names: Vec<_> = node
         .inputs
         .iter()
+        .map(|(name, _)| name.to_string_lossy())
+        .collect();
+    let inputs: Vec<_> = std::iter::zip(&node.inputs, &names)
         .zip(&sizes)
-        .map(|((name, input), sizes)| Input {
+        .map(|(((_, input), name), sizes)| Input {
             name,
             element_type: input
                 .as_ref()

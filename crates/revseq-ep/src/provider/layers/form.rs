@@ -4,6 +4,7 @@
 //! its nodes, but not while a kernel is made. So the forms are kept, by the names of the outputs.
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
@@ -44,11 +45,11 @@ pub(super) struct Mask {
 
 /// The forms of the layers that were taken.
 #[derive(Debug, Default)]
-pub(crate) struct Forms(Mutex<Vec<(Vec<String>, Form)>>);
+pub(crate) struct Forms(Mutex<Vec<(Vec<CString>, Form)>>);
 
 impl Forms {
     /// The form of the node with these outputs.
-    pub(crate) fn get(&self, outputs: &[String]) -> Option<Form> {
+    pub(crate) fn get(&self, outputs: &[CString]) -> Option<Form> {
         let forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut forms = forms.iter();
         let (_, form) = forms.find(|(names, _)| names == outputs)?;
