@@ -63,7 +63,7 @@ pub(super) fn read(graph: Graph<'_>) -> Result<Message<'_>, Error> {
     };
     Ok(Message {
         model,
-        constants: reader.scopes.pop().unwrap_or_default(),
+        constants: reader.own,
         unread: reader.unread,
     })
 }
@@ -73,9 +73,11 @@ pub(super) fn read(graph: Graph<'_>) -> Result<Message<'_>, Error> {
 struct Reader<'a> {
     /// The constants whose values are wanted: those that a loop reads, or a node that reads constants only.
     wanted: HashSet<String>,
-    /// The constants of the graphs around, and of the one in turn. ONNX Runtime knows no data in files
-    /// where a graph captures them.
+    /// The constants of the graph, and of those in it around the one in turn. ONNX Runtime knows no data in
+    /// files where a graph captures them.
     scopes: Vec<HashMap<String, Value<'a>>>,
+    /// The constants that the graph reads.
+    own: HashMap<String, Value<'a>>,
     unread: HashSet<String>,
 }
 
@@ -110,11 +112,7 @@ impl<'a> Reader<'a> {
     /// Reads a graph, with all of its constants if it is that of a loop.
     fn graph(&mut self, graph: Graph<'a>, is_of_loop: bool) -> Result<GraphProto, Error> {
         let mut message = GraphProto::default();
-        let mut own = HashMap::new();
-        for value in graph.initializers()? {
-            own.insert(value.name()?, value);
-        }
-        self.scopes.push(own);
+        self.scopes.push(constants(graph)?);
         for value in graph.inputs()? {
             // Old models list their initializers as inputs, which no caller can replace.
             if !value.is_constant()? {
@@ -138,10 +136,7 @@ impl<'a> Reader<'a> {
             }
             message.node.push(self.node(node)?);
         }
-        // The constants of the whole are asked for later.
-        if self.scopes.len() > 1 {
-            self.scopes.pop();
-        }
+        self.scopes.pop();
         Ok(message)
     }
 
@@ -165,7 +160,6 @@ impl<'a> Reader<'a> {
                 }
                 let is_wanted = self.wanted.contains(&name);
                 self.constant(value, is_wanted, message)?;
-                self.scopes.first_mut().map(|own| own.insert(name, value));
             }
         }
         Ok(())
@@ -221,12 +215,17 @@ impl<'a> Reader<'a> {
         let name = value.name()?;
         let mut scopes = self.scopes.iter().rev();
         let owner = scopes.find_map(|scope| scope.get(&name)).copied();
-        let tensor = match owner.unwrap_or(value).constant() {
+        let owner = owner.unwrap_or(value);
+        let is_inner = self.scopes.len() > 1;
+        if !is_inner {
+            self.own.insert(name.clone(), owner);
+        }
+        let tensor = match owner.constant() {
             Ok(Some(constant)) if is_wanted || constant.byte_count() < LARGE => constant.to_proto(),
             Ok(Some(constant)) => elsewhere(&name, &constant),
             Ok(None) | Err(_) => {
                 self.unread.insert(name);
-                if self.scopes.len() == 1 {
+                if !is_inner {
                     message.input.push(declaration(value)?);
                 }
                 return Ok(());
@@ -253,6 +252,12 @@ fn is_read(attribute: &AttributeProto) -> bool {
         Some(INT | INTS | FLOAT | FLOATS | STRING | STRINGS) => true,
         _ => false,
     }
+}
+
+/// The constants of a graph, by their names.
+fn constants(graph: Graph<'_>) -> Result<HashMap<String, Value<'_>>, Error> {
+    let constants = graph.initializers()?.into_iter();
+    constants.map(|value| Ok((value.name()?, value))).collect()
 }
 
 /// A tensor whose data is in memory of the host.

@@ -84,6 +84,7 @@ impl Claims {
                 self.fuses_captured,
                 (options, assume),
                 around,
+                log,
             ) {
                 Ok(found) => found,
                 Err(reason) => {
@@ -142,6 +143,7 @@ fn find(
     fuses_captured: bool,
     (options, assume): (&Options, Assumptions),
     around: &Around,
+    log: Log,
 ) -> Result<Found, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let message = message::read(graph).map_err(|error| text(&error))?;
@@ -170,7 +172,12 @@ fn find(
         let names = message::names([inputs, captured].concat());
         reads.push(names.map_err(|error| text(&error))?);
     }
-    let replaced = given::replaced(&around.given, &constants).map_err(|error| text(&error))?;
+    let replaced = given::replaced(&around.given, &constants).map_err(|error| {
+        log.verbose(c"GetCapability", &text(&error));
+        String::from(
+            "the session's options give initializers that cannot be compared with the model's",
+        )
+    })?;
     let make = |region: &Region| {
         let Some(&first) = loops(&region.nodes).first() else {
             return Ok(None);
