@@ -21,6 +21,8 @@ pub struct Scope<'a> {
     pub opset: i64,
     /// Whether it is in a function of the model.
     is_in_function: bool,
+    /// The node that it is another form of a graph of.
+    form_of: Option<&'a NodeProto>,
     producers: HashMap<&'a str, (usize, usize)>,
     /// Graph inputs, and tensors whose elements are unknown.
     opaque: HashSet<&'a str>,
@@ -151,6 +153,14 @@ impl<'a> Scope<'a> {
         scope
     }
 
+    /// Another form of the body of a node, whose inputs are the same.
+    pub fn form_of_body(graph: &'a GraphProto, outer: &'a Scope<'a>, node: &'a NodeProto) -> Self {
+        Self {
+            form_of: Some(node),
+            ..Self::graph(graph, Some(outer), outer.opset)
+        }
+    }
+
     /// The body of a function.
     pub fn function_body(function: &'a FunctionProto, opset: i64) -> Self {
         let mut scope = Self {
@@ -189,6 +199,7 @@ impl<'a> Scope<'a> {
             outputs,
             parent: None,
             is_in_function: false,
+            form_of: None,
             opset,
             producers,
             initializers: HashMap::new(),
@@ -230,7 +241,8 @@ impl<'a> Scope<'a> {
             let mut graphs = node.graphs();
             graphs.any(|graph| std::ptr::eq(graph.node.as_ptr(), self.nodes.as_ptr()))
         };
-        Some((outer, outer.nodes.iter().find(has_this)?))
+        let node = self.form_of.or_else(|| outer.nodes.iter().find(has_this));
+        Some((outer, node?))
     }
 
     /// The node that produces a value, with the output's index and the graph.

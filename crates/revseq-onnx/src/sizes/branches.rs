@@ -3,9 +3,9 @@
 use super::Size;
 use crate::model::NodeProto;
 use crate::scope::Scope;
-use crate::sizes;
+use crate::{sizes, truth};
 
-/// The rank that an output has in all branches.
+/// The rank that an output has in all branches that may be taken.
 pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
     agreed(scope, node, |branch| {
         sizes::rank(branch, branch.outputs.get(output)?)
@@ -19,6 +19,9 @@ pub(super) fn axis_of_output<'a>(
     output: usize,
     axis: usize,
 ) -> Option<Size<'a>> {
+    if !scope.proves_more() {
+        return None;
+    }
     agreed(scope, node, |branch| {
         let size = sizes::axis(branch, branch.outputs.get(output)?, axis)?;
         let proved = size.proved(scope)?;
@@ -26,16 +29,21 @@ pub(super) fn axis_of_output<'a>(
     })
 }
 
-/// Returns the answer on which all branches agree.
+/// Returns the answer on which all branches that may be taken agree.
 fn agreed<'a, T: PartialEq>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,
     ask: impl Fn(&Scope<'_>) -> Option<T>,
 ) -> Option<T> {
-    if !scope.proves_more() {
-        return None;
-    }
-    let mut answers = node.graphs().map(|branch| {
+    let taken = node
+        .input(0)
+        .and_then(|condition| truth::of(scope, condition));
+    let branches = match taken {
+        None => node.graphs().collect(),
+        Some(true) => vec![node.graph("then_branch")?],
+        Some(false) => vec![node.graph("else_branch")?],
+    };
+    let mut answers = branches.into_iter().map(|branch| {
         let branch = Scope::graph(branch, Some(scope), scope.opset);
         ask(&branch)
     });

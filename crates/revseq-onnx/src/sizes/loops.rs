@@ -1,4 +1,6 @@
 //! Ranks and sizes of a Loop's states and outputs, and ranks of a Scan's.
+//!
+//! A body may declare others than its values have: what it declares is no proof.
 
 use super::Size;
 use crate::model::{BEFORE_STATES, GraphProto, LoopLayout, NodeProto, declared_sizes};
@@ -53,13 +55,13 @@ impl<'a> LoopBody<'a> {
         // Assumes all of it, until all that is assumed follows for the next iteration.
         loop {
             let scope = Scope::graph(body, Some(outer), outer.opset);
+            let unknown = body.inputs().map(|input| (input.to_owned(), None));
+            scope.proved.borrow_mut().ranks.extend(unknown);
             assume(&scope);
-            if let Some(step) = body.inputs().next()
-                && scope
-                    .declaration(step)
-                    .is_none_or(|it| declared_sizes(it).is_none())
-            {
-                scope.assume_rank(step, 0);
+            if let Some(step) = body.inputs().next() {
+                // Runtimes give it the rank that the body declares.
+                let declared = scope.declaration(step).and_then(declared_sizes);
+                scope.assume_rank(step, declared.map_or(0, |sizes| sizes.len()));
             }
             for state in &kept {
                 scope.assume_rank(state.carried, state.rank);
@@ -97,6 +99,24 @@ impl<'a> LoopBody<'a> {
     }
 }
 
+/// The number of axes of an input of a loop's body.
+pub(super) fn rank_of_input(body: &Scope<'_>, name: &str) -> Option<usize> {
+    let (outer, node) = body.node_around()?;
+    if let Some(proved) = LoopBody::of(outer, node) {
+        for input in &body.inputs {
+            if let Some(rank) = sizes::rank(&proved.scope, input) {
+                body.assume_rank(input, rank);
+            }
+        }
+        return sizes::rank(&proved.scope, name);
+    }
+    // A Scan's, from version 9 on: a state keeps those that it begins with.
+    let LoopLayout { states, .. } = LoopLayout::of(node).filter(|_| outer.opset >= 9)?;
+    let index = body.inputs.iter().position(|input| *input == name)?;
+    let given = sizes::rank(outer, node.input(index)?)?;
+    given.checked_sub(usize::from(index >= states))
+}
+
 pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
     if !scope.proves_more() {
         return None;
@@ -111,28 +131,17 @@ pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize)
     }
 }
 
-/// The number of axes of a Scan's output, from version 9 on: a state keeps those that it begins with.
+/// The number of axes of a Scan's output, from version 9 on.
 pub(super) fn rank_of_scan_output(
     scope: &Scope<'_>,
     node: &NodeProto,
     output: usize,
 ) -> Option<usize> {
-    if scope.opset < 9 {
-        return None;
-    }
-    let LoopLayout { states, .. } = LoopLayout::of(node)?;
+    let LoopLayout { states, .. } = LoopLayout::of(node).filter(|_| scope.opset >= 9)?;
     if output < states {
         return sizes::rank(scope, node.input(output)?);
     }
-    let body = node.graph("body")?;
-    let inner = Scope::graph(body, Some(scope), scope.opset);
-    for (index, (given, name)) in std::iter::zip(&node.input, body.inputs()).enumerate() {
-        let rank = sizes::rank(scope, given);
-        let removed = usize::from(index >= states);
-        if let Some(rank) = rank.and_then(|rank| rank.checked_sub(removed)) {
-            inner.assume_rank(name, rank);
-        }
-    }
+    let inner = Scope::graph(node.graph("body")?, Some(scope), scope.opset);
     let element = sizes::rank(&inner, inner.outputs.get(output).copied()?)?;
     Some(element + 1)
 }

@@ -16,7 +16,7 @@ mod reshape;
 mod window;
 
 use crate::constant;
-use crate::model::{Attribute, NodeProto, declared_sizes};
+use crate::model::{Attribute, NodeProto, ValueInfoProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{Followed, ProvedSize, Scope, Source, names_of_sizes};
 pub use einsum::Equation;
@@ -155,18 +155,27 @@ fn rank_of(scope: &Scope<'_>, name: &str) -> Option<usize> {
     }
     let proved = match source {
         Source::Initializer(tensor) => Some(tensor.dims.len()),
-        Source::Input(_) => None,
+        Source::Input(declared) => match enforced(inner, declared) {
+            Some(declared) => declared_sizes(declared).map(|sizes| sizes.len()),
+            None => loops::rank_of_input(inner, name),
+        },
         Source::Node { node, output } => node_rank(inner, node, output),
     };
-    // A wrong declared rank would keep the model from loading.
-    let rank = proved
-        .or_else(|| Some(declared_sizes(scope.declaration(name)?)?.len()))
-        .filter(|&rank| rank <= MAXIMUM_RANK);
+    let rank = proved.filter(|&rank| rank <= MAXIMUM_RANK);
     if !scope.followed().is_cut.get() {
         let mut proved = inner.proved.borrow_mut();
         proved.ranks.insert(name.to_owned(), rank);
     }
     rank
+}
+
+/// The declaration of an input, if it is one of the main graph: runtimes check those alone. What is declared
+/// of values between nodes, and of the inputs of bodies, may be stale.
+fn enforced<'a>(
+    scope: &Scope<'_>,
+    declared: Option<&'a ValueInfoProto>,
+) -> Option<&'a ValueInfoProto> {
+    declared.filter(|_| scope.parent.is_none())
 }
 
 fn node_rank(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
@@ -348,13 +357,9 @@ fn axis_of<'a>(scope: &'a Scope<'a>, name: &str, axis: usize) -> Option<Size<'a>
             return from(tensor.dims.get(axis).copied());
         }
         Source::Input(declared) => {
-            let main = if scope.parent.is_none() {
-                declared
-            } else {
-                None
-            };
-            let size = main.and_then(|value| *declared_sizes(value)?.get(axis)?);
-            let named = main.and_then(|value| *names_of_sizes(value)?.get(axis)?);
+            let declared = enforced(scope, declared);
+            let size = declared.and_then(|value| *declared_sizes(value)?.get(axis)?);
+            let named = declared.and_then(|value| *names_of_sizes(value)?.get(axis)?);
             match named.and_then(|name| scope.input_with_size(name)) {
                 Some((value, axis)) => (Some(Size::Axis { scope, value, axis }), value),
                 None => (from(size), scope.input(name)?),

@@ -308,3 +308,68 @@ fn branches_agree_on_sizes() {
     assert_eq!(found[0], ["a0", "4"]);
     assert_eq!(found[1], ["longer0", "4"]);
 }
+
+/// What is declared between nodes may be stale.
+#[test]
+fn ranks_follow_from_nodes_and_inputs_alone() {
+    let mut looping = looping();
+    let body = looping.attribute[0].g.as_option_mut().expect("a body");
+    for (input, axes) in std::iter::zip(&mut body.input, [0, 0, 3, 3]) {
+        *input = value(input.name(), FLOAT, &vec![None; axes]);
+    }
+    body.node[3] = node("Unsqueeze", &["g", "[0]"], &["g2"], vec![]);
+    let mut model = model(vec![
+        looping,
+        NodeProto {
+            domain: Some("unknown".to_owned()),
+            ..node("Unknown", &["a"], &["u"], vec![])
+        },
+        node("Neg", &["u"], &["v"], vec![]),
+    ]);
+    let graph = model.graph.as_option_mut().expect("a graph");
+    graph.value_info = ["u", "v", "last", "grown"]
+        .map(|it| value(it, FLOAT, &[Some(7)]))
+        .to_vec();
+    let scope = Scope::main(&model, false).expect("a graph");
+    for name in ["u", "v", "last"] {
+        assert_eq!(sizes::rank(&scope, name), None, "{name}");
+    }
+    scope.prove_more();
+    let nodes = &model.graph.as_option().expect("a graph").node;
+    let inner = Scope::graph(nodes[0].graph("body").expect("a body"), Some(&scope), 17);
+    for (name, rank) in [
+        ("step", Some(0)),
+        ("s", Some(2)),
+        ("s2", Some(2)),
+        ("g", None),
+    ] {
+        assert_eq!(sizes::rank(&inner, name), rank, "{name}");
+    }
+}
+
+/// Only the branch that is taken says what an If outputs.
+#[test]
+fn branches_that_are_never_taken_do_not_count() {
+    let branch = |name: &str, node: NodeProto| {
+        let graph = GraphProto {
+            node: vec![node],
+            output: vec![untyped("o")],
+            ..GraphProto::default()
+        };
+        in_graph(name, graph)
+    };
+    let branches = vec![
+        branch("then_branch", node("Neg", &["b"], &["o"], vec![])),
+        branch("else_branch", node("Neg", &["a"], &["o"], vec![])),
+    ];
+    let ranks = |condition: &str| {
+        let model = model(vec![
+            node("Equal", &["one", "one"], &["yes"], vec![]),
+            node("Equal", &["one", "two"], &["no"], vec![]),
+            node("Equal", &["n", "one"], &["maybe"], vec![]),
+            node("If", &[condition], &["o"], branches.clone()),
+        ]);
+        sizes::rank(&Scope::main(&model, false).expect("a graph"), "o")
+    };
+    assert_eq!(["yes", "no", "maybe"].map(ranks), [Some(2), Some(3), None]);
+}

@@ -29,7 +29,7 @@ fn find(at: &At<'_>) -> Verdict {
     let graph = steps::graph_of(scope, node)
         .ok_or(Other)?
         .map_err(|_| Other)?;
-    let inner = Scope::graph(&graph, Some(scope), scope.opset);
+    let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let write = |state: &State<'_>| row_of(&inner, state).is_some();
     if !body.states.iter().any(write) {

@@ -47,7 +47,7 @@ fn find(at: &At<'_>) -> Verdict {
     let graph = steps::graph_of(scope, node)
         .ok_or(Other)?
         .map_err(|_| Other)?;
-    let inner = Scope::graph(&graph, Some(scope), scope.opset);
+    let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let results = body.scanned.iter().copied();
     let results: Vec<Scanned<'_>> = results.filter(|it| scope.uses(it.result) > 0).collect();

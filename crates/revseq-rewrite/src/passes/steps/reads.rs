@@ -53,7 +53,7 @@ fn first(outer: &Scope<'_>, node: &NodeProto, graph: &GraphProto) -> Option<Read
     if !graph.node.iter().any(|node| node.is("Slice")) {
         return None;
     }
-    let inner = Scope::graph(graph, Some(outer), outer.opset);
+    let inner = Scope::form_of_body(graph, outer, node);
     let body = Body::of(outer, node, &inner).ok()?;
     (0..graph.node.len()).find_map(|squeeze| read(&body, squeeze))
 }

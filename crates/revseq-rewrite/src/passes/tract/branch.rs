@@ -22,6 +22,7 @@ pub(super) const PASS: Pass = Pass::exact(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
+    scope.prove_more();
     let taken = truth::of(scope, at.input(0)?).ok_or(Other)?;
     let attribute = if taken { "then_branch" } else { "else_branch" };
     let branch = node.graph(attribute);
