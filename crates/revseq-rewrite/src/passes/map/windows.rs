@@ -36,6 +36,10 @@ pub(super) fn write(
     if node.outputs().count() > 1 || node.int("training_mode").or(0) != Some(0) {
         return Err(refusal(node, "has more than one output"));
     }
+    if is_ambiguous(node).unwrap_or(true) {
+        let why = "rounds its size up, of which ONNX's own inference may be wrong";
+        return Err(refusal(node, why));
+    }
     let least = if node.is("BatchNormalization") { 2 } else { 3 };
     if first.rank < least {
         return Err(refusal(node, "has no axis of a batch and of channels"));
@@ -53,4 +57,25 @@ pub(super) fn write(
     let result = values.copy(node, names, Vec::new()).remove(0);
     let whole = emit.concat((batches, emit.sizes(&result, 1, behind - 1)), 0);
     Ok(Stepped::new(emit.reshape(&result, whole), first.rank))
+}
+
+/// Whether a window of a pool that rounds its size up may begin behind the input and what is before it.
+/// ONNX's inference counts such a window, and runtimes do not compute it, but fold the inferred shape.
+/// `None` if a function's caller says.
+fn is_ambiguous(node: &NodeProto) -> Option<bool> {
+    if node.int("ceil_mode").or(0)? == 0 {
+        return Some(false);
+    }
+    let listed = |attribute| node.ints(attribute).or(&[]);
+    let (strides, dilations, pads) = (listed("strides")?, listed("dilations")?, listed("pads")?);
+    let kernel = listed("kernel_shape")?;
+    let at = |list: &[i64], place: usize, default| list.get(place).copied().unwrap_or(default);
+    let mut axes = 0..kernel.len();
+    Some(axes.any(|axis| {
+        let covered = (kernel[axis].saturating_sub(1))
+            .saturating_mul(at(dilations, axis, 1))
+            .saturating_add(1);
+        let behind = at(pads, kernel.len() + axis, 0);
+        behind.saturating_add(at(strides, axis, 1)) > covered
+    }))
 }

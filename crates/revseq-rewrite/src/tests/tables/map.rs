@@ -214,6 +214,19 @@ fn operators_of_maps() {
         ),
         take("Gather Tanh", "fed = Gather<axis=1>(now, zero)"),
         take(
+            ANY,
+            "row = Unsqueeze(now, zero)\nfed = MaxPool<ceil_mode=1;kernel_shape=[2];strides=[2]>(row)",
+        ),
+        miss(
+            "MaxPool (fed), which rounds its size up, of which ONNX's own inference may be wrong",
+            "row = Unsqueeze(now, zero)
+            fed = MaxPool<ceil_mode=1;kernel_shape=[2];pads=[1,1];strides=[2]>(row)",
+        ),
+        miss(
+            "MaxPool (fed), which rounds its size up",
+            "row = Unsqueeze(now, zero)\nfed = MaxPool<ceil_mode=1;kernel_shape=[1];strides=[2]>(row)",
+        ),
+        take(
             "Equal Where Tanh",
             "less = Equal(now, nought)\nfed = Where(less, now, half)",
         ),
