@@ -1,4 +1,4 @@
-//! Writes sizes into the declarations of a model.
+//! Writes sizes into the declarations of a model, and removes them.
 
 use crate::model::{GraphProto, ModelProto, ValueInfoProto, type_proto};
 use crate::proto::tensor_shape_proto::Dimension;
@@ -36,6 +36,15 @@ pub fn set_size(value: &mut ValueInfoProto, axis: usize, size: u64) -> bool {
         dim.value = Some(Value::DimValue(size as i64));
     }
     is_there
+}
+
+/// Declares each axis of a tensor to be of any size. It may still be declared as a name.
+pub fn forget_sizes(value: &mut ValueInfoProto) {
+    for dim in dims(value).into_iter().flatten() {
+        if matches!(dim.value, Some(Value::DimValue(_))) {
+            dim.value = None;
+        }
+    }
 }
 
 /// The declared sizes of a tensor; `None` if it has no declared rank, or is no tensor.
@@ -97,5 +106,17 @@ mod tests {
         assert_eq!(declared_sizes(input), Some(vec![Some(4), Some(5)]));
         let denotation = super::dims(input).unwrap()[0].denotation.as_deref();
         assert_eq!(denotation, Some("BATCH"));
+    }
+
+    #[test]
+    fn forgotten_sizes_stay_axes() {
+        let mut value = named("x");
+        super::forget_sizes(&mut value);
+        assert_eq!(declared_sizes(&value), Some(vec![None, None]));
+        let dims = super::dims(&mut value).unwrap();
+        assert_eq!(dims[0].value, Some(Value::DimParam("n".to_owned())));
+        let mut untyped = ValueInfoProto::default();
+        super::forget_sizes(&mut untyped);
+        assert_eq!(untyped, ValueInfoProto::default());
     }
 }

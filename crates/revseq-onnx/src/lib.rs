@@ -85,7 +85,7 @@ mod visit;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use bind::{bind_sizes, set_size};
+pub use bind::{bind_sizes, forget_sizes, set_size};
 pub use check::check;
 pub use codec::{decode, decode_tensor, encode};
 pub use error::Error;

@@ -9,6 +9,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::captured;
+use crate::declared;
 use crate::error::Error;
 use crate::live::Unread;
 use crate::masked;
@@ -71,6 +72,7 @@ pub(crate) fn rewrite(
     if report.rewritten().next().is_some() {
         import(model);
         captured::protect(model, &captured, &driver.names);
+        declared::forget(model, &driver.written);
     }
     let kept: HashSet<String> = input_names(model).into_iter().collect();
     let is_removed = |name: &String| !kept.contains(name);

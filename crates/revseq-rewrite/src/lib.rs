@@ -14,6 +14,7 @@
 
 mod branches;
 mod captured;
+mod declared;
 mod driver;
 mod emit;
 mod error;
