@@ -140,6 +140,7 @@ struct Arguments {
     runtime: Option<String>,
     passes: Vec<String>,
     assume: Vec<String>,
+    takes_empty: bool,
 }
 
 impl Arguments {
@@ -165,6 +166,7 @@ impl Arguments {
             passes: self.passes,
             assume,
             masked_layers: false,
+            takes_empty: self.takes_empty,
         })
     }
 }

@@ -111,7 +111,7 @@ impl Provider {
         let mut builder = self.builder(options)?;
         #[cfg(feature = "rewrite")]
         if options.rewrites {
-            let bytes = rewrite::file(path)?;
+            let bytes = rewrite::file(path, options.computes_layers())?;
             if let Some(folder) = std::path::absolute(path)
                 .ok()
                 .as_deref()
@@ -136,7 +136,8 @@ impl Provider {
         let mut builder = self.builder(options)?;
         #[cfg(feature = "rewrite")]
         if options.rewrites {
-            return checked(builder.commit_from_memory(&rewrite::bytes(model)?)?);
+            let bytes = rewrite::bytes(model, options.computes_layers())?;
+            return checked(builder.commit_from_memory(&bytes)?);
         }
         checked(builder.commit_from_memory(model)?)
     }

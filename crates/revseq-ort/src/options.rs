@@ -85,6 +85,12 @@ impl Options {
         Self { rewrites, ..self }
     }
 
+    /// Whether the provider computes the model's layers.
+    #[cfg(feature = "rewrite")]
+    pub(crate) fn computes_layers(&self) -> bool {
+        self.layers || self.loops != Loops::Keep
+    }
+
     /// The options as ONNX Runtime takes them.
     pub(crate) fn entries(&self) -> Vec<(String, String)> {
         let mut entries = Vec::new();

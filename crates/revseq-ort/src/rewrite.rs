@@ -6,21 +6,22 @@ use revseq_rewrite::{Options, rewrite_bytes};
 
 use crate::Error;
 
-/// The model in a file, with its loops as layers.
-pub(crate) fn file(path: &Path) -> Result<Vec<u8>, Error> {
+/// The model in a file, with its loops as layers; `takes_empty` says whether the provider computes them.
+pub(crate) fn file(path: &Path, takes_empty: bool) -> Result<Vec<u8>, Error> {
     let name = path.display().to_string();
     let model = std::fs::read(path).map_err(|error| failed(&name, &error))?;
-    rewritten(&model, &name)
+    rewritten(&model, &name, takes_empty)
 }
 
 /// A model in memory, with its loops as layers.
-pub(crate) fn bytes(model: &[u8]) -> Result<Vec<u8>, Error> {
-    rewritten(model, "the model in memory")
+pub(crate) fn bytes(model: &[u8], takes_empty: bool) -> Result<Vec<u8>, Error> {
+    rewritten(model, "the model in memory", takes_empty)
 }
 
-fn rewritten(model: &[u8], name: &str) -> Result<Vec<u8>, Error> {
+fn rewritten(model: &[u8], name: &str, takes_empty: bool) -> Result<Vec<u8>, Error> {
     let options = Options {
         fast: true,
+        takes_empty,
         ..Options::default()
     };
     let (model, _) = rewrite_bytes(model, &options).map_err(|error| failed(name, &error))?;

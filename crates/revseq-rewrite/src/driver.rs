@@ -112,7 +112,8 @@ impl Driver<'_> {
     /// Runs a pass until it changes nothing; whether it changed anything.
     fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
-            let Round { edits, left } = look(model, pass, self.options, self.runtime, &self.names);
+            let Round { edits, left, .. } =
+                look(model, pass, self.options, self.runtime, &self.names);
             let is_done = edits.is_empty();
             let steps = edits.iter().map(|place| place.step.clone());
             found.rewritten.extend(steps);
@@ -143,6 +144,8 @@ struct Placed {
 struct Round {
     edits: Vec<Placed>,
     left: Vec<Step>,
+    /// Whether the pass takes a node later.
+    is_waiting: bool,
 }
 
 /// The first IR version in which an initializer need not be an input. An initializer that is one is
@@ -154,7 +157,7 @@ fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
     options.assume.constant_initializers || model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
 }
 
-/// Runs a pass over every node of a model.
+/// Runs a pass over every node of a model, also those that it takes later if there is nothing else.
 fn look(
     model: &ModelProto,
     pass: &'static Pass,
@@ -162,14 +165,38 @@ fn look(
     runtime: Option<&'static Runtime>,
     names: &Names,
 ) -> Round {
+    let look = |waits| {
+        look_once(
+            model,
+            pass,
+            Context::new(options, model, waits),
+            runtime,
+            names,
+        )
+    };
+    let round = look(true);
+    match round.is_waiting && round.edits.is_empty() {
+        true => look(false),
+        false => round,
+    }
+}
+
+fn look_once(
+    model: &ModelProto,
+    pass: &'static Pass,
+    context: Context<'_>,
+    runtime: Option<&'static Runtime>,
+    names: &Names,
+) -> Round {
+    let are_fixed = are_initializers_fixed(model, context.options);
     let mut look = Look {
         pass,
         names,
         round: Round::default(),
-        context: Context::new(options, model),
+        context,
         runtime,
     };
-    if let Some(scope) = Scope::main(model, are_initializers_fixed(model, options)) {
+    if let Some(scope) = Scope::main(model, are_fixed) {
         look.scope(&scope, &Path::default(), &[]);
     }
     let main = opset(&model.opset_import);
@@ -234,6 +261,7 @@ impl Look<'_> {
             };
             match verdict {
                 Err(Left::Other) => {}
+                Err(Left::Later) => self.round.is_waiting = true,
                 Err(Left::Because(why)) => self.round.left.push(step(Outcome::LeftAlone(why))),
                 Ok(edit) => {
                     let step = step(Outcome::Rewritten(edit.what.clone()));

@@ -32,6 +32,9 @@ pub struct Options {
     /// these. Loops are then read as they run, without the flips around them, and an initial state
     /// that is 0 is absent.
     pub masked_layers: bool,
+    /// Whether the host's LSTM and GRU take an empty batch and no steps. ONNX Runtime's end the process,
+    /// so that the layers of loops refuse these otherwise, unless the host takes masks.
+    pub takes_empty: bool,
 }
 
 /// Facts that the caller vouches for because the graph cannot prove them.
@@ -172,6 +175,8 @@ impl Pass {
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) model: &'a ModelProto,
+    /// Whether nodes are left for [later](Left::Later).
+    pub(crate) waits: bool,
     /// The values from which follows what branches output.
     of_branches: OnceCell<HashSet<String>>,
     /// Verdicts about nodes that were found together, for each graph by the address of its nodes.
@@ -179,10 +184,11 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(options: &'a Options, model: &'a ModelProto) -> Self {
+    pub(crate) fn new(options: &'a Options, model: &'a ModelProto, waits: bool) -> Self {
         Self {
             options,
             model,
+            waits,
             of_branches: OnceCell::new(),
             verdicts: RefCell::default(),
         }

@@ -13,6 +13,8 @@ pub(crate) enum Left {
     Other,
     /// The pass applies but leaves it alone, for this reason.
     Because(String),
+    /// The pass takes it once there is nothing else: other replacements may prove more of what it reads.
+    Later,
 }
 
 impl From<String> for Left {

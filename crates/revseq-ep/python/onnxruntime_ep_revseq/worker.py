@@ -198,13 +198,15 @@ def create_session(
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    loadable = _rewritten(model, options) if rewrite else contextlib.nullcontext(model)
+    of_provider = _options(provider_options, layers, loops, rewrite)
+    computes_layers = of_provider.get("layers") == "on" or of_provider.get("loops") == "layers"
+    loadable = _rewritten(model, options, computes_layers) if rewrite else contextlib.nullcontext(model)
     with loadable as path_or_bytes:
         options.intra_op_num_threads = threads
         if configure is not None:
             configure(options)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        options.add_provider_for_devices([device], _options(provider_options, layers, loops, rewrite))
+        options.add_provider_for_devices([device], of_provider)
         session = onnxruntime.InferenceSession(path_or_bytes, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
@@ -240,15 +242,18 @@ def _options(
 
 @contextlib.contextmanager
 def _rewritten(
-    model: str | bytes, options: onnxruntime.SessionOptions
+    model: str | bytes, options: onnxruntime.SessionOptions, takes_empty: bool
 ) -> Iterator[str | bytes]:
     """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end.
+    Unless it ``takes_empty`` batches, they are an error: they end the process of ONNX Runtime.
 
     Warns of loops that are left.
     """
     folder = None
     try:
-        with rewriting(model, fast=True, resolve_links=True) as result:
+        with rewriting(
+            model, fast=True, resolve_links=True, takes_empty=takes_empty
+        ) as result:
             for step in result.report.left_alone:
                 if step.operator in _LOOPS:
                     # Above: contextlib's, `create_session`, and its caller.

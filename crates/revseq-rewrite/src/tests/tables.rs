@@ -289,6 +289,7 @@ fn initializers() -> Vec<TensorProto> {
         ("begin_row", filled(&[1, 2], 0.25)),
         ("fives", filled(&[], 5.0)),
         ("zeros3", filled(&[2, 1, 2], 0.0)),
+        ("three_rows", filled(&[3, 2], 0.0)),
         ("always", truth()),
     ];
     let all = ints

@@ -11,9 +11,9 @@ use crate::types;
 use super::body::{Body, Sequence, State};
 use super::mask::{self, Choice, Counts};
 use super::reason;
+use super::rows::Rows;
 use super::shape::{
-    fits, is_reversed, is_zero_row, may_be, may_begin, shape, unflipped, with_axis_and_without,
-    without_axis,
+    fits, is_reversed, is_zero_row, may_be, shape, unflipped, with_axis_and_without, without_axis,
 };
 use super::truths::{Truths, truths};
 
@@ -27,8 +27,9 @@ pub(in crate::passes) struct Layers<'a> {
     pub(in crate::passes) steps: Option<Steps<'a>>,
     /// Whether sums of products choose by the mask; `None` if the values differ in that.
     pub(in crate::passes) blends: Option<bool>,
-    /// The number of sequences, if it is looked for.
+    /// The number of sequences, and of steps, if they are looked for.
     pub(in crate::passes) batch: Option<Size<'a>>,
+    pub(in crate::passes) length: Option<Size<'a>>,
     /// The loop's outputs that are read.
     pub(in crate::passes) outputs: Vec<(&'a str, Output<'a>)>,
 }
@@ -39,6 +40,8 @@ pub(in crate::passes) struct Layer<'a> {
     /// The initial states; `None` if zero.
     pub(in crate::passes) hidden: Option<&'a str>,
     pub(in crate::passes) memory: Option<&'a str>,
+    /// What the loop broadcasts the input to: rows of its states and of the mask that may be more.
+    pub(in crate::passes) rows: Vec<Rows<'a>>,
 }
 
 /// A layer's input.
@@ -115,10 +118,10 @@ pub(in crate::passes) enum Masked {
 }
 
 /// A state's update.
-struct Update<'a> {
-    state: State<'a>,
-    counts: Option<Counts<'a>>,
-    new: &'a str,
+pub(super) struct Update<'a> {
+    pub(super) state: State<'a>,
+    pub(super) counts: Option<Counts<'a>>,
+    pub(super) new: &'a str,
     is_zero: bool,
     is_read: bool,
     blends: Option<bool>,
@@ -155,6 +158,7 @@ impl<'a> Layers<'a> {
             steps: None,
             blends: updates.iter().find_map(|it| it.blends).or(Some(false)),
             batch: None,
+            length: Some(body.steps),
             outputs: Vec::new(),
         };
         for blends in updates.iter().filter_map(|it| it.blends) {
@@ -165,7 +169,7 @@ impl<'a> Layers<'a> {
         this.batch = Some(batch);
         let (counts, repeats) = this.states(body, &updates)?;
         for update in &updates {
-            this.begins(body, update, batch)?;
+            this.begins(body, &updates, update, batch)?;
         }
         let masking = Masking {
             counts,
@@ -174,10 +178,9 @@ impl<'a> Layers<'a> {
         };
         this.scanned(body, &masking)?;
         this.buffers(body, &updates, &masking)?;
-        this.steps = match counts {
-            Some(counts) => this.counting(body, counts, batch, options)?,
-            None => None,
-        };
+        if let Some(counts) = counts {
+            this.steps = this.counting(body, counts, batch, options)?;
+        }
         for state in &body.unchanged {
             if body.outer.uses(state.last) > 0 {
                 this.outputs.push((state.last, Output::Same(state.initial)));
@@ -225,6 +228,7 @@ impl<'a> Layers<'a> {
                 input,
                 hidden: None,
                 memory: None,
+                rows: Vec::new(),
             });
         }
         Ok(())
@@ -468,30 +472,9 @@ impl<'a> Layers<'a> {
         Ok(batch)
     }
 
-    /// Proves that the initial value of a layer's state, or of a repeated output, is one row of
-    /// units for each sequence or for all.
-    fn begins(&self, body: &Body<'a>, update: &Update<'a>, batch: Size<'a>) -> Result<(), String> {
-        let Update { state, .. } = update;
-        let is_own = |layer: &&Layer<'_>| {
-            layer.cell.hidden == state.carried
-                || layer.cell.memory.is_some_and(|(it, _)| it == state.carried)
-                || layer.cell.output == update.new && update.counts.is_some()
-        };
-        let Some(layer) = self.layers.iter().find(is_own) else {
-            return Ok(());
-        };
-        if may_begin(body.outer, state.initial, batch, layer.cell.units()) {
-            return Ok(());
-        }
-        Err(format!(
-            "its state {} does not provably begin with a row of units for each sequence",
-            state.initial
-        ))
-    }
-
     /// The valid steps, unless all are.
     fn counting(
-        &self,
+        &mut self,
         body: &Body<'a>,
         counts: Counts<'a>,
         batch: Size<'a>,
@@ -501,7 +484,10 @@ impl<'a> Layers<'a> {
             Counts::Below(_) if self.backwards => {
                 return Err("its lengths count from the end of its input".to_owned());
             }
-            Counts::Below(lengths) => return Ok(Some(Steps::Below(lengths))),
+            Counts::Below(lengths) => {
+                self.broadcast(body, lengths, 0, batch);
+                return Ok(Some(Steps::Below(lengths)));
+            }
             Counts::Mask {
                 sequence,
                 is_mixing,
@@ -526,10 +512,11 @@ impl<'a> Layers<'a> {
                 "its mask {name} does not provably have one value for each step of each sequence"
             ));
         }
+        let mask = order_of(body, mask, options);
+        self.broadcast(body, mask.value, 1 - mask.axis, batch);
         if truths(body.outer, name) == Some(Truths::AllTrue) {
             return Ok(None);
         }
-        let mask = order_of(body, mask, options);
         if mask.backwards != self.backwards {
             return Err("of its input and its mask only one is flipped".to_owned());
         }
@@ -540,7 +527,7 @@ impl<'a> Layers<'a> {
             is_matrix,
             is_bool: types::of(body.outer, mask.value) == Some(BOOL),
             is_prefix: is_prefix || options.assume.right_padded && !is_reversed(body, mask.value),
-            is_of_batch: of_mask == batch,
+            is_of_batch: of_mask == batch && self.layers.iter().all(|it| it.rows.is_empty()),
             is_of_steps,
         })))
     }

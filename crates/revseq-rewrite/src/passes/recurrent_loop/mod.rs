@@ -5,12 +5,14 @@
 //! `step` shows the body's values to the crate recurrent-cells, which recognises cells; `mask` finds
 //! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `layer` puts these
 //! together as layers, and `write` writes their operators; `ordering` sorts the steps if some are
-//! invalid.
+//! invalid, `rows` broadcasts inputs to states, and `empty` refuses what ends ONNX Runtime.
 
+mod empty;
 pub(super) mod layer;
 mod mask;
 mod ordering;
 pub(super) mod reason;
+pub(super) mod rows;
 pub(super) mod shape;
 mod step;
 mod truths;

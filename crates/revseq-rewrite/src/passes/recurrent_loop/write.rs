@@ -5,30 +5,36 @@ use recurrent_cells::Kind;
 use crate::emit::Emit;
 use crate::masked;
 use crate::model::{self, BOOL, INT32, INT64};
-use crate::pass::{At, Verdict};
+use crate::pass::{At, Left, Verdict};
+use crate::runtimes;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
+use super::empty::not_empty;
 use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
+use super::rows::broadcast;
 use super::weights::{bias, floats, functions, peepholes, weights};
 
-/// Writes the layers and the outputs of the loop that are read.
+/// Writes the layers of a loop, and the outputs of the loop that are read.
 pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
     let has_masks = at.context.options.masked_layers;
     if let Some(why) = has_masks.then(|| no_masked(layers)).flatten() {
         return Err(why.into());
     }
+    if at.context.waits && !layers.are_of_batch() {
+        return Err(Left::Later);
+    }
     let prefix = Some(at.node.name()).filter(|name| !name.is_empty());
     let emit = at.emit(prefix.or(at.node.outputs().next()).unwrap_or("Loop"));
-    let steps = layers.steps;
-    let counting = steps.map(|steps| Counting::write(&emit, steps, layers, has_masks));
     let form = match has_masks {
         true => Form::Masks(at.scope),
-        false => Form::Lengths,
+        false => Form::Lengths {
+            needs_batch: runtimes::may_be_onnx_runtime(at.context.options),
+        },
     };
-    write(&emit, layers, counting, form);
-    emit.finish(describe(layers, has_masks))
+    write(&emit, layers, form);
+    emit.finish(describe(layers, form))
 }
 
 /// Says why layers with a mask are no masked layers, if they are none.
@@ -69,15 +75,16 @@ fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
         .then_some("its outputs differ in where they are 0, by products with its mask")
 }
 
-/// Writes layers without lengths, and their outputs.
-pub(in crate::passes) fn all_steps(emit: &Emit<'_>, layers: &Layers<'_>) {
-    write(emit, layers, None, Form::Lengths);
-}
-
-fn write(emit: &Emit<'_>, layers: &Layers<'_>, counting: Option<Counting>, form: Form<'_>) {
+/// Writes layers, and their outputs that are read.
+pub(in crate::passes) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<'_>) {
+    let sequences = Sequences::write(emit, layers);
+    let has_masks = matches!(form, Form::Masks(_));
+    let counting = layers.steps;
+    let counting = counting.map(|steps| Counting::write(emit, steps, &sequences, has_masks));
     let mut writer = Writer {
         emit,
         layers,
+        sequences,
         counting,
         form,
         given: Vec::new(),
@@ -91,7 +98,8 @@ fn write(emit: &Emit<'_>, layers: &Layers<'_>, counting: Option<Counting>, form:
     }
 }
 
-fn describe(layers: &Layers<'_>, has_masks: bool) -> String {
+fn describe(layers: &Layers<'_>, form: Form<'_>) -> String {
+    let has_masks = matches!(form, Form::Masks(_));
     let operators = layers.layers.iter();
     let operators: Vec<&str> = operators.map(|it| it.cell.kind.operator()).collect();
     let direction = if layers.backwards {
@@ -110,7 +118,43 @@ fn describe(layers: &Layers<'_>, has_masks: bool) -> String {
         true => "; ONNX Runtime's RNN takes up to twice as long as a loop, in large batches",
         false => "",
     };
-    format!("{}, {direction}{steps}{slower}", operators.join(" and "))
+    let empty = layers.says_empty(form);
+    format!(
+        "{}, {direction}{steps}{slower}{empty}",
+        operators.join(" and ")
+    )
+}
+
+/// The sequences that layers read, broadcast to the rows beside them.
+struct Sequences<'w> {
+    layers: &'w Layers<'w>,
+    /// Those of all layers; none where a layer reads another.
+    values: Vec<String>,
+}
+
+impl<'w> Sequences<'w> {
+    fn write(emit: &Emit<'_>, layers: &'w Layers<'w>) -> Self {
+        let value = |layer: &Layer<'_>| match layer.input {
+            Input::Sequence { value, time } => broadcast(emit, value, time, &layer.rows),
+            Input::Layer(_) => String::new(),
+        };
+        Self {
+            layers,
+            values: layers.layers.iter().map(value).collect(),
+        }
+    }
+
+    /// The number of steps, and of sequences as a vector of one element.
+    fn shape(&self, emit: &Emit<'_>) -> (String, String) {
+        let mut all = std::iter::zip(&self.layers.layers, &self.values);
+        let first = all.find_map(|(layer, value)| match layer.input {
+            Input::Sequence { time, .. } => Some((value.as_str(), time as i64)),
+            Input::Layer(_) => None,
+        });
+        let (input, time) = first.unwrap_or_default();
+        let batch = emit.sizes(input, 1 - time, 2 - time);
+        (emit.size(input, time), batch)
+    }
 }
 
 /// The number of valid steps, and the way to their outputs.
@@ -125,19 +169,24 @@ enum Counting {
 
 /// The form of what is written.
 #[derive(Clone, Copy)]
-enum Form<'a> {
+pub(in crate::passes) enum Form<'a> {
     /// Standard operators, with zeros for an initial state that is 0: not every runtime can make them
-    /// for any batch size.
-    Lengths,
+    /// for any batch size. LSTM and GRU of a runtime may need a batch that is not empty.
+    Lengths { needs_batch: bool },
     /// Operators of a host that takes masks, with the inputs and outputs that they need. States of
     /// this graph are enlarged if they do not provably fit.
     Masks(&'a Scope<'a>),
 }
 
 impl Counting {
-    fn write(emit: &Emit<'_>, steps: Steps<'_>, layers: &Layers<'_>, has_masks: bool) -> Self {
+    fn write(
+        emit: &Emit<'_>,
+        steps: Steps<'_>,
+        sequences: &Sequences<'_>,
+        has_masks: bool,
+    ) -> Self {
         let of = match steps {
-            Steps::Below(lengths) => return Self::below(emit, lengths, layers),
+            Steps::Below(lengths) => return Self::below(emit, lengths, sequences),
             Steps::Mask(mask) => mask,
         };
         let value = match of.is_bool {
@@ -155,11 +204,11 @@ impl Counting {
             _ => emit.transpose(&value, perm),
         };
         if !of.is_of_batch || !of.is_of_steps {
-            let (steps, batch) = shape_of_input(emit, layers);
+            let (steps, batch) = sequences.shape(emit);
             let steps = emit.unsqueeze(&steps, &[0]);
             // The loop reads the first steps of a longer mask, or the last ones if it runs
             // backwards.
-            let read = if layers.backwards {
+            let read = if sequences.layers.backwards {
                 let all = emit.sizes(&mask, 0, 1);
                 let first = emit.op("Sub", (&all, steps));
                 emit.op("Slice", (mask, first, all, [0]))
@@ -183,8 +232,8 @@ impl Counting {
     }
 
     /// Lengths clamped to the axis, one for each sequence.
-    fn below(emit: &Emit<'_>, lengths: &str, layers: &Layers<'_>) -> Self {
-        let (all, batch) = shape_of_input(emit, layers);
+    fn below(emit: &Emit<'_>, lengths: &str, sequences: &Sequences<'_>) -> Self {
+        let (all, batch) = sequences.shape(emit);
         let lengths = emit.op("Expand", (emit.cast(lengths, INT64), batch));
         let is_less = emit.op("Less", (&lengths, &all));
         let lengths = emit.op("Where", (is_less, lengths, &all));
@@ -216,17 +265,6 @@ impl Counting {
     }
 }
 
-/// The number of steps, and of sequences as a vector of one element.
-fn shape_of_input(emit: &Emit<'_>, layers: &Layers<'_>) -> (String, String) {
-    let input = layers.layers.iter().find_map(|layer| match layer.input {
-        Input::Sequence { value, time } => Some((value, time as i64)),
-        Input::Layer(_) => None,
-    });
-    let (input, time) = input.unwrap_or_default();
-    let batch = emit.sizes(input, 1 - time, 2 - time);
-    (emit.size(input, time), batch)
-}
-
 /// A sequence with the time axis first.
 fn time_major(emit: &Emit<'_>, value: &str, time: usize) -> String {
     match time {
@@ -247,6 +285,7 @@ struct Given {
 struct Writer<'w> {
     emit: &'w Emit<'w>,
     layers: &'w Layers<'w>,
+    sequences: Sequences<'w>,
     counting: Option<Counting>,
     form: Form<'w>,
     given: Vec<Given>,
@@ -257,12 +296,17 @@ impl Writer<'_> {
         let emit = self.emit;
         let repeats = self.repeats(index);
         let cell = &layer.cell;
-        let input = match (layer.input, &self.counting) {
-            (Input::Layer(before), _) => self.squeezed(before),
-            (Input::Sequence { value, time }, Some(Counting::Ordered(ordering))) => {
-                ordering.ordered(emit, &time_major(emit, value, time), cell.features())
+        let input = match layer.input {
+            Input::Layer(before) => broadcast(emit, &self.squeezed(before), 0, &layer.rows),
+            Input::Sequence { time, .. } => {
+                let value = time_major(emit, &self.sequences.values[index], time);
+                match &self.counting {
+                    Some(Counting::Ordered(ordering)) => {
+                        ordering.ordered(emit, &value, cell.features())
+                    }
+                    _ => value,
+                }
             }
-            (Input::Sequence { value, time }, _) => time_major(emit, value, time),
         };
         let units = cell.units() as i64;
         let w = emit.tensor(weights(cell, |gate| &gate.input));
@@ -272,12 +316,17 @@ impl Writer<'_> {
             Some(row) => emit.tensor(floats(&[1, row.len()], row)),
         });
         let lengths = self.counting.as_ref().map_or("", Counting::counted);
-        let begins = (self.form, self.layers.batch);
-        let hidden = initial(emit, layer.hidden, begins, &input, units);
+        let batch = self.layers.batch.filter(|_| self.layers.is_of_batch(index));
+        let begins = (self.form, batch);
+        let sized = match self.layers.refuses_empty(index, self.form) {
+            true => not_empty(emit, &input, cell),
+            false => input.clone(),
+        };
+        let hidden = initial(emit, layer.hidden, begins, &sized, units);
         let memory = match (cell.memory, layer.hidden, layer.memory) {
             (None, ..) => String::new(),
             (Some(_), None, None) => hidden.clone(),
-            (Some(_), _, given) => initial(emit, given, begins, &input, units),
+            (Some(_), _, given) => initial(emit, given, begins, &sized, units),
         };
         let mut inputs = vec![
             &*input, &w, &r, &bias, lengths, &hidden, &memory, &peepholes,

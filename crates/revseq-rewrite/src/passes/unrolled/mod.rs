@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet};
 use crate::model::{GraphProto, NodeProto};
 use crate::pass::{Find, Pass, Verdict};
 use crate::passes::steps::body::Facts;
+use crate::runtimes;
 use crate::scope::{Names, Scope};
 
 use slices::Slices;
@@ -29,14 +30,27 @@ use slices::Slices;
 /// The fewest steps that are worth a layer.
 const MINIMUM_STEPS: usize = 3;
 
-pub(super) const PASS: Pass = pass(|at| at.context.verdict(at, || find(at.scope, at.names, false)));
+pub(super) const PASS: Pass = pass(|at| {
+    let needs_batch = runtimes::may_be_onnx_runtime(at.context.options);
+    let host = Host::Any { needs_batch };
+    at.context.verdict(at, || find(at.scope, at.names, host))
+});
 
-/// The same before tract loads a model: initial states that may not fit the batch are left, and sizes
-/// of inputs that are declared under one name are equal.
+/// The same before tract loads a model: sizes of inputs that are declared under one name are equal.
 pub(super) const TRACT: Pass = pass(|at| {
     at.scope.prove_more();
-    at.context.verdict(at, || find(at.scope, at.names, true))
+    at.context
+        .verdict(at, || find(at.scope, at.names, Host::Tract))
 });
+
+/// What runs the layers.
+#[derive(Clone, Copy, PartialEq)]
+enum Host {
+    /// Any runtime, of which LSTM and GRU may need a batch that is not empty.
+    Any { needs_batch: bool },
+    /// tract. Initial states have to fit provably, and nobody reads what is left.
+    Tract,
+}
 
 const fn pass(find: Find) -> Pass {
     let about = "Cells that were traced step by step, to LSTM, GRU and RNN";
@@ -87,14 +101,12 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The verdicts about all nodes of a graph. `is_strict` says whether an initial state has to fit
-/// provably.
-fn find(scope: &Scope<'_>, names: &Names, is_strict: bool) -> HashMap<usize, Verdict> {
+/// The verdicts about all nodes of a graph.
+fn find(scope: &Scope<'_>, names: &Names, host: Host) -> HashMap<usize, Verdict> {
     let mut verdicts = HashMap::new();
     let slices = Slices::of(scope);
     stack::find(scope, &slices, names, &mut verdicts);
-    // Without sequences, there is nothing to say to tract.
-    if slices.sequences.is_empty() && is_strict {
+    if slices.sequences.is_empty() && host == Host::Tract {
         return verdicts;
     }
     let graph = Graph::of(scope);
@@ -102,12 +114,12 @@ fn find(scope: &Scope<'_>, names: &Names, is_strict: bool) -> HashMap<usize, Ver
     let mut chains = chain::find(&cells);
     // A single cell is none.
     chains.retain(|chain| chain.cells.len() > 1);
-    if !is_strict {
+    if host != Host::Tract {
         reason::leave(&graph, &chains, &mut verdicts);
     }
     let mut replaced = HashSet::new();
     for chain in &chains {
-        let (index, verdict) = write::chain(&graph, chain, names, is_strict, &mut replaced);
+        let (index, verdict) = write::chain(&graph, chain, names, host, &mut replaced);
         verdicts.insert(index, verdict);
     }
     verdicts

@@ -6,26 +6,28 @@ use crate::constant;
 use crate::emit::Emit;
 use crate::pass::Verdict;
 use crate::passes::recurrent_loop::layer::{Input, Layer, Layers, Output};
-use crate::passes::recurrent_loop::{shape, write};
+use crate::passes::recurrent_loop::rows::Rows;
+use crate::passes::recurrent_loop::shape;
+use crate::passes::recurrent_loop::write::{self, Form};
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, Size};
 
 use super::chain::Chain;
 use super::slices::Step;
-use super::{Graph, MINIMUM_STEPS, is_product};
+use super::{Graph, Host, MINIMUM_STEPS, is_product};
 
 /// The verdict about a chain, and the node that it is about: the one that makes the first output.
 pub(super) fn chain(
     graph: &Graph<'_>,
     chain: &Chain<'_, '_>,
     names: &Names,
-    is_strict: bool,
+    host: Host,
     replaced: &mut HashSet<usize>,
 ) -> (usize, Verdict) {
     let first = chain.cells[0].index;
-    let verdict = plan(graph, chain, is_strict, replaced).map(|plan| {
+    let verdict = plan(graph, chain, host, replaced).map(|plan| {
         replaced.extend(&plan.gone);
-        plan.write(graph, chain, names)
+        plan.write(graph, chain, names, host)
     });
     (first, verdict.unwrap_or_else(|why| Err(why.into())))
 }
@@ -35,6 +37,8 @@ struct Plan<'a> {
     /// Its initial states, unless they are 0.
     hidden: Option<&'a str>,
     memory: Option<&'a str>,
+    /// Their rows that may be more than those of the input.
+    rows: Vec<Rows<'a>>,
     /// The nodes that go.
     gone: BTreeSet<usize>,
     /// The outputs that others read, by their place in the chain.
@@ -46,7 +50,7 @@ struct Plan<'a> {
 fn plan<'a>(
     graph: &Graph<'a>,
     chain: &Chain<'_, 'a>,
-    is_strict: bool,
+    host: Host,
     replaced: &HashSet<usize>,
 ) -> Result<Plan<'a>, String> {
     let scope = graph.scope;
@@ -64,8 +68,9 @@ fn plan<'a>(
     let Step { sequence, axis, .. } = first.step;
     let batch = sizes::axis(scope, sequence, 1 - axis)
         .ok_or_else(|| format!("the batch of its input {sequence} is not provable"))?;
-    let begin = |name: &'a str| {
-        begins(scope, name, batch, first.cell.units(), is_strict)?;
+    let mut rows = Vec::new();
+    let mut begin = |name: &'a str| {
+        rows.extend(begins(scope, name, batch, first.cell.units(), host)?);
         Ok::<_, String>((!constant::is_zero(scope, name)).then_some(name))
     };
     let hidden = begin(first.cell.hidden)?;
@@ -113,6 +118,7 @@ fn plan<'a>(
     Ok(Plan {
         hidden,
         memory,
+        rows,
         outputs: outputs.collect(),
         last_memory: last_memory.filter(|value| is_read(value)),
         gone: counts.nodes,
@@ -148,18 +154,18 @@ fn is_state_product(graph: &Graph<'_>, chain: &Chain<'_, '_>, index: usize) -> b
     is_product(node) && reads(node.input(0))
 }
 
-/// Proves that an initial state is one row of units for each sequence, or for all.
-fn begins(
+/// Proves that an initial state is one row of units for each sequence, or for all. Returns its rows if
+/// they may be more than those of the input.
+fn begins<'a>(
     scope: &Scope<'_>,
-    name: &str,
+    name: &'a str,
     batch: Size<'_>,
     units: usize,
-    is_strict: bool,
-) -> Result<(), String> {
-    let rows = sizes::axis(scope, name, 0);
-    let is_fixed = rows.is_some_and(|rows| rows == batch || rows == Size::Known(1));
-    if shape::may_begin(scope, name, batch, units) && (is_fixed || !is_strict) {
-        return Ok(());
+    host: Host,
+) -> Result<Option<Rows<'a>>, String> {
+    let rows = Rows::beside(scope, name, 0, batch);
+    if shape::may_begin(scope, name, batch, units) && (host != Host::Tract || rows.is_none()) {
+        return Ok(rows);
     }
     Err(format!(
         "its state {name} does not provably begin with a row of units for each sequence"
@@ -167,7 +173,13 @@ fn begins(
 }
 
 impl Plan<'_> {
-    fn write(&self, graph: &Graph<'_>, chain: &Chain<'_, '_>, names: &Names) -> Verdict {
+    fn write(
+        &self,
+        graph: &Graph<'_>,
+        chain: &Chain<'_, '_>,
+        names: &Names,
+        host: Host,
+    ) -> Verdict {
         let scope = graph.scope;
         let first = chain.cells[0];
         let prefix = scope.nodes[first.index].label(first.index);
@@ -192,14 +204,19 @@ impl Plan<'_> {
                 },
                 hidden: self.hidden,
                 memory: self.memory,
+                rows: self.rows.clone(),
             }],
             backwards: read.backwards,
             steps: None,
             blends: Some(false),
-            batch: None,
+            batch: sizes::axis(scope, first.step.sequence, 1 - first.step.axis),
+            length: Some(Size::Known(chain.cells.len() as i64)),
             outputs: outputs.chain(memory).collect(),
         };
-        write::all_steps(&emit, &layers);
+        let form = Form::Lengths {
+            needs_batch: matches!(host, Host::Any { needs_batch: true }),
+        };
+        write::write(&emit, &layers, form);
         self.gone.iter().for_each(|&index| emit.also(index));
         let direction = if read.backwards { "reverse" } else { "forward" };
         let operator = first.cell.kind.operator();
@@ -208,8 +225,9 @@ impl Plan<'_> {
             None => String::new(),
         };
         emit.finish(format!(
-            "{operator}, {direction}, of {} steps{end}",
-            chain.cells.len()
+            "{operator}, {direction}, of {} steps{}{end}",
+            chain.cells.len(),
+            layers.says_empty(form)
         ))
     }
 }

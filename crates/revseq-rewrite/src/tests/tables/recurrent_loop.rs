@@ -1,8 +1,11 @@
 //! Loops and Scans that are recurrent layers, and near misses.
 
-use super::super::{fast, pass, right_padded};
+use super::super::{exported, fast, pass, rewritten, right_padded, value};
 use super::masks::masked_layers;
 use super::{ANY, Row, check, leaves, takes};
+use crate::model::{FLOAT, NodeProto, declared_sizes};
+use crate::{Options, Outcome};
+use revseq_onnx::set_size;
 use revseq_test_models::text::Inner;
 
 /// The start of every graph.
@@ -242,6 +245,111 @@ fn recurrent_loop() {
         // No loop, and a body that is no layer.
         leaves("", &["y = Neg(x)"]),
     ]);
+}
+
+/// A loop broadcasts an input of one sequence to the rows of its states and of its mask.
+#[test]
+fn recurrent_loop_of_more_rows_than_its_input() {
+    let of_lens = "many = Shape(lens)\nstates = Concat<axis=0>(many, two)";
+    let take = |operators| with_bodies(takes("RNN, forward", operators, &[START, LOOP]));
+    let of_batch = "states = Concat<axis=0>(batch, two)";
+    let masked = [
+        START,
+        "many = Shape(lens)\nwide = Concat<axis=0>(time, many, one)\nmask = Expand(flag, wide)",
+        "done = Expand(nought, states)",
+        "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)",
+    ];
+    let ordered = "RNN, forward, with the steps that its mask counts put first";
+    let row = |what| with_bodies(takes(what, ANY, &masked));
+    let miss = with_bodies(leaves(
+        "its state done does not provably begin with a row of units for each sequence",
+        &masked,
+    ));
+    let limited = "ended, last, y = Scan<body=@limited;num_scan_inputs=1>(start, begin, x)";
+    check(
+        "recurrent-loop",
+        &[
+            // Zeros of other rows, which are known or not.
+            take("Shape Gather Concat Expand Shape Slice Concat Expand RNN Squeeze")
+                .with("Expand(nought, states)", "Identity(three_rows)"),
+            take("Shape Gather Shape Concat Expand Shape Slice Concat Expand Shape Slice Concat Expand RNN Squeeze")
+                .with(of_batch, of_lens),
+            // There are never more than one.
+            take("Shape Gather Concat Shape Slice Concat Expand Unsqueeze RNN Squeeze")
+                .with("Expand(nought, states)", "Identity(begin_row)"),
+            row(ordered),
+            row("RNN, forward, with its mask").options(masked_layers()),
+            // A mask that is always true.
+            row("RNN, forward").with("Expand(flag, wide)", "Expand(always, wide)"),
+            // Outputs that begin with as many rows as their layer, or with others.
+            row(ordered)
+                .with("Expand(nought, states)", "Identity(three_rows)")
+                .with("start, begin, done", "start, begin, begin"),
+            miss.with("done = Expand(nought, states)", "done = Identity(three_rows)"),
+            // The states of a Scan keep their rows.
+            with_bodies(takes("RNN, forward, with its lengths", "Shape Gather Shape Slice Gather Cast Expand Less Where Greater Where Cast Concat Expand RNN Squeeze", &[START, limited])),
+        ],
+    );
+}
+
+/// ONNX Runtime computes a Shape from what is declared, which may be stale.
+#[test]
+fn sizes_are_not_declared_of_what_new_nodes_read() {
+    let turned = "turned = Transpose<perm=[1,0,2]>(x)\nbeside = Neg(turned)";
+    let row = with_bodies(takes("RNN", ANY, &[turned, START, LOOP]))
+        .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
+        .with("Gather(shape, zero)", "Gather(shape, one)")
+        .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
+        .outputs("y beside");
+    let mut model = row.model();
+    let stale = ["turned", "beside"].map(|name| value(name, FLOAT, &[Some(5), Some(1), Some(3)]));
+    model.graph.get_or_insert_default().value_info = stale.to_vec();
+    let (model, _) = rewritten(&model, &fast());
+    let declared = &model.graph.as_option().unwrap().value_info;
+    let declared: Vec<_> = declared.iter().map(declared_sizes).collect();
+    let kept = Some(vec![Some(5), Some(1), Some(3)]);
+    assert_eq!(declared, [Some(vec![None; 3]), kept]);
+}
+
+/// LSTM of no sequences, and GRU of none or of no steps, end the process of ONNX Runtime.
+#[test]
+fn layers_for_onnx_runtime_refuse_empty_inputs() {
+    let refusing = |name: &str, known: &[usize], options: &Options| {
+        let mut model = exported(name);
+        let input = &mut model.graph.get_or_insert_default().input[0];
+        known
+            .iter()
+            .for_each(|&axis| assert!(set_size(input, axis, 4)));
+        let (model, report) = rewritten(&model, options);
+        let nodes = &model.graph.as_option().unwrap().node;
+        let is_check = |node: &&NodeProto| node.name().contains("/not_empty");
+        let checks: Vec<&str> = nodes.iter().filter(is_check).map(NodeProto::op).collect();
+        let is_told = report.rewritten().any(|step| match &step.outcome {
+            Outcome::Rewritten(what) => what.ends_with(" an error"),
+            Outcome::LeftAlone(_) => false,
+        });
+        assert_eq!(is_told, !checks.is_empty(), "{report:#?}");
+        checks.len()
+    };
+    let lstm = "keras_lstm_stacked_masked";
+    let gru = "keras_gru_bidirectional";
+    assert_eq!(refusing(gru, &[], &fast()), 1);
+    assert_eq!(refusing(gru, &[0], &fast()), 1);
+    assert_eq!(refusing(gru, &[0, 1], &fast()), 0);
+    assert_eq!(refusing(lstm, &[], &fast()), 2);
+    assert_eq!(refusing(lstm, &[0], &fast()), 0);
+    assert_eq!(
+        refusing("keras_simplernn_bidirectional_masked", &[], &fast()),
+        0
+    );
+    for runtime in ["openvino", "onnxruntime-web"] {
+        let options = Options {
+            runtime: Some(runtime.to_owned()),
+            ..fast()
+        };
+        let count = usize::from(runtime == "onnxruntime-web");
+        assert_eq!(refusing(gru, &[], &options), count, "{runtime}");
+    }
 }
 
 /// A state that is the last output with a leading axis, as TFLite keeps it.

@@ -110,6 +110,7 @@ fn unrolled() {
         // Before tract loads it; there the rows have to be those of the batch.
         take(whole, layer).options(for_tract()),
         take(whole, ANY).with("batch = Gather(shape, zero)", "batch = Shape(lens)"),
+        take(whole, "Shape Gather Concat Expand Transpose Shape Slice Concat Expand RNN Squeeze Transpose").with("Expand(nought, states)", "Identity(three_rows)"),
         miss(begins).with("batch = Gather(shape, zero)", "batch = Shape(lens)").options(for_tract()),
     ]);
 }

@@ -135,6 +135,7 @@ fn options(arguments: &RewriteArguments) -> Options {
             constant_initializers: arguments.assume.contains(&Assumption::ConstantInitializers),
         },
         masked_layers: false,
+        takes_empty: false,
     }
 }
 

@@ -1,0 +1,49 @@
+//! Keeps layers that get nothing from ending the process of ONNX Runtime, as its LSTM and GRU do up to
+//! version 1.32: they are an error.
+
+use recurrent_cells::{Cell, Kind};
+
+use crate::emit::Emit;
+use crate::sizes::Size;
+
+use super::layer::Layers;
+use super::write::Form;
+
+impl Layers<'_> {
+    /// What the report says if a layer refuses an empty input.
+    pub(in crate::passes) fn says_empty(&self, form: Form<'_>) -> &'static str {
+        let refusing = (0..self.layers.len()).filter(|&index| self.refuses_empty(index, form));
+        let kinds: Vec<Kind> = refusing.map(|index| self.layers[index].cell.kind).collect();
+        match kinds.iter().all(|kind| *kind == Kind::Lstm) {
+            _ if kinds.is_empty() => "",
+            true => "; an empty batch is an error",
+            false => "; an empty batch or no steps are an error",
+        }
+    }
+
+    /// Whether a layer refuses an empty input, with which ONNX Runtime would end the process: LSTM and GRU
+    /// of no sequences, and GRU of no steps.
+    pub(super) fn refuses_empty(&self, index: usize, form: Form<'_>) -> bool {
+        let layer = &self.layers[index];
+        let is_known = |size: Option<Size<'_>>| matches!(size, Some(Size::Known(1..)));
+        let is_of_batch = self.is_of_batch(index) && is_known(self.batch);
+        let may_be_empty = match layer.cell.kind {
+            Kind::Rnn => false,
+            Kind::Lstm => !is_of_batch,
+            Kind::Gru { .. } => !is_of_batch || !is_known(self.length),
+        };
+        matches!(form, Form::Lengths { needs_batch: true }) && may_be_empty
+    }
+}
+
+/// The input of a layer, for its sizes. A Reshape that copies those which must not be 0 fails if one is:
+/// no size is right for -1 then. It takes no time, since runtimes share the input's memory.
+pub(super) fn not_empty(emit: &Emit<'_>, input: &str, cell: &Cell<&str>) -> String {
+    let shape = match cell.kind {
+        Kind::Gru { .. } => [0, 0, -1],
+        _ => [-1, 0, cell.features() as i64],
+    };
+    let sized = emit.name("not_empty:0");
+    emit.write_of(("", "not_empty"), &[&sized], "Reshape", (input, shape), ());
+    sized
+}
