@@ -49,8 +49,9 @@ pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &
     run.stdout
 }
 
-/// Rewrites a model, and compares both on data sets of inputs; `library` is that of ONNX Runtime.
-/// The output is JSON. The model also runs on all of them in one session.
+/// Rewrites a model, and compares both on data sets of inputs: on tract, and on the ONNX Runtime of a library
+/// if there is one, never on what the machine has besides. The output is JSON. The model also runs on all of
+/// them in one session.
 pub(crate) fn rewrite_and_check(
     model: &[u8],
     data_sets: &[Vec<TensorProto>],
@@ -71,7 +72,7 @@ pub(crate) fn rewrite_and_check(
     arguments.extend(["-o", output.to_str().unwrap()]);
     arguments.extend(["--check", data.to_str().unwrap()]);
     arguments.extend(flags);
-    arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
+    arguments.extend(library.map_or(["--backend", "tract"], |library| ["--ort-lib", library]));
     let mut run = revseq(&arguments);
     // An error is no report of checks.
     if run.code == Some(2) {

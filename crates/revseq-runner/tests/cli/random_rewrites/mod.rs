@@ -371,9 +371,7 @@ fn check(
         if is_same {
             on.backends.insert(text("backend").to_owned());
         }
-        let has_onnxruntime = comparison.has_onnxruntime();
-        let may_be_skipped =
-            text("backend") != "tract" && (!has_onnxruntime || case.may_be_refused());
+        let may_be_skipped = text("backend") != "tract" && case.may_be_refused();
         // What it takes by chance may have axes that it lacks once it is rewritten.
         let is_lacking = !case.for_ort && reason.contains("one does not: ort-plain");
         is_same || is_lacking || result == "skipped" && may_be_skipped
@@ -440,6 +438,9 @@ fn layers_of_the_same_lengths_run_on_tract_without_them() {
     let flags = ["--fast", "--pass", "sequence-lens"];
     let run = rewrite_and_check(&bytes, &sets, &flags, None);
     let json: Json = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
-    assert_eq!(json["checks"][0]["backend"], "tract", "{json:#}");
-    assert_eq!(json["checks"][0]["result"], "ok", "{json:#}");
+    // What another ONNX Runtime of the machine does is not asked.
+    let checks = json["checks"].as_array().expect("checks");
+    let is_right = |check: &Json| check["backend"] == "tract" && check["result"] == "ok";
+    let (count, right) = (sets.len(), checks.iter().filter(|it| is_right(it)).count());
+    assert_eq!((checks.len(), right), (count, count), "{json:#}");
 }
