@@ -270,11 +270,13 @@ fn half_floats_are_summed_in_floats() {
 }
 
 #[test]
-fn what_is_slow_in_half_floats_is_computed_in_floats() {
+fn what_is_slow_or_wrong_in_half_floats_is_computed_in_floats() {
     for (node, is_cast) in [
         ("Relu(x)", true),
         ("HardSwish(x)", true),
         ("HardSigmoid(x)", true),
+        ("Sigmoid(x)", true),
+        ("Tanh(x)", true),
         ("ReduceMean(x)", true),
         // Casts would take longer than the operator.
         ("Neg(x)", false),
