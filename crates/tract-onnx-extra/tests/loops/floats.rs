@@ -230,6 +230,20 @@ fn gemm_has_factors_and_addends_of_all_types() {
     }
 }
 
+#[test]
+fn gemm_of_constants_is_computed_in_their_type() {
+    for datum_type in TYPES {
+        let constant = |sizes: &[usize], elements: &[f64]| tensor(datum_type, sizes, elements);
+        let inputs = format!("x:{}[1,2]", element(datum_type));
+        let model = graph(&inputs, "y", "g = Gemm<alpha=0.5>(a, b, c)\ny = Add(g, x)")
+            .constant("a", constant(&[1, 3], &[1.0, 2.0, 3.0]))
+            .constant("b", constant(&[3, 2], &[1.0, -1.0, 2.0, 0.5, 0.0, 4.0]))
+            .constant("c", constant(&[2], &[1.0, 2.0]));
+        let found = result(datum_type, model, &[constant(&[1, 2], &[10.0, 20.0])]);
+        assert_eq!(found, [13.5, 28.0]);
+    }
+}
+
 /// The sum of so many ones stays at 2048 if each sum is a half float.
 #[test]
 fn half_floats_are_summed_in_floats() {
