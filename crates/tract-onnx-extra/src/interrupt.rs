@@ -27,10 +27,22 @@ use tract_onnx::tract_hir::internal::*;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
+    own: End,
+    /// Those of the scopes around it, which end the run as well, each of them once.
+    around: Vec<End>,
+}
+
+/// What ends a run.
+#[derive(Clone, Debug, Default)]
+struct End {
     flag: Arc<AtomicBool>,
     deadline: Option<Deadline>,
-    /// That of a scope around it, which ends the run as well.
-    around: Option<Arc<Interrupt>>,
+}
+
+impl PartialEq for End {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.flag, &other.flag) && self.deadline == other.deadline
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +54,7 @@ struct Deadline {
 
 thread_local! {
     /// What may end the run on this thread.
-    static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
 /// The reason why a run has ended early.
@@ -87,38 +99,39 @@ impl Interrupt {
     }
 
     /// The earlier of two deadlines counts.
-    fn until(self, deadline: Deadline) -> Self {
-        let earlier = self.deadline.filter(|it| it.at <= deadline.at);
-        Self {
-            deadline: Some(earlier.unwrap_or(deadline)),
-            ..self
-        }
+    fn until(mut self, deadline: Deadline) -> Self {
+        let earlier = self.own.deadline.filter(|it| it.at <= deadline.at);
+        self.own.deadline = Some(earlier.unwrap_or(deadline));
+        self
     }
 
     /// Ends all runs that look at this or a clone, now and later.
     pub fn raise(&self) {
-        self.flag.store(true, Ordering::Relaxed);
+        self.own.flag.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.flag.load(Ordering::Relaxed)
+        self.own.flag.load(Ordering::Relaxed)
     }
 
     /// Returns what may end runs on this thread, to take it to another one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        CURRENT.with_borrow(|current| current.as_deref().cloned())
+        CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Calls `run`; this ends what runs on this thread meanwhile, and so does a scope around it.
+    /// Calls `run`; this ends what runs on this thread meanwhile, and so does each scope around it, of
+    /// another thread as well if this was [taken](Self::current) from there.
     pub fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
         let mut entered = self.clone();
-        if entered.around.is_none() {
-            entered.around = CURRENT.with_borrow(Clone::clone);
+        for end in Self::current().iter().flat_map(Self::ends) {
+            if entered.ends().all(|it| it != end) {
+                entered.around.push(end.clone());
+            }
         }
-        enter(Some(Arc::new(entered)), run)
+        enter(Some(entered), run)
     }
 
     /// Calls `run`, which nothing ends early.
@@ -126,27 +139,36 @@ impl Interrupt {
         enter(None, run)
     }
 
+    /// All that ends the run, the innermost first.
+    fn ends(&self) -> impl Iterator<Item = &End> {
+        std::iter::once(&self.own).chain(&self.around)
+    }
+
     /// Checks whether a run may go on.
     ///
     /// # Errors
     /// The reason why not.
     pub fn check(&self) -> Result<(), Interrupted> {
-        if self.is_raised() {
+        self.ends().try_for_each(End::check)
+    }
+}
+
+impl End {
+    fn check(&self) -> Result<(), Interrupted> {
+        if self.flag.load(Ordering::Relaxed) {
             return Err(Interrupted::Raised);
         }
-        if let Some(deadline) = self.deadline
-            && Instant::now() >= deadline.at
-        {
-            return Err(deadline
-                .time
-                .map_or(Interrupted::Deadline, Interrupted::Time));
+        match self.deadline {
+            Some(Deadline { at, time }) if Instant::now() >= at => {
+                Err(time.map_or(Interrupted::Deadline, Interrupted::Time))
+            }
+            _ => Ok(()),
         }
-        self.around.as_ref().map_or(Ok(()), |it| it.check())
     }
 }
 
 /// Calls `run` with what may end it.
-fn enter<T>(entered: Option<Arc<Interrupt>>, run: impl FnOnce() -> T) -> T {
+fn enter<T>(entered: Option<Interrupt>, run: impl FnOnce() -> T) -> T {
     // Also after a panic.
     let _around = guard(CURRENT.replace(entered), |around| CURRENT.set(around));
     run()
@@ -232,5 +254,22 @@ mod tests {
         });
         check().unwrap();
         inner.scope(check).unwrap();
+    }
+
+    #[test]
+    fn what_was_taken_from_a_scope_keeps_the_one_that_it_is_entered_in() {
+        for is_here in [false, true] {
+            let [there, here, own] = [(); 3].map(|()| Interrupt::new());
+            let mut taken = there.scope(|| own.scope(Interrupt::current)).unwrap();
+            // The scopes around it count once each.
+            for _ in 0..3 {
+                taken = here.scope(|| taken.scope(Interrupt::current)).unwrap();
+            }
+            assert_eq!(taken.around.len(), 2, "{taken:?}");
+            taken.check().unwrap();
+            let raised = if is_here { &here } else { &there };
+            raised.raise();
+            taken.check().unwrap_err();
+        }
     }
 }
