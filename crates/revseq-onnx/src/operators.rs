@@ -188,28 +188,82 @@ const OF_ONNX: &str = "\
     TfIdfVectorizer ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Upsample Where \
     Xor";
 
-/// Whether no runtime can have an operator: a model of this opset has it in ONNX's own domain, which has
-/// never had it.
+/// The operators of `com.microsoft` that ONNX Runtime 1.24 to 1.32 computes on the CPU.
+const OF_ONNX_RUNTIME: &str = "\
+    Attention AttnLSTM BeamSearch BiasGelu BifurcationDetector BranchwiseRMSNorm CDist \
+    CausalConvWithState ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention \
+    DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul DynamicTimeWarping \
+    EmbedLayerNormalization EngramGate ExpandDims FastGelu FusedConv FusedGemm FusedMatMul GatedAdd \
+    GatedDeltaNet GatedRMSNorm GatherBlockQuantized GatherND GatherPacked Gelu GreedySearch \
+    GridSample GroupQueryAttention HyperConnectionPostMix HyperConnectionPreMix Inverse \
+    LinearAttention LinearAttentionGate MRotaryEmbedding MatMulBnb4 MatMulFpQ4 MatMulInteger16 \
+    MatMulIntegerToFloat MatMulNBits MaxpoolWithMask MoE MoEGroupRouter MultiHeadAttention \
+    MurmurHash3 NGramHashMapping NGramRepeatBlock NhwcMaxPool Pad QAttention \
+    QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv \
+    QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid QLinearSoftmax QLinearWhere \
+    QMoE QuantizeLinear QuickGelu Range RotaryEmbedding SampleOp Sampling ScaledSiLU \
+    SkipLayerNormalization SkipSimplifiedLayerNormalization SparseAttention SparseToDenseMatMul \
+    Tokenizer TransposeMatMul Trilu UnfoldTensor Unique VarlenCausalConvWithState \
+    VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding";
+
+/// The beginnings of other domains whose operators ONNX Runtime has, or the provider of this project.
+const OF_RUNTIMES: [&str; 4] = ["ai.onnx.", "com.microsoft.", "com.ms.", "revseq"];
+
+/// Returns what is without an operator, so that no runtime has it: ONNX, for a model of this opset that has it in
+/// ONNX's own domain; ONNX Runtime, for any other domain. `None` if a runtime may have it.
 #[must_use]
-pub fn is_unheard_of(domain: &str, operator: &str, opset: i64) -> bool {
-    matches!(domain, "" | "ai.onnx")
-        && opset <= LATEST
-        && !OF_ONNX
-            .split_ascii_whitespace()
-            .any(|known| known == operator)
+pub fn unheard_of_in(domain: &str, operator: &str, opset: i64) -> Option<&'static str> {
+    let is_among = |known: &str| known.split_ascii_whitespace().any(|it| it == operator);
+    match domain {
+        "" | "ai.onnx" => (opset <= LATEST && !is_among(OF_ONNX)).then_some("ONNX"),
+        "com.microsoft" if is_among(OF_ONNX_RUNTIME) => None,
+        _ if OF_RUNTIMES.iter().any(|it| domain.starts_with(it)) => None,
+        _ => Some("ONNX Runtime 1.32"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::unheard_of_in;
+
     #[test]
     fn operators_of_onnx_are_heard_of() {
-        let is_unheard_of = |domain, operator| super::is_unheard_of(domain, operator, 13);
         for operator in ["Abs", "Xor", "LSTM", "SequenceMap", "ImageScaler"] {
-            assert!(!is_unheard_of("", operator), "{operator}");
+            assert_eq!(unheard_of_in("", operator, 13), None, "{operator}");
         }
-        assert!(is_unheard_of("", "TensorListStack") && is_unheard_of("ai.onnx", "Nonsense"));
-        assert!(!is_unheard_of("com.microsoft", "Nonsense"));
+        for (domain, operator) in [("", "TensorListStack"), ("ai.onnx", "Nonsense")] {
+            assert_eq!(
+                unheard_of_in(domain, operator, 13),
+                Some("ONNX"),
+                "{operator}"
+            );
+        }
         // A later one may have more.
-        assert!(!super::is_unheard_of("", "Nonsense", 1000));
+        assert_eq!(unheard_of_in("", "Nonsense", 1000), None);
+    }
+
+    #[test]
+    fn operators_of_other_domains_are_those_of_onnx_runtime() {
+        for (domain, operator) in [
+            ("com.microsoft", "FusedMatMul"),
+            ("com.microsoft", "WordConvEmbedding"),
+            ("com.microsoft.nchwc", "Conv"),
+            ("com.ms.internal.nhwc", "Conv"),
+            ("ai.onnx.ml", "Scaler"),
+            ("revseq", "ReverseSubsequences"),
+        ] {
+            assert_eq!(unheard_of_in(domain, operator, 13), None, "{operator}");
+        }
+        for (domain, operator) in [
+            ("com.microsoft", "Nonsense"),
+            // On GPUs alone.
+            ("com.microsoft", "BiasSplitGelu"),
+            ("com.microsofter", "Conv"),
+            ("ai.onnxer", "Conv"),
+            ("acme", "Add"),
+        ] {
+            let found = unheard_of_in(domain, operator, 13);
+            assert_eq!(found, Some("ONNX Runtime 1.32"), "{operator}");
+        }
     }
 }

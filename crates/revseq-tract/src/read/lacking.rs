@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use revseq_graph::ElementType;
-use revseq_onnx::operators::is_unheard_of;
+use revseq_onnx::operators::unheard_of_in;
 use tract_onnx::pb::type_proto::Value as TypeValue;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto};
 
@@ -28,8 +28,8 @@ pub(crate) struct Lacking {
     others: BTreeSet<(u8, String)>,
     /// The version of ONNX's own operators.
     opset: i64,
-    /// The operators among them that ONNX has not, either: what made the model has left them.
-    unheard_of: BTreeSet<String>,
+    /// The operators among them that no runtime has, and what has them not: ONNX or ONNX Runtime.
+    unheard_of: BTreeMap<String, &'static str>,
 }
 
 /// Returns what tract lacks for a prepared model's main graph, as an error on one line; `None` if
@@ -76,8 +76,8 @@ impl Lacking {
                     "" | "ai.onnx" => node.op_type.clone(),
                     domain => format!("{domain}::{}", node.op_type),
                 };
-                if is_unheard_of(&node.domain, &node.op_type, self.opset) {
-                    self.unheard_of.insert(operator.clone());
+                if let Some(by) = unheard_of_in(&node.domain, &node.op_type, self.opset) {
+                    self.unheard_of.insert(operator.clone(), by);
                 }
                 self.operator(operator, node_label(index, node));
             }
@@ -157,11 +157,13 @@ impl Lacking {
             text += ", which ONNX Runtime's optimiser writes for one kind of processor: save the model \
                      with ORT_ENABLE_EXTENDED or less";
         }
-        let count = self.unheard_of.len();
-        match self.unheard_of.first() {
-            Some(_) if count == all.len() && count > 1 => text += "; ONNX has none of them, either",
-            Some(first) => text += &format!("; ONNX has no {first}, either"),
-            None => {}
+        let unheard_of = &self.unheard_of;
+        if let Some((first, by)) = unheard_of.first_key_value() {
+            let is_all = unheard_of.len() == all.len() && unheard_of.values().all(|it| it == by);
+            text += &match is_all && all.len() > 1 {
+                true => format!("; {by} has none of them, either"),
+                false => format!("; {by} has no {first}, either"),
+            };
         }
         (!all.is_empty()).then(|| format!("tract has no {text}"))
     }
