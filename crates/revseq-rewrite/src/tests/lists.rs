@@ -1,7 +1,7 @@
 //! Lists: what is read from them, and those that loops build.
 
 use super::left;
-use super::tract::{brought, check, graph, model};
+use super::tract::{brought, check, copies_of_sizes, graph, model};
 use crate::model::{ModelProto, NodeProto, TensorProto, all_nodes, int64_tensor};
 
 /// The bodies of loops with lists: name, inputs, outputs and nodes.
@@ -291,6 +291,10 @@ fn parts_of_any_number_are_gathered() {
             "SplitToSequence ConcatFromSequence",
         ),
     ]);
+    // Two axes become one, of which the sizes may be 0.
+    let joined = "q = SplitToSequence<axis=2>(x)\ny = ConcatFromSequence<axis=1>(q)";
+    let (after, _) = brought(&model(joined, 17));
+    assert_eq!(copies_of_sizes(&after), [false]);
 }
 
 #[test]

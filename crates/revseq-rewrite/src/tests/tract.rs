@@ -449,6 +449,17 @@ fn a_dft_counts_its_axis_from_the_end() {
     // From opset 20 on the axis is an input; if absent, tract assumes the second axis.
     let (after, _) = brought(&model("y = DFT(x)", 20));
     assert_eq!(graph(&after).node[1].input.len(), 3);
+    // Of a shape of any rank, whose sizes may be 0.
+    let (after, _) = brought(&model("r = Reshape(x, u)\ny = DFT<axis=2>(r)", 17));
+    assert_eq!(copies_of_sizes(&after), [true, false, false]);
+}
+
+/// Whether each Reshape reads a size of 0 as that of its input's axis.
+pub(super) fn copies_of_sizes(model: &ModelProto) -> Vec<bool> {
+    let nodes = graph(model).node.iter().filter(|node| node.is("Reshape"));
+    nodes
+        .map(|node| node.int("allowzero").or(0) != Some(1))
+        .collect()
 }
 
 #[test]

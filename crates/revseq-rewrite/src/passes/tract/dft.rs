@@ -71,12 +71,12 @@ fn by_shape(at: &At<'_>, [data, output]: [&str; 2], axis: i64) -> Verdict {
     let count = emit.product(&emit.concat(([1], before), 0), true);
     let flat = emit.concat((count, emit.sizes(data, axis, i64::MAX)), 0);
     let mut inputs = at.node.input.clone();
-    inputs[0] = emit.op("Reshape", (data, flat));
+    inputs[0] = emit.reshape(data, flat);
     let mut attributes = others(at.node, &["axis"]);
     attributes.push(model::int("axis", SECOND));
     let transformed = emit.with("DFT", inputs, attributes);
     let behind = emit.sizes(&transformed, 1, i64::MAX);
     let shape = emit.concat((before, behind), 0);
-    emit.give(output, emit.op("Reshape", (transformed, shape)));
+    emit.give(output, emit.reshape(&transformed, shape));
     emit.finish("one along the second axis, with the axes before it flattened")
 }

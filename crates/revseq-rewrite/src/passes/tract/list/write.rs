@@ -78,7 +78,6 @@ fn write_checked(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
 
 /// A value whose axis has to have the size in a vector.
 fn write_with_size(emit: &Emit<'_>, value: &str, axis: i64, size: String) -> String {
-    // Otherwise a size of 0 is the value's own.
     emit.reshape(value, write_shape(emit, value, [axis, axis + 1], size))
 }
 
@@ -230,7 +229,7 @@ fn merge(emit: &Emit<'_>, value: &str, axis: i64) -> String {
     let [joined, size] = [axis, axis + 1].map(|at| emit.sizes(value, at, at + 1));
     let joined = emit.op("Mul", (joined, size));
     let shape = write_shape(emit, value, [axis, axis + 2], joined);
-    emit.op("Reshape", (value, shape))
+    emit.reshape(value, shape)
 }
 
 /// Whether all elements of a list provably have the same sizes.
