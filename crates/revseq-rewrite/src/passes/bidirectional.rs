@@ -150,6 +150,10 @@ fn join(scope: &Scope<'_>, emit: &Emit<'_>, node: &NodeProto, other: &NodeProto)
     joined.attribute.push(bidirectional);
     let mut attributes = joined.attribute.iter_mut();
     if let Some(activations) = attributes.find(|it| it.name() == "activations") {
+        if node.is("RNN") {
+            // One direction takes the first of ONNX's default, which is that of two.
+            activations.strings.truncate(1);
+        }
         activations.strings.extend(activations.strings.clone());
     }
     let count = node.output.len().max(other.output.len());

@@ -1063,6 +1063,27 @@ fn bidirectional() {
     );
 }
 
+/// An RNN of one direction takes the first of ONNX's default, which is that of two, and as ONNX Runtime writes
+/// it.
+#[test]
+fn bidirectional_with_the_activations_of_both() {
+    for activations in [["[Relu]", "[Relu]"], ["[Relu]", "[Relu,Tanh]"]] {
+        let [from, to] = activations;
+        let nodes = "a = RNN<hidden_size=2;activations=[Relu]>(x, w, r)
+            b = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)
+            y = Add(a, b)";
+        let model = row(&[nodes], Expected::Left("")).with(from, to).model();
+        let (after, _) = rewritten(&model, &pass("bidirectional"));
+        let graph = after.graph.as_option().expect("a graph");
+        let layers: Vec<&NodeProto> = graph.node.iter().filter(|it| it.is("RNN")).collect();
+        let [layer] = layers[..] else {
+            panic!("{layers:?}");
+        };
+        let activations = layer.attribute("activations").expect("activations");
+        assert_eq!(activations.strings, [b"Relu"; 2]);
+    }
+}
+
 #[test]
 fn sequence_lens() {
     let what = "RNN, forward, without sequence_lens";

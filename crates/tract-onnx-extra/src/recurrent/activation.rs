@@ -2,7 +2,7 @@
 //!
 //! One type serves the operator and the fused program; what layers have is theirs.
 
-use recurrent_layers::{Activation as OfLayer, activate, activations};
+use recurrent_layers::{Activation as OfLayer, Cell, activate, activations};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
@@ -33,15 +33,20 @@ pub(crate) enum Activation {
     },
 }
 
-/// Reads the functions of each direction of a node.
+/// Reads the functions of each direction of a node. ONNX's default of an RNN, which ONNX Runtime writes into
+/// the node, is that of two directions: a layer of one takes the first.
 pub(super) fn read(
     node: &NodeProto,
-    default: &[OfLayer],
+    cell: Cell,
     directions: usize,
 ) -> TractResult<Vec<Vec<OfLayer>>> {
-    let Some(names) = node.get_attr_opt_vec::<String>("activations")? else {
+    let default = cell.default_activations();
+    let Some(mut names) = node.get_attr_opt_vec::<String>("activations")? else {
         return Ok(vec![default.to_vec(); directions]);
     };
+    if cell == Cell::Rnn && names.len() == 2 {
+        names.truncate(directions);
+    }
     ensure!(
         names.len() == default.len() * directions,
         "it has {} activations, expected {} for each of {directions} directions",

@@ -58,7 +58,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         },
         _ => Cell::Rnn,
     };
-    let activations = activation::read(node, cell.default_activations(), directions.len())?;
+    let activations = activation::read(node, cell, directions.len())?;
     let mut inputs = optional_inputs(node).skip(3);
     let mut input = || inputs.next().flatten();
     let inputs = Inputs {

@@ -35,6 +35,42 @@ fn errors_name_the_cause() {
     assert!(error.contains("it has no outputs"), "{error}");
 }
 
+/// ONNX's default, which ONNX Runtime writes into a node, is that of two directions.
+#[test]
+fn an_rnn_of_one_direction_takes_the_first_of_two_activations() {
+    let weights = |sizes: &[usize]| {
+        let count: usize = sizes.iter().product();
+        let numbers: Vec<f32> = (0..count).map(|it| it as f32 / 8.0 - 0.5).collect();
+        Tensor::from_shape(sizes, &numbers).unwrap()
+    };
+    let run = |attributes: &str, directions: usize| {
+        let model = graph(
+            "x:f32[T,N,2]",
+            "y",
+            &format!("y = RNN<{attributes}>(x, w, r)"),
+        )
+        .constant("w", weights(&[directions, 3, 2]))
+        .constant("r", weights(&[directions, 3, 3]));
+        run(model, None, &[weights(&[4, 2, 2]).into_tvalue()])
+    };
+    for direction in ["forward", "reverse"] {
+        let direction = format!("direction={direction}");
+        let expected = run(&format!("{direction};activations=[Relu]"), 1).unwrap();
+        for other in ["Relu", "Tanh"] {
+            let two = format!("{direction};activations=[Relu,{other}]");
+            assert_eq!(run(&two, 1).unwrap(), expected, "{two}");
+        }
+        let error = message(run(&format!("{direction};activations=[Relu,Tanh,Tanh]"), 1));
+        assert!(
+            error.contains("it has 3 activations, expected 1"),
+            "{error}"
+        );
+    }
+    let of_two = |list: &str| run(&format!("direction=bidirectional;activations=[{list}]"), 2);
+    assert_ne!(of_two("Relu,Tanh").unwrap(), of_two("Relu,Relu").unwrap());
+    assert!(message(of_two("Relu")).contains("it has 1 activations, expected 1 for each of 2"));
+}
+
 /// The way in which an input is given.
 #[derive(Clone)]
 enum Given {
