@@ -88,7 +88,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         cell,
         directions: directions.into(),
         activations,
-        clip: node.get_attr_opt("clip")?,
+        clip: clip(node, cell)?,
         is_batch_first: is_set("layout")?,
         lengths: load::lengths_of_nodes_read(),
         mask: match of_mask {
@@ -102,6 +102,18 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         outputs,
         quantized,
     })
+}
+
+/// Reads the bound of what activations take. One below 0 is none for an RNN, as in ONNX Runtime.
+fn clip(node: &NodeProto, cell: Cell) -> TractResult<Option<f32>> {
+    let clip: Option<f32> = node.get_attr_opt("clip")?;
+    if cell == Cell::Rnn {
+        return Ok(clip.filter(|clip| *clip >= 0.0));
+    }
+    if let Some(clip) = clip {
+        ensure!(clip > 0.0, "its clip is {clip}, expected more than 0");
+    }
+    Ok(clip)
 }
 
 /// Casts half floats to floats, for sums of many products; leaves other values as they are.

@@ -33,6 +33,15 @@ fn errors_name_the_cause() {
     );
     let error = message("_ = LSTM(x, w, r)");
     assert!(error.contains("it has no outputs"), "{error}");
+    // An RNN has these bounds in ONNX Runtime.
+    for clip in ["0.0", "-1.0", "-0.5"] {
+        for operator in ["LSTM", "GRU"] {
+            let error = message(&format!("y = {operator}<clip={clip}>(x, w, r)"));
+            let clip = clip.trim_end_matches(".0");
+            let expected = format!("its clip is {clip}, expected more than 0");
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
 }
 
 /// ONNX's default, which ONNX Runtime writes into a node, is that of two directions.
@@ -69,6 +78,10 @@ fn an_rnn_of_one_direction_takes_the_first_of_two_activations() {
     let of_two = |list: &str| run(&format!("direction=bidirectional;activations=[{list}]"), 2);
     assert_ne!(of_two("Relu,Tanh").unwrap(), of_two("Relu,Relu").unwrap());
     assert!(message(of_two("Relu")).contains("it has 1 activations, expected 1 for each of 2"));
+    // A bound below 0 is none, as in ONNX Runtime.
+    let expected = run("activations=[Relu]", 1).unwrap();
+    assert_eq!(run("activations=[Relu];clip=-1.0", 1).unwrap(), expected);
+    assert_ne!(run("activations=[Relu];clip=0.125", 1).unwrap(), expected);
 }
 
 /// The way in which an input is given.
