@@ -42,6 +42,8 @@ pub(super) struct Layer {
     /// The activations of each direction.
     pub(super) activations: Vec<Vec<Activation>>,
     pub(super) clip: Option<f32>,
+    /// The number of units, if the node says it; that of R otherwise.
+    pub(super) units: Option<usize>,
     /// Whether the batch axis comes before the time axis.
     pub(super) is_batch_first: bool,
     /// Policy for lengths out of range.
@@ -101,11 +103,15 @@ impl Layer {
     /// The sizes that inputs other than X have to have.
     pub(super) fn expected(&self) -> TVec<(usize, Expected)> {
         let directions = Size::Known(self.directions.len());
-        let gates = self.cell.gates();
+        let units = |times: usize| match self.units {
+            Some(units) => Size::Known(units.saturating_mul(times)),
+            None => Size::Units(times),
+        };
+        let rows = units(self.cell.gates());
         let state = if self.is_batch_first {
-            tvec![Size::Batch, directions, Size::Units(1)]
+            tvec![Size::Batch, directions, units(1)]
         } else {
-            tvec![directions, Size::Batch, Size::Units(1)]
+            tvec![directions, Size::Batch, units(1)]
         };
         let Inputs {
             bias,
@@ -114,8 +120,8 @@ impl Layer {
             initial_c,
             peepholes,
         } = self.inputs;
-        let mut w = tvec![directions, Size::Units(gates), Size::Features];
-        let mut r = tvec![directions, Size::Units(gates), Size::Units(1)];
+        let mut w = tvec![directions, rows, Size::Features];
+        let mut r = tvec![directions, rows, units(1)];
         if self.quantized.is_some() {
             w.swap(1, 2);
             r.swap(1, 2);
@@ -127,11 +133,11 @@ impl Layer {
         let all = [
             (Some(1), "W", w),
             (Some(2), "R", r),
-            (bias, "B", tvec![directions, Size::Units(2 * gates)]),
+            (bias, "B", tvec![directions, units(2 * self.cell.gates())]),
             (lengths, valid, of_valid),
             (initial_h, "initial_h", state.clone()),
             (initial_c, "initial_c", state),
-            (peepholes, "P", tvec![directions, Size::Units(3)]),
+            (peepholes, "P", tvec![directions, units(3)]),
         ];
         let all = all.into_iter();
         all.filter_map(|(input, name, sizes)| Some((input?, Expected { name, sizes })))

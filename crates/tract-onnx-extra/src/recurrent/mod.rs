@@ -89,6 +89,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         directions: directions.into(),
         activations,
         clip: clip(node, cell)?,
+        units: units(node)?,
         is_batch_first: is_set("layout")?,
         lengths: load::lengths_of_nodes_read(),
         mask: match of_mask {
@@ -114,6 +115,16 @@ fn clip(node: &NodeProto, cell: Cell) -> TractResult<Option<f32>> {
         ensure!(clip > 0.0, "its clip is {clip}, expected more than 0");
     }
     Ok(clip)
+}
+
+/// Reads the number of units.
+fn units(node: &NodeProto) -> TractResult<Option<usize>> {
+    let units: Option<i64> = node.get_attr_opt("hidden_size")?;
+    let units = units.map(|units| {
+        let known = usize::try_from(units).ok().filter(|units| *units > 0);
+        known.with_context(|| format!("its hidden_size is {units}, expected 1 at least"))
+    });
+    units.transpose()
 }
 
 /// Casts half floats to floats, for sums of many products; leaves other values as they are.

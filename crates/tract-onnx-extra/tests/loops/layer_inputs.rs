@@ -42,6 +42,11 @@ fn errors_name_the_cause() {
             assert!(error.contains(&expected), "{error}");
         }
     }
+    for units in [0, -3] {
+        let error = message(&format!("y = LSTM<hidden_size={units}>(x, w, r)"));
+        let expected = format!("its hidden_size is {units}, expected 1 at least");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 /// ONNX's default, which ONNX Runtime writes into a node, is that of two directions.
@@ -405,6 +410,16 @@ fn wrong_sizes_of_other_inputs_are_told_in_words() {
             "x:f32[T,N,2]",
             "y = LSTM(x, w, r, _, _, _, _, p)",
             "P has shape [2,6], expected [1,6]",
+        ),
+        (
+            "x:f32[3,1,2]",
+            "y = LSTM<hidden_size=3>(x, w, r)",
+            "W has shape [1,8,2], expected [1,12,2]",
+        ),
+        (
+            "x:f32[3,1,2] h:f32[1,1,5]",
+            "y = LSTM<hidden_size=2>(x, w, r, _, _, h)",
+            "initial_h has shape [1,1,5], expected [1,1,2]",
         ),
         (
             "x:f32[3,4,2] l:i32[3]",
