@@ -61,7 +61,7 @@ fn wire_lengths(
     let types = [i32::datum_type(), i64::datum_type(), TDim::datum_type()];
     ensure!(
         types.contains(&datum_type),
-        "sequence_lens is {datum_type:?}, expected I32"
+        "its sequence_lens is {datum_type:?}, expected I32"
     );
     let lengths = to.cast("lengths", lengths, i64::datum_type())?;
     if let (Some(known), Some(policy)) = (to.fact(lengths)?.konst.clone(), op.lengths) {

@@ -184,7 +184,7 @@ impl Expected {
             sizes.join(",")
         };
         format_err!(
-            "{} has shape [{}], expected [{}]",
+            "its {} has shape [{}], expected [{}]",
             self.name,
             list(found),
             list(expected)

@@ -39,7 +39,10 @@ impl Quantized {
     /// Replaces W and R by the floats that they stand for, in the layout of an LSTM.
     pub(super) fn wire(&self, to: &mut Wiring<'_>, inputs: &mut [OutletId]) -> TractResult<()> {
         let datum_type = to.fact(inputs[0])?.datum_type;
-        ensure!(datum_type.is::<f32>(), "X is {datum_type:?}, expected F32");
+        ensure!(
+            datum_type.is::<f32>(),
+            "its X is {datum_type:?}, expected F32"
+        );
         for (index, name) in ["W", "R"].into_iter().enumerate() {
             let operands = [
                 inputs[1 + index],
@@ -73,7 +76,7 @@ impl Dequantize {
         let bytes = [i8::datum_type(), u8::datum_type()];
         ensure!(
             bytes.contains(&datum_type),
-            "{}{kind} is {datum_type:?}, expected I8 or U8",
+            "its {}{kind} is {datum_type:?}, expected I8 or U8",
             self.name
         );
         Ok(())
@@ -81,14 +84,14 @@ impl Dequantize {
 
     fn apply(&self, weights: &Tensor, scales: &Tensor, zeros: &Tensor) -> TractResult<Tensor> {
         let &[directions, inputs, rows] = weights.shape() else {
-            bail!("{} has {} axes, expected 3", self.name, weights.rank());
+            bail!("its {} has {} axes, expected 3", self.name, weights.rank());
         };
         self.check_type("", weights.datum_type())?;
         self.check_type("_zero_point", zeros.datum_type())?;
         for (kind, tensor) in [("scale", scales), ("zero_point", zeros)] {
             ensure!(
                 tensor.shape() == [directions] || tensor.shape() == [directions, rows],
-                "{}_{kind} has shape {:?}, expected [{directions}] or [{directions}, {rows}]",
+                "its {}_{kind} has shape {:?}, expected [{directions}] or [{directions}, {rows}]",
                 self.name,
                 tensor.shape()
             );

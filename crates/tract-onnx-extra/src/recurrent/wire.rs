@@ -37,6 +37,21 @@ where
     s.given(b, move |s, size: TDim| fill(s, a, size))
 }
 
+/// Says how many axes an input has.
+fn has_axes<'r, 'p: 'r>(
+    s: &mut Solver<'r>,
+    input: &'p TensorProxy,
+    name: &'static str,
+    expected: usize,
+) -> InferenceResult {
+    s.given(&input.rank, move |_, found| {
+        let is_right = found == expected as i64;
+        ensure!(is_right, "its {name} has {found} axes, expected {expected}");
+        Ok(())
+    })?;
+    s.equals(&input.rank, expected as i64)
+}
+
 impl Layer {
     /// Wires the operator. The outputs have ONNX's layout with the time axis first.
     fn wire_layer<T: Element + Datum>(
@@ -129,10 +144,10 @@ impl Expansion for Layer {
         let axes = self.axes();
         let directions = self.directions.len().to_dim();
         let (x, r) = (&inputs[0], &inputs[2]);
-        s.equals(&x.rank, 3)?;
+        has_axes(s, x, "X", 3)?;
         for (input, expected) in self.expected() {
             let input = &inputs[input];
-            s.equals(&input.rank, expected.sizes.len() as i64)?;
+            has_axes(s, input, expected.name, expected.sizes.len())?;
             let is_mask = expected.name == "mask";
             let is_integer = expected.name == "sequence_lens"
                 || self.quantized.is_some() && ["W", "R"].contains(&expected.name);

@@ -414,12 +414,12 @@ fn wrong_sizes_of_other_inputs_are_told_in_words() {
         (
             "x:f32[3,1,2]",
             "y = LSTM<hidden_size=3>(x, w, r)",
-            "W has shape [1,8,2], expected [1,12,2]",
+            "its W has shape [1,8,2], expected [1,12,2]",
         ),
         (
             "x:f32[3,1,2] h:f32[1,1,5]",
             "y = LSTM<hidden_size=2>(x, w, r, _, _, h)",
-            "initial_h has shape [1,1,5], expected [1,1,2]",
+            "its initial_h has shape [1,1,5], expected [1,1,2]",
         ),
         (
             "x:f32[3,4,2] l:i32[3]",
@@ -430,6 +430,47 @@ fn wrong_sizes_of_other_inputs_are_told_in_words() {
             "x:f32[3,4,2] l:f32[4]",
             "y = LSTM(x, w, r, _, l)",
             "sequence_lens is F32, expected I32",
+        ),
+    ] {
+        let error = error(inputs, node);
+        assert!(error.contains(expected), "{error}, expected {expected}");
+    }
+}
+
+#[test]
+fn wrong_numbers_of_axes_are_told_in_words() {
+    let error = |inputs: &str, node: &str| {
+        let zeros = |shape: &[usize]| Tensor::zero::<f32>(shape).unwrap();
+        let model = graph(inputs, "y", node)
+            .constant("w", zeros(&[1, 8, 2]))
+            .constant("flat", zeros(&[8, 2]));
+        format!("{:#}", parse(model).unwrap().into_typed().unwrap_err())
+    };
+    for (inputs, node, expected) in [
+        (
+            "x:f32[1,1,1,4,2]",
+            "y = LSTM(x, w, w)",
+            "its X has 5 axes, expected 3",
+        ),
+        (
+            "x:f32[4,2]",
+            "y = GRU(x, w, w)",
+            "its X has 2 axes, expected 3",
+        ),
+        (
+            "x:f32[T,N,2]",
+            "y = LSTM(x, flat, w)",
+            "its W has 2 axes, expected 3",
+        ),
+        (
+            "x:f32[T,N,2] h:f32[N,2]",
+            "y = LSTM(x, w, w, _, _, h)",
+            "its initial_h has 2 axes, expected 3",
+        ),
+        (
+            "x:f32[T,N,2] l:i32[N,1]",
+            "y = LSTM(x, w, w, _, l)",
+            "its sequence_lens has 2 axes, expected 1",
         ),
     ] {
         let error = error(inputs, node);
