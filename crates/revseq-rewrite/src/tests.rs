@@ -21,12 +21,19 @@ use crate::model::{
 use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
 
 fn models() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let files = walkdir::WalkDir::new(root).sort_by_file_name().into_iter();
-    let paths = files.map(|entry| entry.expect("models are there").into_path());
-    let found: Vec<PathBuf> = paths.filter(|path| path.ends_with("model.onnx")).collect();
+    let found = models_below("models");
     assert!(found.len() > 100, "{found:?}");
     found
+}
+
+/// The models in a folder of the project.
+fn models_below(folder: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(folder);
+    let files = walkdir::WalkDir::new(root).sort_by_file_name().into_iter();
+    let paths = files.map(|entry| entry.expect("models are there").into_path());
+    paths.filter(|path| path.ends_with("model.onnx")).collect()
 }
 
 fn read(path: &Path) -> (Vec<u8>, ModelProto) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{exported, fast, models, read};
 use crate::model::{FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, value};
-use crate::{Region, Regions, regions, scope::Scope};
+use crate::{Options, Region, Regions, regions, scope::Scope};
 use revseq_test_models::text::{Inner, nodes};
 
 /// A loop that is an RNN, with its steps last, and nodes around it.
@@ -260,6 +260,33 @@ fn regions_of_models_are_closed_and_whole() {
         count += found.regions.len();
     }
     assert!(count > 10, "{count}");
+}
+
+#[test]
+fn a_host_of_masks_has_a_region_for_every_loop_that_a_rewrite_replaces() {
+    let is_loop = |node: &&NodeProto| node.is("Loop") || node.is("Scan");
+    let loops = |model: &ModelProto| {
+        let nodes = &model.graph.as_option().expect("a graph").node;
+        nodes.iter().filter(is_loop).count()
+    };
+    let mut count = 0;
+    for path in [models(), super::models_below("tests/data")].concat() {
+        let (_, model) = read(&path);
+        let mut rewritten = model.clone();
+        crate::rewrite(&mut rewritten, &fast()).expect("known passes");
+        let masks = Options {
+            masked_layers: true,
+            ..fast()
+        };
+        let found = regions(model.clone(), &masks, true, |_| Ok(())).expect("known passes");
+        let nodes = &model.graph.as_option().expect("a graph").node;
+        let taken = nodes_of(&found).concat();
+        let taken = taken.iter().filter(|&&it| is_loop(&&nodes[it])).count();
+        let replaced = loops(&model) - loops(&rewritten);
+        assert_eq!(taken, replaced, "{}", path.display());
+        count += taken;
+    }
+    assert!(count > 50, "{count}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::plugin::graph::{Constant, Value};
 /// The versions of a model that any ONNX Runtime reads which loads this library.
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 13;
+/// The last element type that this version has, as ONNX's code.
+const BFLOAT16: i32 = 16;
 
 /// Finds the constants that the options replace by other values.
 pub(super) fn replaced(
@@ -22,10 +24,15 @@ pub(super) fn replaced(
 ) -> Result<HashSet<String>, Error> {
     let mut known: BTreeMap<&str, Constant<'_>> = BTreeMap::new();
     for (name, value) in constants {
-        // One that cannot be read is no part of a replacement.
-        if let Ok(Some(constant)) = value.constant() {
+        // One that cannot be read is no part of a replacement, and no layer reads one of a later type.
+        if let Ok(Some(constant)) = value.constant()
+            && constant.element <= BFLOAT16
+        {
             known.insert(name, constant);
         }
+    }
+    if known.is_empty() {
+        return Ok(HashSet::new());
     }
     let initializer = |(name, constant): (&&str, &Constant<'_>)| TensorProto {
         name: Some((*name).to_owned()),

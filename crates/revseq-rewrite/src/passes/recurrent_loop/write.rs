@@ -18,10 +18,12 @@ use super::weights::{bias, floats, functions, peepholes, weights};
 
 /// Writes the layers of a loop, and the outputs of the loop that are read.
 pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
-    let has_masks = at.context.options.masked_layers;
-    if let Some(why) = has_masks.then(|| no_masked(layers)).flatten() {
+    let options = at.context.options;
+    let why = options.masked_layers.then(|| no_masked(layers)).flatten();
+    if let Some(why) = why.filter(|_| !options.fast) {
         return Err(why.into());
     }
+    let has_masks = options.masked_layers && why.is_none();
     if at.context.waits && !layers.are_of_batch() {
         return Err(Left::Later);
     }
@@ -30,7 +32,7 @@ pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
     let form = match has_masks {
         true => Form::Masks(at.scope),
         false => Form::Lengths {
-            needs_batch: runtimes::may_be_onnx_runtime(at.context.options),
+            needs_batch: runtimes::may_be_onnx_runtime(options),
         },
     };
     write(&emit, layers, form);
