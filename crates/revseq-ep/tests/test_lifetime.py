@@ -25,17 +25,21 @@ def growth(before):
     print(heap - before[0], threads - before[1])
 
 
+def close():
+    # As often as ONNX Runtime left it open: after two registrations at most.
+    for _ in range(2):
+        try:
+            handle = _ctypes.dlopen(harness.library(), os.RTLD_NOW | os.RTLD_NOLOAD)
+        except OSError:
+            break
+        _ctypes.dlclose(handle)
+        _ctypes.dlclose(handle)
+
+
 def gone():
     if harness.HOST < (1, 31):
-        # ONNX Runtime 1.24 never closes the library: this does, once for each of two registrations
-        # at most. A library that pins itself would stay nevertheless.
-        for _ in range(2):
-            try:
-                handle = _ctypes.dlopen(harness.library(), os.RTLD_NOW | os.RTLD_NOLOAD)
-            except OSError:
-                break
-            _ctypes.dlclose(handle)
-            _ctypes.dlclose(handle)
+        # ONNX Runtime 1.24 never closes the library. One that pins itself would stay nevertheless.
+        close()
     name = pathlib.Path(harness.library()).name
     return name not in pathlib.Path("/proc/self/maps").read_text(encoding="ascii")
 
@@ -92,26 +96,88 @@ assert gone()
 """)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_thread_that_ran_a_layer_outlives_the_registration(threads):
+#: What a thread makes and runs, large enough for threads to share it.
+WORK = {
+    "layer": """
+layer = test_layers.Layer("GRU", units=256)
+made = lambda options: harness.session(layer.model, provider_options={"layers": "on"}, **options)
+feeds = layer.feeds(steps=100, batch=8)
+""",
+    "layer with lengths": """
+layer = test_layers.Layer("LSTM", "bidirectional", units=256, given=("b", "lens"))
+made = lambda options: harness.session(layer.model, provider_options={"layers": "on"}, **options)
+feeds = layer.feeds(steps=100, batch=8)
+""",
+    "loop": """
+rnn = test_loops.Rnn(units=256, features=256)
+made = lambda options: test_loops.replacing(rnn.model(), **options)
+feeds = rnn.feed(steps=100, batch=8)
+""",
+    "masked loops": """
+made = lambda options: test_loops.replacing(
+    test_loops.EXPORTED / "keras_bilstm_masked/model.onnx", **options
+)
+feeds = {"x": np.ones((64, 200, 8), np.float32)}
+""",
+    "reversal": """
+model = harness.reverse_sequence([300, 300, 64], batch_axis=0, time_axis=1)
+made = lambda options: harness.session(model, **options)
+feeds = {"x": np.ones((300, 300, 64), np.float32), "lens": np.arange(300)}
+""",
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_a_thread_that_ran_the_provider_outlives_the_registration(work):
     """When it ends, it calls into the library, which therefore stays as long as the process."""
     run(f"""
 import threading
-import test_layers
-
-def work():
+import test_layers, test_loops
+{work}
+def use():
     ort.register_execution_provider_library("revseq", harness.library())
-    layer = test_layers.Layer("GRU", units=96)
-    session = layer.session(threads={threads})
-    session.run(None, layer.feeds(steps=64, batch=4))
-    del session
+    session = made({{"threads": 2}})
+    session.run(None, feeds)
+    return session
+
+def leave(session):
+    session.clear()
     gc.collect()
     ort.unregister_execution_provider_library("revseq")
 
-for _ in range(2):
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+# The thread that ran ends last, first as the one that unregisters, then as one of a pool.
+alone = threading.Thread(target=lambda: leave([use()]))
+alone.start()
+alone.join()
+ran, left, sessions = threading.Event(), threading.Event(), []
+of_pool = threading.Thread(target=lambda: (sessions.append(use()), ran.set(), left.wait()))
+of_pool.start()
+assert ran.wait(60)
+leave(sessions)
+left.set()
+of_pool.join()
+assert not gone()
+""")
+
+
+def test_a_thread_that_ran_the_custom_op_outlives_its_session():
+    run("""
+import threading
+shape = [300, 300, 64]
+x, lens = np.ones(shape, np.float32), np.full((300, 1, 64), 200, np.uint32)
+
+def work():
+    options = harness.options(ep=False, threads=2)
+    options.register_custom_ops_library(harness.library())
+    model = harness.reverse_subsequences(shape, 1, lengths_shape=list(lens.shape))
+    harness.session(model, options).run(None, {"x": x, "lens": lens})
+    del options
+    gc.collect()
+    close()
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
 assert not gone()
 """)
 
