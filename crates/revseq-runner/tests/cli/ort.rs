@@ -9,7 +9,8 @@ use serde_json::Value as Json;
 use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
 
 use crate::common::{
-    FLOAT, Folder, Run, graph_attribute, int64s, models, node, refuses, revseq, succeeds, value,
+    FLOAT, Folder, Run, graph_attribute, int, int64s, models, node, refuses, revseq, succeeds,
+    tensor, value,
 };
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
@@ -85,6 +86,90 @@ fn a_device_is_the_provider_s_option() {
     );
     assert!(run.stderr.contains("on gpu:software\n"), "{run:?}");
     assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
+}
+
+/// Threads that ran a layer end after the provider's library was unregistered, and call into it.
+#[test]
+fn layers_that_threads_share_end_well() {
+    let Some(library) = onnxruntime("layers_that_threads_share_end_well") else {
+        return;
+    };
+    let folder = Folder::new();
+    let path = folder.model(wide_layers());
+    let path = path.to_str().expect("UTF-8");
+    succeeds(&["snapshot", path]);
+    let options = ["layers=on", "loops=layers", "lengths=clamp"];
+    for option in options {
+        for (command, arguments) in [
+            ("run", &["--fill", "random:7"][..]),
+            ("verify", &[]),
+            ("inspect", &[]),
+        ] {
+            let arguments = [arguments, &["--provider-option", option, path]].concat();
+            let run = on_ort(command, &library, &arguments);
+            assert_eq!(run.code, Some(0), "{command} {option}: {run:?}");
+        }
+        let backends = [
+            "compare",
+            "--backend",
+            "ort,ort-plain",
+            "--ort-lib",
+            &library,
+        ];
+        let run = revseq(&[&backends[..], &["--provider-option", option, path]].concat());
+        assert_eq!(run.code, Some(0), "compare {option}: {run:?}");
+    }
+}
+
+/// A layer, and a loop that is one, so large that threads share them.
+fn wide_layers() -> GraphProto {
+    const UNITS: i64 = 256;
+    let weights = |name: &str, sizes: &[i64]| {
+        let count: i64 = sizes.iter().product();
+        let values = (0..count).flat_map(|it| ((it % 13 - 6) as f32 / 256.0).to_le_bytes());
+        tensor(name, FLOAT, sizes, &values.collect::<Vec<_>>())
+    };
+    let [time, state] = [["100", "8", "16"], ["1", "8", "256"]];
+    let mut layer = node("RNN", &["x", "w", "r"], &["y"]);
+    layer.attribute.push(int("hidden_size", UNITS));
+    let body = GraphProto {
+        name: String::from("body"),
+        node: vec![
+            node("MatMul", &["now", "columns"], &["a"]),
+            node("MatMul", &["h", "square"], &["b"]),
+            node("Add", &["a", "b"], &["sum"]),
+            node("Tanh", &["sum"], &["new"]),
+            node("Identity", &["new"], &["out"]),
+        ],
+        input: vec![
+            value("h", FLOAT, &state[1..]),
+            value("now", FLOAT, &time[1..]),
+        ],
+        output: vec![
+            value("new", FLOAT, &state[1..]),
+            value("out", FLOAT, &state[1..]),
+        ],
+        ..GraphProto::default()
+    };
+    let mut scan = node("Scan", &["zeros", "x"], &["last", "all"]);
+    scan.attribute = vec![int("num_scan_inputs", 1), graph_attribute("body", body)];
+    GraphProto {
+        name: String::from("wide"),
+        node: vec![layer, scan],
+        input: vec![value("x", FLOAT, &time)],
+        output: vec![
+            value("y", FLOAT, &["100", "1", "8", "256"]),
+            value("last", FLOAT, &state[1..]),
+        ],
+        initializer: vec![
+            weights("w", &[1, UNITS, 16]),
+            weights("r", &[1, UNITS, UNITS]),
+            weights("columns", &[16, UNITS]),
+            weights("square", &[UNITS, UNITS]),
+            tensor("zeros", FLOAT, &[8, UNITS], &[0; 8 * 256 * 4]),
+        ],
+        ..GraphProto::default()
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sessions whose loops the provider replaces give what ONNX Runtime gives by itself, on random models.
 //!
 //! `REVSEQ_TEST_PYTHON` names a Python that has the package `onnxruntime`, and `REVSEQ_EP_LIBRARY` the
-//! library of the execution provider.
+//! library of the execution provider. `PROPTEST_CASES` sets how many models each generator makes.
 
 use std::process::Command;
 
@@ -11,11 +11,13 @@ use proptest::test_runner::TestRunner;
 
 use crate::common::Folder;
 
-/// The models that are made by each generator.
+/// The models that are made by each generator, and those that a process of Python runs.
 const CASES: usize = 12;
+const MODELS_OF_A_PROCESS: usize = 200;
 
 /// Runs each model by ONNX Runtime alone and with the provider, before and after its optimizer saw it, and
-/// says what differs; at the end, how many loops were replaced and how many models ran.
+/// says what differs; at the end, how many loops were replaced and how many models ran. The last model on
+/// standard error is the one that ends the process.
 const SCRIPT: &str = "
 import pathlib, sys, zlib, numpy, onnxruntime as ort
 from onnxruntime import GraphOptimizationLevel as Level
@@ -49,6 +51,7 @@ def close(found, expected):
     return numpy.allclose(found, expected, 1e-3, 1e-4, equal_nan=True) if found.dtype.kind == 'f' \\
         else numpy.array_equal(found, expected)
 for path in sorted(pathlib.Path(sys.argv[1]).glob('*.onnx')):
+    print(path.name, file=sys.stderr, flush=True)
     random = numpy.random.default_rng(zlib.crc32(path.name.encode()))
     try:
         plain = ort.InferenceSession(path, options(Level.ORT_ENABLE_ALL), ['CPUExecutionProvider'])
@@ -94,25 +97,44 @@ fn loops_that_the_provider_replaces_give_the_same() {
         revseq_skips::skip(test, "REVSEQ_TEST_PYTHON or REVSEQ_EP_LIBRARY is not set");
         return;
     }
+    let cases = std::env::var("PROPTEST_CASES").map_or(CASES, |it| it.parse().expect("a number"));
     let mut runner = TestRunner::default();
-    let folder = Folder::new();
+    let mut counts = [0, 0];
     for (number, models) in crate::random::models().into_iter().enumerate() {
-        for case in 0..CASES {
-            let model = models.new_tree(&mut runner).expect("a model").current();
-            folder.write(&format!("{number}_{case:05}.onnx"), &model);
+        for first in (0..cases).step_by(MODELS_OF_A_PROCESS) {
+            let folder = Folder::new();
+            for case in first..cases.min(first + MODELS_OF_A_PROCESS) {
+                let model = models.new_tree(&mut runner).expect("a model").current();
+                folder.write(&format!("{number}_{case:05}.onnx"), &model);
+            }
+            let ran = run(&python, &library, folder);
+            counts = [counts[0] + ran[0], counts[1] + ran[1]];
         }
     }
+    assert!(counts[0] > 2 * cases && counts[1] > 6 * cases, "{counts:?}");
+}
+
+/// Runs the models of a folder; how many loops were replaced, and how many runs there were. The folder is
+/// kept if one fails.
+fn run(python: &str, library: &str, folder: Folder) -> [usize; 2] {
     let run = Command::new(python)
         .args(["-c", SCRIPT])
         .arg(folder.path(""))
         .arg(library)
         .output()
         .expect("Python starts");
-    assert!(run.status.success(), "{run:?}");
-    let told = String::from_utf8_lossy(&run.stdout);
+    let [told, last] = [&run.stdout, &run.stderr].map(|it| String::from_utf8_lossy(it));
+    let last = last.lines().last();
     let mut lines = told.lines().rev();
-    let counts = lines.next().expect("counts");
-    let numbers: Vec<usize> = counts.split(' ').filter_map(|it| it.parse().ok()).collect();
-    assert_eq!(lines.next(), None, "{told}");
-    assert!(numbers[0] > 2 * CASES && numbers[1] > 6 * CASES, "{counts}");
+    let counts = lines.next().unwrap_or_default();
+    let counts: Vec<usize> = counts.split(' ').filter_map(|it| it.parse().ok()).collect();
+    let ends_well = run.status.success() && lines.next().is_none();
+    match counts[..] {
+        [fused, ran] if ends_well => [fused, ran],
+        _ => panic!(
+            "{}: {}, {last:?}\n{told}",
+            folder.keep().display(),
+            run.status
+        ),
+    }
 }
