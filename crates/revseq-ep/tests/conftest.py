@@ -19,6 +19,19 @@ def registered():
     yield
 
 
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    """The package as the wheel installs it."""
+    folder = tmp_path_factory.mktemp("package")
+    harness.install(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        import onnxruntime_ep_revseq
+        import onnxruntime_ep_revseq.worker
+
+        yield onnxruntime_ep_revseq
+
+
 def pytest_runtest_logreport(report):
     """Reports skipped tests to `cargo xtask test`, as revseq-skips does."""
     path = os.environ.get("REVSEQ_SKIPS")

@@ -90,8 +90,10 @@ def options(ep=True, provider_options=None, threads=None, **config) -> ort.Sessi
     return session_options
 
 
-def load(model) -> onnx.ModelProto | str:
-    return model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
+def load(model) -> bytes | str:
+    if isinstance(model, onnx.ModelProto):
+        return model.SerializeToString()
+    return model if isinstance(model, bytes) else str(model)
 
 
 def session(model, session_options=None, **kwargs) -> ort.InferenceSession:

@@ -18,24 +18,6 @@ import harness
 MODEL = harness.ROOT / "models/exported/keras_bilstm_masked"
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory, monkeypatch_module):
-    """The package as the wheel installs it."""
-    folder = tmp_path_factory.mktemp("package")
-    harness.install(folder)
-    monkeypatch_module.syspath_prepend(folder)
-    import onnxruntime_ep_revseq
-    import onnxruntime_ep_revseq.worker
-
-    return onnxruntime_ep_revseq
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
 def data(name):
     files = sorted((MODEL / "test_data_set_0").glob(f"{name}_*.pb"))
     return [numpy_helper.to_array(onnx.load_tensor(str(file))) for file in files]

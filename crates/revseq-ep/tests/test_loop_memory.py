@@ -1,0 +1,70 @@
+"""Where there is too little memory for a loop's session or a run, that is an error, and the process goes on."""
+
+import os
+import subprocess
+import sys
+
+import harness
+
+BODY = """
+import gc, resource, sys
+sys.path.insert(0, sys.argv[1])
+import onnx
+import onnxruntime as ort
+import harness
+from test_layers import compare
+from test_loops import LAYERS, Rnn
+
+ort.register_execution_provider_library("revseq", harness.library())
+rnn = Rnn(units=2000, features=64)
+feeds = rnn.feed(50, 10)
+# Protobuf's memory is not what is limited.
+onnx.save(rnn.model(), sys.argv[2])
+
+
+def make():
+    options = harness.options(provider_options=LAYERS, threads=1)
+    options.log_severity_level = 4
+    return harness.session(sys.argv[2], options)
+
+
+def with_megabytes(count, work):
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (count << 20), hard))
+    try:
+        return work()
+    except Exception as error:
+        return error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+session = make()
+right = session.run(None, feeds)
+failed = 0
+for count in (0, 1, 2, 4, 8, 16, 20, 24, 32, 40, 48, 64, 128):
+    del session
+    gc.collect()
+    session = with_megabytes(count, make)
+    if isinstance(session, Exception):
+        failed += 1
+        session = make()
+    found = with_megabytes(count, lambda: session.run(None, feeds))
+    ran = not isinstance(found, Exception)
+    compare(found if ran else session.run(None, feeds), right)
+assert failed and ran
+"""
+
+
+def test_a_loop_with_too_little_memory(tmp_path):
+    tests = str(harness.ROOT / "crates/revseq-ep/tests")
+    done = subprocess.run(
+        [sys.executable, "-c", BODY, tests, str(tmp_path / "model.onnx")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"RUST_BACKTRACE": "0"},
+    )
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
