@@ -3,6 +3,7 @@
 //! A loader has one parser for each name, and a later one replaces the one before. Each operator's
 //! file has its parser, which returns an operator over tract's, or one of its own.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use tract_onnx::model::ParsingContext;
@@ -135,11 +136,23 @@ static OPERATORS: LazyLock<HashMap<&str, (Parser, Option<&str>)>> = LazyLock::ne
     tracts.chain(PARSERS.iter().flat_map(of_parser)).collect()
 });
 
+/// A node without the names of outputs that are left out at the end: parsers count the names.
+fn without_last_outputs(node: &NodeProto) -> Cow<'_, NodeProto> {
+    let count = node.output.iter().rposition(|name| !name.is_empty());
+    let count = count.map_or(0, |last| last + 1);
+    let mut node = Cow::Borrowed(node);
+    if count < node.output.len() {
+        node.to_mut().output.truncate(count);
+    }
+    node
+}
+
 /// Parses a node whose inputs are there, by the operators of this crate or of tract.
 ///
 /// # Errors
 /// The node is of another domain than its operator, lacks an input, or has an attribute that is not ONNX's.
 pub fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let node = &*without_last_outputs(node);
     let operator = node.op_type.as_str();
     let known = OPERATORS.get(operator);
     let (parse, domain) = known.with_context(|| format!("tract has no {operator}"))?;

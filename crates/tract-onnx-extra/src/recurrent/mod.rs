@@ -79,7 +79,6 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         y_h: output(),
         y_c: output(),
     };
-    ensure!(outputs.count() > 0, "it has no outputs");
     ensure!(
         of_mask.is_none() || inputs.lengths.is_some(),
         "it lacks a mask"

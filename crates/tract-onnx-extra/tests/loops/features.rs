@@ -649,6 +649,27 @@ fn random_numbers_have_the_shape_that_their_operator_says() {
     }
 }
 
+/// An output that nothing reads has no name.
+#[test]
+fn last_outputs_may_be_left_out() {
+    let x = Tensor::from_shape(&[1, 2, 4], &[3_f32, -1., 4., 1., -5., 9., 2., -6.]).unwrap();
+    for (node, expected) in [
+        ("Dropout(x)", x.clone()),
+        (
+            "MaxPool<kernel_shape=[2];strides=[2]>(x)",
+            Tensor::from_shape(&[1, 2, 2], &[3_f32, 4., 9., 2.]).unwrap(),
+        ),
+    ] {
+        for (sizes, opset) in [("1,2,4", 9), ("N,2,4", 11), ("1,2,4", 13), ("N,2,4", 17)] {
+            let nodes = format!("y, _ = {node}");
+            let model = graph(&format!("x:f32[{sizes}]"), "y", &nodes).opset(opset);
+            let found = run(model, std::slice::from_ref(&x));
+            let found = found.unwrap_or_else(|error| panic!("{nodes}, {opset}: {error:#}"));
+            assert_eq!(found, [expected.clone()], "{nodes}, {opset}");
+        }
+    }
+}
+
 /// As in ONNX Runtime, which says only later that nothing is dropped.
 #[test]
 fn the_mask_of_an_early_dropout_has_zeros() {

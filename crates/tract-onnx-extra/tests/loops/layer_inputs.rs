@@ -32,7 +32,7 @@ fn errors_name_the_cause() {
         "{error}"
     );
     let error = message("_ = LSTM(x, w, r)");
-    assert!(error.contains("it has no outputs"), "{error}");
+    assert!(error.contains("it has no output"), "{error}");
     // An RNN has these bounds in ONNX Runtime.
     for clip in ["0.0", "-1.0", "-0.5"] {
         for operator in ["LSTM", "GRU"] {
