@@ -3,7 +3,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, parse};
+use crate::build::{Graph, graph, parse, run_optimized};
 
 /// A plan for all sizes, optimised by this crate.
 fn plan(graph: Graph) -> Arc<TypedRunnableModel> {
@@ -165,6 +165,57 @@ fn a_reshape_to_a_size_of_0_is_planned_anew() {
     let found = run(&plan, &[numbers(&[2, 4, 3])]).unwrap();
     assert_eq!(found.shape(), [2, 1, 4, 3]);
     refuses(&plan, &[numbers(&[0, 0, 3])]);
+}
+
+/// A size that an exporter computes is 0 where nothing is left, and ONNX's shape has another number of elements.
+#[test]
+fn nothing_is_reshaped_to_nothing() {
+    let nodes = |before: &str| format!("{before}\ny = Reshape(x, to)\nv = Shape(y)");
+    for (rows, to) in [
+        (0, [1, 0, 4]),
+        (2, [1, 2, 4]),
+        (0, [3, 4, 0]),
+        (0, [0, 5, 7]),
+    ] {
+        let x = numbers(&[rows, 4]);
+        let numbers_of_to = tensor1(&to.map(|size: usize| size as i64));
+        let by_shape = "s = Shape(z)\nto = Identity(s)";
+        for (inputs, before, others) in [
+            (
+                "x:f32[N,4] to:i64[3]".to_owned(),
+                "",
+                vec![numbers_of_to.clone()],
+            ),
+            (
+                format!("x:f32[{rows},4] to:i64[3]"),
+                "",
+                vec![numbers_of_to.clone()],
+            ),
+            (
+                format!("x:f32[{rows},4] z:f32[{},{},{}]", to[0], to[1], to[2]),
+                by_shape,
+                vec![numbers(&to)],
+            ),
+        ] {
+            let model = graph(&inputs, "y v", &nodes(before));
+            let given = [vec![x.clone()], others].concat();
+            let found =
+                run_optimized(model, &given).unwrap_or_else(|it| panic!("{inputs}: {it:?}"));
+            assert_eq!(found[0].shape(), to, "{inputs}");
+            assert_eq!(found[1], numbers_of_to, "{inputs}");
+        }
+    }
+    // Wherever that fits, a 0 is the input's size.
+    let model = || graph("x:f32[N,M] to:i64[2]", "y", "y = Reshape(x, to)");
+    let run =
+        |shape: [usize; 2], to: [i64; 2]| run_optimized(model(), &[numbers(&shape), tensor1(&to)]);
+    assert_eq!(run([0, 4], [1, 0]).unwrap()[0].shape(), [1, 0]);
+    assert_eq!(run([3, 0], [0, 0]).unwrap()[0].shape(), [3, 0]);
+    assert_eq!(run([0, 4], [0, -1]).unwrap()[0].shape(), [0, 0]);
+    for to in [[2, 3], [-1, -1]] {
+        let error = format!("{:#}", run([0, 4], to).unwrap_err());
+        assert!(error.contains("another number of elements"), "{error}");
+    }
 }
 
 /// A fused program is for the sizes in it, also those that its inputs do not have.

@@ -26,6 +26,36 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     Ok((op, captured))
 }
 
+/// The shape that sizes stand for, of which one of -1 is left open.
+fn shape(data: &[usize], sizes: &[i64], allows_zero: bool) -> TractResult<TVec<usize>> {
+    let sizes_of_axes = sizes.iter().enumerate().map(|(axis, size)| match size {
+        0 if !allows_zero => data.get(axis).copied().with_context(|| {
+            let rank = data.len();
+            format!("it takes over axis {axis} of an input of rank {rank}")
+        }),
+        -1 => Ok(1),
+        _ => usize::try_from(*size)
+            .ok()
+            .with_context(|| format!("it has a size of {size}, expected -1 or one from 0")),
+    });
+    let mut shape = sizes_of_axes.collect::<TractResult<TVec<usize>>>()?;
+    let volume = |shape: &[usize]| {
+        let mut sizes = shape.iter().copied();
+        sizes.try_fold(1_usize, usize::checked_mul)
+    };
+    let (before, others) = (volume(data), volume(&shape));
+    let mut open = (0..sizes.len()).filter(|axis| sizes[*axis] == -1);
+    if let Some(axis) = open.next() {
+        let rest = before.zip(others.filter(|others| *others > 0));
+        shape[axis] = rest.map_or(0, |(before, others)| before / others);
+    }
+    ensure!(
+        open.next().is_none() && volume(&shape) == before,
+        "it reshapes {data:?} to {sizes:?}, which has another number of elements"
+    );
+    Ok(shape)
+}
+
 impl OfSizes for Reshape {
     const NAME: &str = "Reshape";
     const KEEPS_ELEMENTS: bool = true;
@@ -35,6 +65,14 @@ impl OfSizes for Reshape {
     }
 
     fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+        let data: Option<Vec<usize>> = known.data.iter().map(|it| it.to_usize().ok()).collect();
+        let numbers: Option<Vec<i64>> = known.numbers.iter().copied().collect();
+        if let (Some(data), Some(numbers)) = (data, numbers)
+            && data.contains(&0)
+            && let Ok(shape) = self.shape(&data, &|_| Ok(numbers.clone()))
+        {
+            return shape.get(axis).map(|size| size.to_dim());
+        }
         let size = match known.number(axis) {
             Some(0) if !self.allows_zero => known.data.get(axis).cloned(),
             number => number.filter(|it| *it >= 0).map(|it| it.to_dim()),
@@ -55,37 +93,13 @@ impl OfSizes for Reshape {
 
     fn shape(&self, data: &[usize], numbers: &Numbers<'_>) -> TractResult<TVec<usize>> {
         let sizes = numbers(1)?;
-        let is_open = |size: i64| size == -1;
-        let mut shape: TVec<usize> = tvec![];
-        for (axis, size) in sizes.iter().enumerate() {
-            shape.push(match size {
-                0 if !self.allows_zero => *data.get(axis).with_context(|| {
-                    format!(
-                        "it takes over axis {axis} of an input of rank {}",
-                        data.len()
-                    )
-                })?,
-                -1 => 1,
-                _ => usize::try_from(*size).ok().with_context(|| {
-                    format!("it has a size of {size}, expected -1 or one from 0")
-                })?,
-            });
-        }
-        let volume = |shape: &[usize]| {
-            let mut sizes = shape.iter().copied();
-            sizes.try_fold(1_usize, usize::checked_mul)
-        };
-        let (before, others) = (volume(data), volume(&shape));
-        if let Some(axis) = sizes.iter().position(|size| is_open(*size)) {
-            let rest = before.zip(others.filter(|others| *others > 0));
-            shape[axis] = rest.map_or(0, |(before, others)| before / others);
-        }
-        let is_one = sizes.iter().filter(|size| is_open(**size)).count() <= 1;
-        ensure!(
-            is_one && volume(&shape) == before,
-            "it reshapes {data:?} to {sizes:?}, which has another number of elements"
-        );
-        Ok(shape)
+        let read = |allows_zero| shape(data, &sizes, allows_zero);
+        let is_of_nothing = data.contains(&0) && !sizes.contains(&-1);
+        read(self.allows_zero).or_else(|error| match is_of_nothing {
+            // Exporters write a computed size of 0 without allowzero. ONNX has an error there.
+            true => read(true).map_err(|_| error),
+            false => Err(error),
+        })
     }
 
     fn output(&self, inputs: TVec<TValue>, shape: &[usize]) -> TractResult<Tensor> {
