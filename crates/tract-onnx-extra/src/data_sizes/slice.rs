@@ -304,7 +304,6 @@ impl Operator for OnnxSlice {
         let data = node.inputs[0];
         let mut output = node.outputs[0].clone();
         output.datum_type.unify_with(&data.datum_type)?;
-        let mut shape = ShapeFactoid::default();
         if let Some(rank) = data.shape.rank().concretize() {
             let rank = usize::try_from(rank)?;
             let mut dims: TVec<DimFact> = data.shape.dims().cloned().collect();
@@ -331,14 +330,12 @@ impl Operator for OnnxSlice {
                     }
                 }
             }
-            shape = ShapeFactoid::closed(dims);
-        }
-        for (axis, size) in output.shape.dims().enumerate() {
-            if let Some(size) = size.concretize() {
-                shape.set_dim(axis, size);
+            let known = std::iter::zip(&mut dims, output.shape.dims());
+            for (dim, known) in known.filter(|(_, known)| known.is_concrete()) {
+                *dim = known.clone();
             }
+            output.shape = ShapeFactoid::closed(dims);
         }
-        output.shape = shape;
         let inputs = node.inputs.iter().map(|fact| (*fact).clone()).collect();
         Ok(Some((inputs, tvec![output], tvec![])))
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, run, run_each};
+use crate::build::{Graph, graph, parse, run, run_each};
 
 /// ONNX's rule for the bounds of a slice.
 fn bounds(start: i64, end: i64, size: usize) -> std::ops::Range<usize> {
@@ -122,6 +122,30 @@ fn a_list_of_bounds_from_data_is_one_bound() {
     assert_eq!(found[1][0], tensor2(&[[3_f32, 4.], [5., 6.]]));
     let error = format!("{:?}", run_each(model, &[inputs(2)]).unwrap_err());
     assert!(error.contains("along 1 axes has 0"), "{error}");
+}
+
+/// A Conv tells the channels of a slice before anything is known of what is sliced.
+#[test]
+fn what_is_sliced_may_be_known_later_than_the_slice() {
+    let nodes = "s = Slice(x, start, end, axis)\ny = Conv(s, w)";
+    let sized = |x: &str| {
+        graph(x, "y", nodes)
+            .constant("start", tensor1(&[1_i64]))
+            .constant("end", tensor1(&[3_i64]))
+            .constant("axis", tensor1(&[1_i64]))
+            .constant("w", Tensor::from_shape(&[1, 2, 1], &[1_f32, 10.]).unwrap())
+    };
+    let x = Tensor::from_shape(&[1, 4, 2], &[1_f32, 2., 3., 4., 5., 6., 7., 8.]).unwrap();
+    let expected = Tensor::from_shape(&[1, 1, 2], &[53_f32, 64.]).unwrap();
+    let found = run(sized("x:f32[N,4,M]"), std::slice::from_ref(&x)).unwrap();
+    assert_eq!(found, [expected.clone()]);
+    let mut unknown = parse(sized("x:f32")).unwrap();
+    unknown.clone().into_typed().unwrap_err();
+    unknown
+        .set_input_fact(0, x.datum_type().fact(x.shape()).into())
+        .unwrap();
+    let plan = unknown.into_typed().unwrap().into_runnable().unwrap();
+    assert_eq!(*plan.run(tvec![x.into_tvalue()]).unwrap()[0], expected);
 }
 
 proptest! {
