@@ -6,8 +6,9 @@
 //! `revseq::ReverseSubsequences`. As a custom-op library it registers only
 //! that operator, to run on the CPU EP.
 //!
-//! It exports the three functions below, and `RevSeqRewrite`, which rewrites a
-//! model before a session loads it. revseq-kernels has the kernels,
+//! It exports the three functions below, `RevSeqRewrite`, which rewrites a
+//! model before a session loads it, and `RevSeqSessionReport`, which says
+//! what became of a session's loops. revseq-kernels has the kernels,
 //! revseq-graph reads the nodes, and only this crate knows ONNX Runtime.
 //!
 //! # Sessions without it
@@ -34,10 +35,12 @@
 //!
 //! In Python a session has a provider only if it names it.
 
+mod answer;
 #[doc(hidden)]
 pub mod fuzzing;
 mod plugin;
 mod provider;
+mod report;
 mod rewrite;
 
 use std::ffi::c_char;

@@ -1,68 +1,16 @@
 //! Rewriting a model before a session loads it, for hosts that are not written in Rust.
 //!
-//! [`RevSeqRewrite`] returns memory that [`RevSeqFreeRewriting`] gives back, and calls nothing of its
-//! host: an interpreter may end while a thread is in it.
+//! [`RevSeqRewrite`] calls nothing of its host: an interpreter may end while a thread is in it.
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::slice;
 
 use revseq_onnx::{Error as OnnxError, decode, encode, external, external_files, file, memory};
 use revseq_rewrite::{Assumptions, Options};
 use serde::Deserialize;
 
+use crate::answer::{Answer, Kind, bytes};
 use crate::plugin::fence;
-
-/// The kind of a [`Rewriting`].
-#[repr(u32)]
-enum Kind {
-    /// A rewritten model, and the report.
-    Model = 0,
-    /// The text of an error.
-    Error = 1,
-    /// The text of an error: there is not enough memory.
-    OutOfMemory = 2,
-}
-
-/// Bytes that a [`Rewriting`] owns.
-#[repr(C)]
-struct Bytes {
-    start: *const u8,
-    size: usize,
-}
-
-impl Bytes {
-    fn of(owner: &[u8]) -> Self {
-        Self {
-            start: owner.as_ptr(),
-            size: owner.len(),
-        }
-    }
-}
-
-/// The result of [`RevSeqRewrite`]. Its host reads all but the last field.
-#[repr(C)]
-pub(crate) struct Rewriting {
-    kind: Kind,
-    /// The rewritten model; empty if there is an error.
-    model: Bytes,
-    /// The report or the error, as text. The report is JSON with `exactness`, `steps`,
-    /// `removed_inputs`, `data_folder` and `has_external_data`.
-    text: Bytes,
-    /// Memory of the two.
-    _owners: [Vec<u8>; 2],
-}
-
-impl Rewriting {
-    fn new(kind: Kind, model: Vec<u8>, text: Vec<u8>) -> Box<Self> {
-        Box::new(Self {
-            kind,
-            model: Bytes::of(&model),
-            text: Bytes::of(&text),
-            _owners: [model, text],
-        })
-    }
-}
 
 /// Rewrites an ONNX model.
 ///
@@ -70,7 +18,9 @@ impl Rewriting {
 /// `options` is JSON: `{"is_path": false, "resolve_links": false, "fast": true, "portable": false,
 /// "runtime": null, "passes": [], "assume": []}`, of which each may be missing. With
 /// `resolve_links`, for a path, the report's `data_folder` is the folder where the model's data is
-/// found if a link leads there. The result is to be passed to [`RevSeqFreeRewriting`].
+/// found if a link leads there. The result, to be passed to [`RevSeqFree`](crate::answer::RevSeqFree), is
+/// the rewritten model and the report: JSON with `exactness`, `steps`, `removed_inputs`, `data_folder` and
+/// `has_external_data`.
 ///
 /// # Safety
 /// `model` and `options` point to as many bytes as their sizes say.
@@ -80,30 +30,12 @@ pub(crate) unsafe extern "C" fn RevSeqRewrite(
     model_size: usize,
     options: *const u8,
     options_size: usize,
-) -> *mut Rewriting {
-    let bytes = |bytes: *const u8, size: usize| match bytes.is_null() {
-        true => &[][..],
-        // SAFETY: the caller's.
-        false => unsafe { slice::from_raw_parts(bytes, size) },
-    };
-    let (model, options) = (bytes(model, model_size), bytes(options, options_size));
-    let rewriting = fence::catch(|| rewrite(model, options));
-    Box::into_raw(rewriting.unwrap_or_else(|error| {
-        let text = chain(&*error).into_bytes();
-        Rewriting::new(kind(&*error), Vec::new(), text)
-    }))
-}
-
-/// Frees the result of [`RevSeqRewrite`], with its bytes.
-///
-/// # Safety
-/// `rewriting` is null or comes from [`RevSeqRewrite`], and is freed only once.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn RevSeqFreeRewriting(rewriting: *mut Rewriting) {
-    if !rewriting.is_null() {
-        // SAFETY: the caller's.
-        fence::value((), || drop(unsafe { Box::from_raw(rewriting) }));
-    }
+) -> *mut Answer {
+    // SAFETY: the caller's.
+    let [model, options] = unsafe { [bytes(model, model_size), bytes(options, options_size)] };
+    let rewritten = fence::catch(|| rewrite(model, options));
+    let failed = |error: Failure| Answer::new(kind(&*error), Vec::new(), chain(&*error));
+    Box::into_raw(rewritten.unwrap_or_else(failed))
 }
 
 /// An error of any kind.
@@ -171,7 +103,7 @@ impl Arguments {
     }
 }
 
-fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Failure> {
+fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Answer>, Failure> {
     let arguments: Arguments =
         serde_json::from_slice(options).map_err(|error| format!("options: {error}"))?;
     let path = arguments.is_path.then(|| path(input)).transpose()?;
@@ -198,8 +130,7 @@ fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Rewriting>, Failure> {
         "has_external_data": !external_files(&model).is_empty(),
     });
     let model = encode(&model)?;
-    let text = text.to_string().into_bytes();
-    Ok(Rewriting::new(Kind::Model, model, text))
+    Ok(Answer::new(Kind::Done, model, text.to_string()))
 }
 
 /// The path that the host gives.
@@ -233,20 +164,19 @@ fn text(path: PathBuf) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::tests::read;
 
     /// The kind of a result, its model and its text.
     fn rewritten(model: &[u8], options: &str) -> (u32, Vec<u8>, String) {
-        // SAFETY: both are slices, and the result is freed once.
+        let options = options.as_bytes();
+        // SAFETY: both are slices, and the answer is read once.
         unsafe {
-            let options = options.as_bytes();
-            let rewriting =
-                RevSeqRewrite(model.as_ptr(), model.len(), options.as_ptr(), options.len());
-            let read = |bytes: &Bytes| slice::from_raw_parts(bytes.start, bytes.size).to_vec();
-            let model = read(&(*rewriting).model);
-            let text = String::from_utf8(read(&(*rewriting).text)).unwrap();
-            let kind = std::ptr::from_ref(&(*rewriting).kind).cast::<u32>().read();
-            RevSeqFreeRewriting(rewriting);
-            (kind, model, text)
+            read(RevSeqRewrite(
+                model.as_ptr(),
+                model.len(),
+                options.as_ptr(),
+                options.len(),
+            ))
         }
     }
 
@@ -265,8 +195,6 @@ mod tests {
             "{}",
             by_bytes.2
         );
-        // SAFETY: it is null.
-        unsafe { RevSeqFreeRewriting(std::ptr::null_mut()) };
     }
 
     #[test]

@@ -46,6 +46,11 @@ def test_lengths(operator, lengths):
             'provider option "lengths" is "CLAMP", expected "reject" or "clamp"',
         ),
         ({"lengths": ""}, 'provider option "lengths" is "", expected "reject" or "clamp"'),
+        (
+            {"assume": "right-padded"},
+            'provider option "assume" is about loops that become layers, and "loops" is not given, '
+            'expected "layers" beside it',
+        ),
     ],
 )
 def test_wrong_options_are_refused_with_the_right_ones(options, message):

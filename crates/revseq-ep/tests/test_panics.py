@@ -43,7 +43,9 @@ def ep():
     session = ort.InferenceSession(harness.load(sequence), harness.options(threads=2))
     session.run(None, {"x": x, "lens": np.full(10, 100)})
     options = harness.options(provider_options={"layers": "on"})
-    return ort.InferenceSession(harness.load(layer.model), options).run(None, layer.feeds(3, 2))
+    session = ort.InferenceSession(harness.load(layer.model), options)
+    session.set_ep_dynamic_options({"ep.dynamic.revseq_report": "a key"})
+    return session.run(None, layer.feeds(3, 2))
 """
 
 EVERYWHERE = """
@@ -69,7 +71,8 @@ print("well")
 """
 
 PLACES = {
-    "ep": ["factories", "devices", "ep", "capability", "create", "compute", "parallel", "layer"],
+    "ep": ["factories", "devices", "ep", "capability", "create", "compute", "parallel", "layer",
+           "dynamic_options"],
     "custom_op": ["custom_ops", "create", "compute"],
 }
 

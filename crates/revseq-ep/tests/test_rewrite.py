@@ -100,6 +100,20 @@ def test_errors_name_the_cause(package, tmp_path):
         session(provider_options={"lenghts": "clamp"})
     with pytest.raises(TypeError, match=r"provider_options\['layers'\] is True, expected a str"):
         session(provider_options={"layers": True})
+    for arguments, words in [
+        ({"loops": "keep"}, r"loops is 'keep', expected True, False or None; words go into provider_options="),
+        ({"layers": "off"}, r"layers is 'off', expected True, False or None; words go into provider_options="),
+        ({"loops": 2}, "loops is 2, expected True or False"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            session(**arguments)
+    for arguments in [{"fast": "no"}, {"portable": "yes"}]:
+        ((name, value),) = arguments.items()
+        with pytest.raises(TypeError, match=f"{name} is '{value}', expected True or False"):
+            package.rewrite(MODEL / "model.onnx", **arguments)
+    for arguments in [{}, {"loops": False}, {"layers": True}]:
+        with pytest.raises(ValueError, match="'assume': 'right-padded', which is about loops .* loops=True"):
+            session(provider_options={"assume": "right-padded"}, **arguments)
     check(session(rewrite=False))
     content = (MODEL / "model.onnx").read_bytes()
     for given in [bytearray(content), memoryview(content)]:
@@ -154,6 +168,15 @@ def test_a_session_rewrites(package):
     for model in (path, str(path), path.read_bytes(), bytearray(path.read_bytes())):
         check(package.create_session(model, threads=1, rewrite="fast"))
     check(package.create_session(memoryview(path.read_bytes()), threads=1))
+
+
+def test_an_assumption_is_the_rewrites_or_the_providers(package):
+    path, assumed = MODEL / "model.onnx", {"assume": "right-padded"}
+    session = package.create_session(path, rewrite="fast", provider_options=assumed)
+    became = {taken.to for taken in package.report(session).taken}
+    assert became == {f"LSTM, {way}, with the mask as lengths" for way in ("forward", "reverse")}
+    check(session)
+    check(package.create_session(path, loops=True, provider_options=assumed))
 
 
 def test_data_in_other_files_is_found(package, tmp_path):
@@ -253,7 +276,7 @@ def test_a_lack_of_memory_is_a_memory_error(package, tmp_path):
 import resource
 import onnxruntime_ep_revseq
 onnxruntime_ep_revseq.get_library_path()
-onnxruntime_ep_revseq._rewrite._library()
+onnxruntime_ep_revseq._library.package_library()
 with open("/proc/self/statm") as file:
     taken = int(file.read().split()[0]) * resource.getpagesize()
 _, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -22,6 +22,12 @@ pub enum Error {
         /// Each node with the provider that it is with.
         nodes: Vec<String>,
     },
+    /// A session has no report.
+    #[error("no report: {problem}")]
+    Report {
+        /// The reason.
+        problem: String,
+    },
     /// The model cannot be read or rewritten.
     #[cfg(feature = "rewrite")]
     #[error("{model}: {problem}")]

@@ -24,6 +24,7 @@
 mod assignment;
 mod error;
 mod options;
+mod report;
 #[cfg(feature = "rewrite")]
 mod rewrite;
 
@@ -42,6 +43,7 @@ use ort::session::builder::SessionBuilder;
 pub use assignment::{Assigned, RECORD, assigned, check};
 pub use error::Error;
 pub use options::{Lengths, Loops, Options};
+pub use report::{Left, Report, Taken, report};
 
 /// The provider's name in ONNX Runtime.
 pub const NAME: &str = "RevSeqExecutionProvider";

@@ -27,7 +27,7 @@ pub enum Loops {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     lengths: Option<Lengths>,
-    layers: bool,
+    layers: Option<bool>,
     loops: Loops,
     device: Option<String>,
     pub(crate) threads: Option<usize>,
@@ -50,14 +50,15 @@ impl Options {
         self
     }
 
-    /// Sets whether the provider computes LSTM, GRU and RNN. Values are equal to ONNX Runtime's up to
-    /// rounding.
+    /// Sets whether the provider computes the model's LSTM, GRU and RNN. Values are equal to ONNX
+    /// Runtime's up to rounding. By default it does where loops become layers.
     #[must_use]
     pub fn with_layers(self, layers: bool) -> Self {
+        let layers = Some(layers);
         Self { layers, ..self }
     }
 
-    /// Sets what becomes of loops. As layers, they have the provider compute the model's own layers, too.
+    /// Sets what becomes of loops; [`report`](crate::report) tells of each.
     #[must_use]
     pub fn with_loops(self, loops: Loops) -> Self {
         Self { loops, ..self }
@@ -78,7 +79,8 @@ impl Options {
     }
 
     /// Sets whether the model is rewritten in memory before ONNX Runtime sees it: loops become layers by
-    /// ONNX's operators. Unlike [`Loops::AsLayers`], saved models keep them.
+    /// ONNX's operators. Unlike [`Loops::AsLayers`], saved models keep them. The crate `log` has a line
+    /// for each loop: at `info` what it became, at `warn` why it stays.
     #[cfg(feature = "rewrite")]
     #[must_use]
     pub fn with_rewriting(self, rewrites: bool) -> Self {
@@ -102,8 +104,10 @@ impl Options {
             Some(Lengths::Reject) => add("lengths", "reject"),
             Some(Lengths::Clamp) => add("lengths", "clamp"),
         }
-        if self.layers {
-            add("layers", "on");
+        match self.layers {
+            None => {}
+            Some(true) => add("layers", "on"),
+            Some(false) => add("layers", "off"),
         }
         if self.loops != Loops::Keep {
             add("loops", "layers");

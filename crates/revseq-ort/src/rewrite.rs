@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use revseq_rewrite::{Options, rewrite_bytes};
+use revseq_rewrite::{Options, Outcome, rewrite_bytes};
 
 use crate::Error;
 
@@ -24,7 +24,15 @@ fn rewritten(model: &[u8], name: &str, takes_empty: bool) -> Result<Vec<u8>, Err
         takes_empty,
         ..Options::default()
     };
-    let (model, _) = rewrite_bytes(model, &options).map_err(|error| failed(name, &error))?;
+    let (model, report) = rewrite_bytes(model, &options).map_err(|error| failed(name, &error))?;
+    let steps = report.steps.iter();
+    for step in steps.filter(|step| matches!(&*step.operator, "Loop" | "Scan")) {
+        let node = format!("{name}: {} {:?}", step.operator, step.node);
+        match &step.outcome {
+            Outcome::Rewritten(to) => log::info!("{node} runs as {to}"),
+            Outcome::LeftAlone(reason) => log::warn!("{node} stays: {reason}"),
+        }
+    }
     Ok(model)
 }
 

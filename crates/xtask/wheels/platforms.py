@@ -37,7 +37,8 @@ class Platform:
 
 
 #: The exports of the provider's library.
-EXPORTS = ("CreateEpFactories", "RegisterCustomOps", "ReleaseEpFactory", "RevSeqFreeRewriting", "RevSeqRewrite")
+EXPORTS = ("CreateEpFactories", "RegisterCustomOps", "ReleaseEpFactory", "RevSeqFree", "RevSeqRewrite",
+           "RevSeqSessionReport")
 
 #: By Rust's names of the system and the processor. glibc 2.17 and macOS 11 are the oldest that Rust's
 #: standard library runs on. ONNX Runtime has no wheel for Intel Macs.

@@ -16,6 +16,12 @@ With session options of your own::
     options.add_provider_for_devices([register()], {})
     session = onnxruntime.InferenceSession("model.onnx", options)
 
+What became of its loops::
+
+    from onnxruntime_ep_revseq import report
+
+    print(report(session))
+
 A model that is rewritten for any runtime::
 
     from onnxruntime_ep_revseq import rewrite
@@ -32,6 +38,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._report import Left, ReportError, SessionReport, Taken, report
 from ._rewrite import Report, RewriteError, Step, rewrite
 from .worker import (
     AssignmentError,
@@ -47,17 +54,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssignmentError",
+    "Left",
     "ProviderOptions",
     "RegistrationError",
     "Report",
+    "ReportError",
     "RewriteError",
     "RewriteWarning",
+    "SessionReport",
     "Step",
+    "Taken",
     "create_session",
     "get_ep_name",
     "get_ep_names",
     "get_library_path",
     "register",
+    "report",
     "rewrite",
 ]
 

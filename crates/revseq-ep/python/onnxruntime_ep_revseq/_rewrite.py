@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import functools
 import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any, Literal
 
+from ._library import OUT_OF_MEMORY, answer, package_library
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Union
+
+    from ._library import Bytes
 
     #: A model: its path, or its bytes.
     Model = Union[str, os.PathLike[str], bytes, bytearray, memoryview]
@@ -98,7 +101,7 @@ def rewrite(
     ``TypeError`` if an argument is of another type, ``OSError`` if the file cannot be read, and
     ``MemoryError`` if there is not enough memory.
     """
-    options: dict[str, Any] = {"fast": bool(fast), "portable": bool(portable)}
+    options: dict[str, Any] = {"fast": flag("fast", fast), "portable": flag("portable", portable)}
     if runtime is not None:
         if not isinstance(runtime, str):
             raise TypeError(f"runtime is {runtime!r}, expected a name such as 'openvino', or None")
@@ -107,6 +110,13 @@ def rewrite(
     options["assume"] = _names("assume", assume)
     with rewriting(model, **options) as result:
         return result.to_bytes(), result.report
+
+
+def flag(argument: str, value: object) -> bool:
+    """A truth value, or a number that is meant as one."""
+    if isinstance(value, str) or value not in (True, False):
+        raise TypeError(f"{argument} is {value!r}, expected True or False")
+    return bool(value)
 
 
 def _names(argument: str, names: str | Sequence[str]) -> list[str]:
@@ -143,21 +153,6 @@ def source_of(model: Model) -> str | bytes:
     return path
 
 
-class _Bytes(ctypes.Structure):
-    """Bytes that the library owns."""
-
-    _fields_ = [("start", ctypes.c_void_p), ("size", ctypes.c_size_t)]
-
-
-class _Result(ctypes.Structure):
-    """The library's ``Rewriting``, of which the last field is its own."""
-
-    _fields_ = [("kind", ctypes.c_uint32), ("model", _Bytes), ("text", _Bytes)]
-
-
-#: The kinds of a ``_Result``.
-_MODEL, _ERROR, _OUT_OF_MEMORY = range(3)
-
 # Its own prototype, since those of `ctypes.pythonapi` are shared by the whole process.
 _new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
@@ -172,7 +167,7 @@ class Rewriting:
     #: The folder where the model's external data is, if a link of the model's leads there.
     data_folder: str | None
     has_external_data: bool
-    _model: _Bytes
+    _model: Bytes
 
     @property
     def size(self) -> int:
@@ -203,16 +198,13 @@ def rewriting(model: Model, **options: Any) -> Iterator[Rewriting]:
         options["is_path"] = True
     del given
     encoded = json.dumps(options).encode()
-    library = _library()
-    result = library.RevSeqRewrite(content, len(content), encoded, len(encoded))
-    del content
-    try:
-        found = result.contents
-        text = ctypes.string_at(found.text.start, found.text.size).decode()
-        if found.kind != _MODEL:
-            error = MemoryError if found.kind == _OUT_OF_MEMORY else RewriteError
-            raise error(f"{source}: {text}")
-        report = json.loads(text)
+    library = package_library()
+    with answer(library, library.RevSeqRewrite(content, len(content), encoded, len(encoded))) as found:
+        del content
+        if found.error is not None:
+            error = MemoryError if found.kind == OUT_OF_MEMORY else RewriteError
+            raise error(f"{source}: {found.error}")
+        report = json.loads(found.text)
         steps = tuple(map(_step, report["steps"]))
         yield Rewriting(
             Report(report["exactness"], steps, tuple(report["removed_inputs"])),
@@ -220,8 +212,6 @@ def rewriting(model: Model, **options: Any) -> Iterator[Rewriting]:
             report["has_external_data"],
             found.model,
         )
-    finally:
-        library.RevSeqFreeRewriting(result)
 
 
 def _step(step: dict[str, Any]) -> Step:
@@ -235,16 +225,3 @@ def _step(step: dict[str, Any]) -> Step:
         rewritten=rewritten,
         text=step["to"] if rewritten else step["reason"],
     )
-
-
-@functools.lru_cache(maxsize=None)
-def _library() -> Any:
-    from . import get_library_path
-
-    library = ctypes.CDLL(get_library_path())
-    size = ctypes.c_size_t
-    library.RevSeqRewrite.argtypes = [ctypes.c_char_p, size, ctypes.c_char_p, size]
-    library.RevSeqRewrite.restype = ctypes.POINTER(_Result)
-    library.RevSeqFreeRewriting.argtypes = [ctypes.POINTER(_Result)]
-    library.RevSeqFreeRewriting.restype = None
-    return library

@@ -31,14 +31,15 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ._rewrite import rewriting, source_of
+from ._report import LOOPS, ReportError, remember, report
+from ._rewrite import flag, rewriting, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import onnxruntime
 
-    from ._rewrite import Model
+    from ._rewrite import Model, Report
 
 __all__ = [
     "AssignmentError",
@@ -53,8 +54,6 @@ __all__ = [
 #: The operators of the provider, with their domains.
 _OPERATORS = {("", "ReverseSequence"), ("revseq", "ReverseSubsequences")}
 _NAME = "revseq"
-#: The operators that a recurrent layer is exported as if it is not one of its own.
-_LOOPS = {"Loop", "Scan"}
 #: Where ONNX Runtime looks for the external data of a model that it gets as bytes.
 _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 #: The oldest ONNX Runtime that has plugin providers as this one needs them, and its oldest Python.
@@ -80,7 +79,7 @@ class ProviderOptions(TypedDict, total=False):
     lengths: Literal["reject", "clamp"]
     #: The device of the reversals: ``cpu``, ``gpu``, ``gpu:INDEX``, ``gpu:NAME`` or ``gpu:software``.
     device: str
-    #: Whether the provider computes LSTM, GRU and RNN.
+    #: Whether the provider computes the LSTM, GRU and RNN nodes of the model.
     layers: Literal["on", "off"]
     #: Whether the provider replaces loops that are layers.
     loops: Literal["keep", "layers"]
@@ -177,10 +176,11 @@ def create_session(
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
     RNN; a ``RewriteWarning`` names each loop that is left. With ``layers=True``, the provider
     computes LSTM, GRU and RNN, and ONNX Runtime itself with ``layers=False``; by default the provider
-    does with ``rewrite="fast"``. With ``loops=True``, it computes loops that are such layers, though the model
-    stays as it is; the log says which loops are left. ``provider_options`` are those of
-    ``ProviderOptions``: ``lengths``, ``device``, ``layers``, ``loops`` and ``assume``. ``configure`` may set
-    further session options.
+    does with ``rewrite="fast"`` or ``loops=True``. With ``loops=True``, it computes loops that are such
+    layers, though the model stays as it is; a ``RewriteWarning`` names each that could be replaced and is
+    left, and ``report(session)`` tells of all. ``provider_options`` are those of ``ProviderOptions``:
+    ``lengths``, ``device``, ``layers``, ``loops``, and ``assume`` for either. ``configure`` may set further
+    session options.
 
     A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
     Runtime loads it.
@@ -193,26 +193,48 @@ def create_session(
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
     if not isinstance(threads, int):
         raise TypeError(f"threads is {threads!r}, expected an int")
+    entries = _options(provider_options, layers, loops, rewrite)
+    # The rewrite makes use of it, too; the provider takes it with loops only.
+    assume = [entries["assume"]] if "assume" in entries else []
+    replaces = entries.get("loops") == "layers"
+    if not replaces:
+        entries.pop("assume", None)
     device = register()
     model = source_of(model)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    of_provider = _options(provider_options, layers, loops, rewrite)
-    computes_layers = of_provider.get("layers") == "on" or of_provider.get("loops") == "layers"
-    loadable = _rewritten(model, options, computes_layers) if rewrite else contextlib.nullcontext(model)
-    with loadable as path_or_bytes:
+    computes_layers = entries.get("layers", "on" if replaces else "off") == "on"
+    of_rewriting = {"assume": assume, "takes_empty": computes_layers}
+    loadable = (
+        _rewritten(model, options, of_rewriting) if rewrite else contextlib.nullcontext((model, None))
+    )
+    with loadable as (path_or_bytes, rewritten):
         options.intra_op_num_threads = threads
         if configure is not None:
             configure(options)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        options.add_provider_for_devices([device], of_provider)
+        options.add_provider_for_devices([device], entries)
         session = onnxruntime.InferenceSession(path_or_bytes, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
     check_assignment(session)
     _sessions.add(session)
+    if rewritten is not None:
+        remember(session, rewritten)
+    if replaces:
+        for line in _kept(session):
+            # Above: this function's caller.
+            warnings.warn(line, RewriteWarning, stacklevel=2)
     return session
+
+
+def _kept(session: onnxruntime.InferenceSession) -> list[str]:
+    """A line for each loop that could be replaced and stays, or for why that is not known."""
+    try:
+        return [str(left) for left in report(session).left if left.could_be_replaced]
+    except ReportError as error:
+        return [f"whether loops are replaced is not known: {error}"]
 
 
 def _options(
@@ -232,30 +254,44 @@ def _options(
             raise TypeError(f"provider_options[{key!r}] is {value!r}, expected a str")
         options[key] = value
     if loops is not None:
-        options["loops"] = "layers" if loops else "keep"
+        options["loops"] = "layers" if _switch("loops", loops) else "keep"
     if layers is not None:
-        options["layers"] = "on" if layers else "off"
+        options["layers"] = "on" if _switch("layers", layers) else "off"
     elif rewrite == "fast":
         options.setdefault("layers", "on")
+    if "assume" in options and options.get("loops") != "layers" and not rewrite:
+        raise ValueError(
+            f"provider_options has 'assume': {options['assume']!r}, which is about loops that become layers, "
+            "expected loops=True or rewrite='fast' beside it"
+        )
     return options
+
+
+def _switch(argument: str, value: object) -> bool:
+    """A truth value, instead of which there may be a word among the provider's options."""
+    if isinstance(value, str):
+        raise TypeError(
+            f"{argument} is {value!r}, expected True, False or None; "
+            f"words go into provider_options={{{argument!r}: {value!r}}}"
+        )
+    return flag(argument, value)
 
 
 @contextlib.contextmanager
 def _rewritten(
-    model: str | bytes, options: onnxruntime.SessionOptions, takes_empty: bool
-) -> Iterator[str | bytes]:
+    model: str | bytes, options: onnxruntime.SessionOptions, of_rewriting: dict[str, Any]
+) -> Iterator[tuple[str | bytes, Report]]:
     """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end.
-    Unless it ``takes_empty`` batches, they are an error: they end the process of ONNX Runtime.
+    Unless what computes them takes empty batches, these are an error: they end the process of ONNX
+    Runtime.
 
-    Warns of loops that are left.
+    Warns of loops that are left, and reports all.
     """
     folder = None
     try:
-        with rewriting(
-            model, fast=True, resolve_links=True, takes_empty=takes_empty
-        ) as result:
+        with rewriting(model, fast=True, resolve_links=True, **of_rewriting) as result:
             for step in result.report.left_alone:
-                if step.operator in _LOOPS:
+                if step.operator in LOOPS:
                     # Above: contextlib's, `create_session`, and its caller.
                     warnings.warn(str(step), RewriteWarning, stacklevel=4)
             if isinstance(model, str):
@@ -269,7 +305,8 @@ def _rewritten(
                 folder = tempfile.mkdtemp(prefix="revseq-")
                 loadable = os.path.join(folder, "model.onnx")
                 _write(loadable, result.view())
-        yield loadable
+            rewritten = result.report
+        yield loadable, rewritten
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -266,7 +266,13 @@ pub(crate) struct OrtEp {
     pub(crate) GetPreferredDataLayout:
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
     pub(crate) ShouldConvertDataLayoutForOp: Unused,
-    pub(crate) SetDynamicOptions: Unused,
+    /// Options that a session is given after it was made. They are those of all EPs of the session.
+    pub(crate) SetDynamicOptions: unsafe extern "system" fn(
+        this: *mut OrtEp,
+        keys: *const *const c_char,
+        values: *const *const c_char,
+        count: usize,
+    ) -> OrtStatusPtr,
     pub(crate) OnRunStart:
         unsafe extern "system" fn(this: *mut OrtEp, options: *const OrtRunOptions) -> OrtStatusPtr,
     pub(crate) OnRunEnd: unsafe extern "system" fn(

@@ -115,6 +115,26 @@ impl<'a> Graph<'a> {
         values!(self.graph, Graph_GetNumInitializers, Graph_GetInitializers)
     }
 
+    /// The names of the nodes that the graph is in, from the outside in.
+    pub(crate) fn around(self) -> Result<Vec<String>, Error> {
+        let mut around = Vec::new();
+        let (host, mut graph) = (self.host, self.graph);
+        while !graph.is_null() {
+            // SAFETY: the graph is alive, and so are those around it.
+            let node = unsafe { ort_get!(host, Graph_GetParentNode(graph)) };
+            if node.is_null() {
+                break;
+            }
+            // SAFETY: the node is one of a graph around.
+            unsafe {
+                around.push(GraphNode::new(host, node).name()?);
+                graph = ort_get!(host, Node_GetGraph(node));
+            }
+        }
+        around.reverse();
+        Ok(around)
+    }
+
     /// The version of the model's format.
     pub(crate) fn ir_version(self) -> Result<i64, Error> {
         // SAFETY: the graph is alive.

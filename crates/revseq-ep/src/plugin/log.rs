@@ -71,6 +71,11 @@ impl Log {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, function, line);
     }
 
+    /// Writes a line at severity WARNING.
+    pub(crate) fn warning(&self, function: &'static CStr, line: &str) {
+        self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING, function, line);
+    }
+
     fn write(&self, level: OrtLoggingLevel, function: &'static CStr, line: &str) {
         if self.logger.is_null() {
             return;

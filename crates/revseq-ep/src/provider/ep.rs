@@ -11,14 +11,15 @@ use super::error::Error;
 use super::gpu::Gpu;
 use super::layers::{self, Form, Forms};
 use super::loops::{Claims, Compiled};
-use super::node::{label, operator, unmovable_input};
+use super::node::{operator, unmovable_input};
 use super::options::Options;
+use super::report::{self, Report};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{
     API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, OrtNodeComputeInfo, UNUSED,
 };
 use crate::plugin::graph::{Graph, GraphNode};
-use crate::plugin::host::{Host, ort_get, ort_try};
+use crate::plugin::host::{Host, ort_get, ort_try, text};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
 use crate::plugin::runs::Runs;
@@ -41,6 +42,8 @@ pub(crate) struct Ep {
     layers: Forms,
     /// The loops that were taken.
     loops: Claims,
+    /// What became of the nodes.
+    report: Report,
     /// What inner sessions have of the session, if there may be any.
     around: Option<Around>,
     /// The factory's, which outlives its EPs.
@@ -78,7 +81,7 @@ impl Ep {
             ReleaseNodeComputeInfos: release_node_compute_infos,
             GetPreferredDataLayout: get_preferred_data_layout,
             ShouldConvertDataLayoutForOp: UNUSED,
-            SetDynamicOptions: UNUSED,
+            SetDynamicOptions: set_dynamic_options,
             OnRunStart: on_run_start,
             OnRunEnd: on_run_end,
             CreateAllocator: UNUSED,
@@ -106,6 +109,7 @@ impl Ep {
             runs,
             layers: Forms::default(),
             loops: Claims::new(fuses_captured),
+            report: Report::new(log),
             around,
             registry,
             problem,
@@ -148,7 +152,7 @@ impl Ep {
         }
     }
 
-    /// Claims a node of the operators if no other EP has it, or logs why not.
+    /// Claims a node of the operators if no other EP has it, or reports why not.
     ///
     /// A node that violates its schema is claimed nevertheless: creating its
     /// kernel then reports the error, where the CPU EP may misread the node.
@@ -159,6 +163,7 @@ impl Ep {
         &self,
         node: GraphNode<'_>,
         info: *mut OrtEpGraphSupportInfo,
+        report: &report::OfGraph<'_>,
     ) -> Result<(), Error> {
         let name = node.name()?;
         let considered = || {
@@ -174,12 +179,10 @@ impl Ep {
                 Ok(()) => unsafe { self.take(node, info)? },
                 Err(reason) => Some(reason),
             };
-            if let Some(reason) = left {
-                let label = label(&read);
-                let line = format!("{label} is left to other execution providers: {reason}");
-                self.log.info(c"GetCapability", &line);
+            match left {
+                None => report.runs(node),
+                Some(reason) => report.left(node, reason),
             }
-            Ok(())
         };
         considered().map_err(|error: Error| error.of_node(format!("node {name:?}")))
     }
@@ -251,13 +254,14 @@ unsafe extern "system" fn get_capability(
             fence::fault("capability");
             // SAFETY: the caller's.
             let graph = unsafe { Graph::new(ep.host, graph) };
+            let report = ep.report.on(graph)?;
             let fused = match (ep.options.loops(), &ep.around) {
                 (Some(assume), Some(around)) => {
                     let options = (&ep.options, assume);
                     // SAFETY: the caller's.
                     unsafe {
                         ep.loops
-                            .claim(ep.host, graph, info, options, around, ep.log)?
+                            .claim(ep.host, graph, info, options, around, &report)?
                     }
                 }
                 _ => HashSet::new(),
@@ -265,7 +269,7 @@ unsafe extern "system" fn get_capability(
             for node in graph.nodes()? {
                 if !fused.contains(&node.as_ptr()) {
                     // SAFETY: the node is one of the graph that `info` is of.
-                    unsafe { ep.consider(node, info)? };
+                    unsafe { ep.consider(node, info, &report)? };
                 }
             }
             Ok(())
@@ -346,6 +350,31 @@ unsafe extern "system" fn get_preferred_data_layout(
     // SAFETY: the caller's.
     unsafe { *out = NCHW };
     ep.problem_status()
+}
+
+/// Leaves the report where the options say. Options of other EPs are none of this one's.
+///
+/// # Safety
+/// `ep` is one that this library made; there are `count` keys and values.
+unsafe extern "system" fn set_dynamic_options(
+    ep: *mut OrtEp,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+    count: usize,
+) -> OrtStatusPtr {
+    // SAFETY: the caller's.
+    let ep = unsafe { Ep::from_table(ep) };
+    fence::status(ep.host, || {
+        fence::fault("dynamic_options");
+        for index in 0..count {
+            // SAFETY: the caller's.
+            let (key, value) = unsafe { (text(*keys.add(index)), text(*values.add(index))) };
+            if key == report::OPTION {
+                ep.report.leave(&value);
+            }
+        }
+        Ok::<(), Error>(())
+    })
 }
 
 /// Stops the runs of a session whose `GetCapability` failed too late to stop it from being made.

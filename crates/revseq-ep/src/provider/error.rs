@@ -31,6 +31,12 @@ pub(crate) enum Error {
         value: String,
         expected: &'static str,
     },
+    /// A session assumes something of loops that stay.
+    #[error(
+        "provider option \"assume\" is about loops that become layers, and \"loops\" is not given, \
+         expected \"layers\" beside it"
+    )]
+    AssumesWithoutLoops,
     /// The GPU that a session asks for cannot be had.
     #[cfg(feature = "gpu")]
     #[error("provider option \"device\" is \"{device}\": {source}")]

@@ -18,6 +18,7 @@ mod loops;
 mod node;
 pub(crate) mod options;
 mod plans;
+pub(crate) mod report;
 mod schemas;
 
 /// The EP's name, as ONNX Runtime shows it.

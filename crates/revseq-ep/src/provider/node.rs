@@ -8,11 +8,6 @@ use crate::plugin::node;
 /// The attributes of the operators.
 pub(super) const ATTRIBUTES: [&str; 3] = ["batch_axis", "time_axis", "axis"];
 
-/// Returns the name of a node in messages.
-pub(super) fn label(node: &node::Node) -> String {
-    format!("{} node {:?}", node.op_type, node.name)
-}
-
 /// An input whose elements are not of a fixed size that kernels move, by its
 /// position and type.
 pub(super) fn unmovable_input(node: &node::Node) -> Option<(usize, String)> {

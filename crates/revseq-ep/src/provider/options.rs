@@ -26,17 +26,17 @@ pub(crate) struct Options {
     lengths: Option<LengthsPolicy>,
     /// The device that runs the nodes: the option `device`.
     device: Device,
-    /// Whether recurrent layers are taken, too: the option `layers`.
-    layers: bool,
+    /// Whether recurrent layers of the model are taken, too: the option `layers`.
+    layers: Option<bool>,
     /// Whether loops that are layers are replaced, too: the option `loops`.
-    loops: bool,
+    loops: Option<bool>,
     /// The facts that the session vouches for, as to its loops: the option `assume`.
     assume: Assumptions,
 }
 
 impl Options {
     /// # Errors
-    /// [`Error::UnknownOption`] and [`Error::OptionValue`].
+    /// [`Error::UnknownOption`], [`Error::OptionValue`] and [`Error::AssumesWithoutLoops`].
     pub(crate) fn new<'a>(
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, Error> {
@@ -45,16 +45,20 @@ impl Options {
             match (key, value) {
                 ("lengths", "reject") => read.lengths = Some(LengthsPolicy::Reject),
                 ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
-                ("layers", "on") => read.layers = true,
-                ("layers", "off") => read.layers = false,
-                ("loops", "layers") => read.loops = true,
-                ("loops", "keep") => read.loops = false,
+                ("layers", "on") => read.layers = Some(true),
+                ("layers", "off") => read.layers = Some(false),
+                ("loops", "layers") => read.loops = Some(true),
+                ("loops", "keep") => read.loops = Some(false),
                 ("assume", "right-padded") => read.assume.right_padded = true,
                 ("device", _) => read.device = value.parse().map_err(|_| wrong(key, value))?,
                 _ => return Err(wrong(key, value)),
             }
         }
-        Ok(read)
+        // Loops may be switched off by their option alone.
+        match read.loops {
+            None if read.assume != Assumptions::default() => Err(Error::AssumesWithoutLoops),
+            _ => Ok(read),
+        }
     }
 
     /// The device that runs the nodes.
@@ -62,14 +66,15 @@ impl Options {
         &self.device
     }
 
-    /// Whether recurrent layers are taken, too.
+    /// Whether recurrent layers of the model are taken, too: unless told otherwise, they are where loops
+    /// become layers.
     pub(crate) fn layers(&self) -> bool {
-        self.layers || self.loops
+        self.layers.or(self.loops).unwrap_or_default()
     }
 
     /// Whether loops that are layers are replaced, too, and what is assumed of them.
     pub(crate) fn loops(&self) -> Option<Assumptions> {
-        self.loops.then_some(self.assume)
+        self.loops.unwrap_or_default().then_some(self.assume)
     }
 
     /// The options of a session within this one, whose model is the replacement of a loop.
@@ -131,6 +136,37 @@ mod tests {
         assert_eq!(policies(&[]), Ok([Reject, Clamp]));
         assert_eq!(policies(&[(key, "clamp")]), Ok([Clamp, Clamp]));
         assert_eq!(policies(&[(key, "reject")]), Ok([Reject, Reject]));
+    }
+
+    #[test]
+    fn loops_bring_the_layers_of_the_model_unless_told_otherwise() {
+        let layers = |entries: &[(&str, &str)]| {
+            let options = Options::new(entries.iter().copied()).unwrap();
+            (options.layers(), options.loops().is_some())
+        };
+        let (loops, on, off) = (("loops", "layers"), ("layers", "on"), ("layers", "off"));
+        assert_eq!(layers(&[]), (false, false));
+        assert_eq!(layers(&[on]), (true, false));
+        assert_eq!(layers(&[loops]), (true, true));
+        assert_eq!(layers(&[loops, off]), (false, true));
+        assert_eq!(layers(&[off, loops]), (false, true));
+        assert_eq!(layers(&[("loops", "keep"), on]), (true, false));
+        let inner = Options::new([loops, off]).unwrap().of_inner_session();
+        assert!(inner.contains(&("layers", String::from("on"))), "{inner:?}");
+    }
+
+    #[test]
+    fn an_assumption_needs_loops() {
+        let assume = ("assume", "right-padded");
+        let error = policies(&[assume]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "provider option \"assume\" is about loops that become layers, and \"loops\" is not given, \
+             expected \"layers\" beside it"
+        );
+        for loops in ["layers", "keep"] {
+            assert!(policies(&[assume, ("loops", loops)]).is_ok());
+        }
     }
 
     #[test]

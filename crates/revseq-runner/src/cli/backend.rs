@@ -201,6 +201,12 @@ impl EngineArguments {
         for (key, value) in &self.ort.provider_options {
             check_provider_option(key, value)?;
         }
+        let is_given = |key: &str| self.ort.provider_options.iter().any(|(it, _)| it == key);
+        anyhow::ensure!(
+            !is_given("assume") || is_given("loops"),
+            "--provider-option assume: it is about loops that become layers: add --provider-option \
+             loops=layers"
+        );
         for (key, _) in &self.ort.session_options {
             if !SESSION_OPTIONS.iter().any(|prefix| key.starts_with(prefix)) {
                 note(format!(

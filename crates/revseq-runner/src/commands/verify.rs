@@ -441,18 +441,19 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
     Ok(())
 }
 
-/// Says where our nodes ran.
+/// Says where our nodes ran, and loops and layers if the provider was to run them.
 fn say_where(engine: &Engine, results: &Results) {
     super::say_gpu(engine.gpu_name().as_deref());
-    let mut providers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut providers: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for placement in results.tested.iter().flat_map(|tested| &tested.placements) {
-        *providers.entry(&placement.provider).or_default() += 1;
+        let operators = providers.entry(&placement.provider).or_default();
+        *operators.entry(&placement.op_type).or_default() += 1;
     }
-    for (provider, count) in providers {
-        let nodes = units::count(count, "node");
-        note(format!(
-            "{provider}: {nodes} of ReverseSequence or ReverseSubsequences"
-        ));
+    for (provider, operators) in providers {
+        let operators = operators.into_iter();
+        let nodes = operators.map(|(operator, nodes)| format!("{nodes} of {operator}"));
+        let nodes: Vec<String> = nodes.collect();
+        note(format!("nodes on {provider}: {}", nodes.join(", ")));
     }
 }
 

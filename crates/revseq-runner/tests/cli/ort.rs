@@ -233,6 +233,61 @@ fn inspect_shows_placements() {
     );
 }
 
+/// By the notes and in JSON, whichever command made the session.
+#[test]
+fn what_became_of_loops_is_told() {
+    let Some(library) = onnxruntime("what_became_of_loops_is_told") else {
+        return;
+    };
+    let option = ["--provider-option", "loops=layers"];
+    let [taken, left] = ["keras_gru_bidirectional", "tf_while_reverse_sequence"]
+        .map(|it| model(&format!("exported/{it}")));
+    let became = "/while_loop\": RevSeqExecutionProvider, as GRU, ";
+    let stays = "Loop node \"while_loop\": CPUExecutionProvider (its condition ";
+    for command in ["run", "verify"] {
+        let run = on_ort(command, &library, &[&option[..], &["-v", &taken]].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_eq!(run.stderr.matches(became).count(), 2, "{run:?}");
+        let run = on_ort(command, &library, &[&option[..], &[&left]].concat());
+        assert_eq!(run.stderr.matches(stays).count(), 1, "{run:?}");
+    }
+    let run = on_ort("verify", &library, &[&option[..], &[&taken]].concat());
+    assert!(
+        run.stderr
+            .contains("nodes on RevSeqExecutionProvider: 2 of Loop\n"),
+        "{run:?}"
+    );
+    let compared = [
+        "compare",
+        "--backend",
+        "ort,tract",
+        "--ort-lib",
+        &library,
+        "-v",
+        &taken,
+    ];
+    let run = revseq(&[&compared[..], &option].concat());
+    assert_eq!(run.stderr.matches(became).count(), 2, "{run:?}");
+    let run = on_ort("inspect", &library, &[&option[..], &[&taken]].concat());
+    assert_eq!(run.stdout.matches(became).count(), 2, "{run:?}");
+    let json = [&option[..], &["--format", "json", &taken]].concat();
+    let run = on_ort("inspect", &library, &json);
+    let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
+    let placements = json["backends"][0]["placements"]
+        .as_array()
+        .expect("placements");
+    let became = placements.iter().filter(|it| it["operator"] == "Loop");
+    assert!(
+        became
+            .clone()
+            .all(|it| it["to"].as_str().is_some_and(|to| to.starts_with("GRU")))
+    );
+    assert_eq!(became.count(), 2, "{json}");
+    // Nobody asked for them.
+    let run = on_ort("run", &library, &["-v", &taken]);
+    assert!(!run.stderr.contains("Loop node"), "{run:?}");
+}
+
 #[test]
 fn devices_lists_the_libraries_that_are_found() {
     let Some(library) = onnxruntime("devices_lists_the_libraries_that_are_found") else {

@@ -54,6 +54,11 @@ fn wrong_settings_are_refused_before_anything_runs() {
             "--provider-option lengths: it is \"x\", expected reject or clamp",
         ),
         (
+            "assume=right-padded",
+            "--provider-option assume: it is about loops that become layers: add --provider-option \
+             loops=layers",
+        ),
+        (
             "device=cuda",
             "expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
         ),

@@ -8,24 +8,26 @@
 mod compiled;
 mod given;
 mod message;
+mod outcome;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
 use revseq_onnx::proto::{NodeProto, ValueInfoProto};
-use revseq_rewrite::{Assumptions, Options as Passes, Outcome, Region, Staying, regions};
+use revseq_rewrite::{Assumptions, Options as Passes, Region, Regions, regions};
 
 pub(super) use compiled::Compiled;
 
+use super::EP_NAME_STR;
 use super::error::Error;
 use super::options::Options;
+use super::report::OfGraph;
 use crate::plugin::abi::OrtEpGraphSupportInfo;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::fuse;
 use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::Host;
-use crate::plugin::log::Log;
 use crate::plugin::session::Around;
 use message::Message;
 
@@ -66,7 +68,7 @@ impl Claims {
         info: *mut OrtEpGraphSupportInfo,
         (options, assume): (&Options, Assumptions),
         around: &Around,
-        log: Log,
+        report: &OfGraph<'_>,
     ) -> Result<HashSet<*const OrtNode>, Error> {
         let mut fused = HashSet::new();
         let mut claims = Vec::new();
@@ -76,24 +78,15 @@ impl Claims {
             .map(|node| Ok(message::is_loop(&node.operator()?)));
         let is_loop = is_loop.collect::<Result<Vec<bool>, Error>>()?;
         if is_loop.contains(&true) {
-            let say = |line: String| log.info(c"GetCapability", &line);
-            let found = match find(
-                &nodes,
-                &is_loop,
-                graph,
-                self.fuses_captured,
-                (options, assume),
-                around,
-                log,
-            ) {
-                Ok(found) => found,
-                Err(reason) => {
-                    say(format!("the loops stay: {reason}"));
-                    Found::default()
-                }
-            };
-            found.lines.into_iter().for_each(say);
-            for (region, compiled) in found.taken {
+            let captured = self.fuses_captured;
+            let options = (options, assume);
+            let found = find(&nodes, &is_loop, graph, captured, options, around, report);
+            outcome::tell(report, &nodes, &is_loop, &found)?;
+            let regions = found.into_iter().flat_map(|found| found.regions);
+            for (region, compiled) in regions {
+                let Some(compiled) = compiled else {
+                    continue;
+                };
                 let own: Vec<GraphNode<'_>> = region.nodes.iter().map(|&it| nodes[it]).collect();
                 let outputs = outputs(&own)?;
                 let own: Vec<*const OrtNode> = own.into_iter().map(GraphNode::as_ptr).collect();
@@ -127,13 +120,8 @@ impl Claims {
     }
 }
 
-/// The loops of a graph that are replaced.
-#[derive(Default)]
-struct Found {
-    taken: Vec<(Region, Compiled)>,
-    /// What there is to say of the loops.
-    lines: Vec<String>,
-}
+/// The regions of a graph, each with what runs instead if it has a loop.
+type Found = Regions<Option<Compiled>>;
 
 /// Finds the loops of a graph that can be replaced, and makes what runs instead.
 fn find(
@@ -143,7 +131,7 @@ fn find(
     fuses_captured: bool,
     (options, assume): (&Options, Assumptions),
     around: &Around,
-    log: Log,
+    report: &OfGraph<'_>,
 ) -> Result<Found, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let message = message::read(graph).map_err(|error| text(&error))?;
@@ -152,9 +140,6 @@ fn find(
         masked_layers: true,
         assume,
         ..Passes::default()
-    };
-    let loops = |region: &[usize]| -> Vec<usize> {
-        region.iter().copied().filter(|&it| is_loop[it]).collect()
     };
     let label = |index: usize| -> Result<String, Error> {
         let node = nodes[index];
@@ -173,13 +158,13 @@ fn find(
         reads.push(names.map_err(|error| text(&error))?);
     }
     let replaced = given::replaced(&around.given, &constants).map_err(|error| {
-        log.verbose(c"GetCapability", &text(&error));
+        report.detail(&text(&error));
         String::from(
             "the session's options give initializers that cannot be compared with the model's",
         )
     })?;
     let make = |region: &Region| {
-        let Some(&first) = loops(&region.nodes).first() else {
+        let Some(&first) = region.nodes.iter().find(|&&node| is_loop[node]) else {
             return Ok(None);
         };
         let unreadable = || {
@@ -200,35 +185,15 @@ fn find(
             for &node in &region.nodes {
                 let provider = nodes[node].ep_name()?;
                 if !provider.is_empty() {
-                    return Ok(Err(format!("{provider} has a node of it")));
+                    let remedy = format!("add {EP_NAME_STR} before it");
+                    return Ok(Err(format!("{provider} has a node of it; {remedy}")));
                 }
             }
             Compiled::new(label(first)?, region, &constants, options, around).map(Ok)
         };
         compiled().map_err(|error: Error| text(&error))?.map(Some)
     };
-    let found = regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))?;
-    let mut lines = Vec::new();
-    for step in found.report.left_alone() {
-        if let Outcome::LeftAlone(reason) = &step.outcome {
-            lines.push(format!("{} {:?} stays: {reason}", step.operator, step.node));
-        }
-    }
-    for Staying { nodes, reason } in &found.staying {
-        for index in loops(nodes) {
-            let label = label(index).map_err(|error| text(&error))?;
-            lines.push(format!(
-                "{label} stays, though it could be replaced: {reason}"
-            ));
-        }
-    }
-    let taken = found.regions.into_iter();
-    Ok(Found {
-        taken: taken
-            .filter_map(|(region, compiled)| Some((region, compiled?)))
-            .collect(),
-        lines,
-    })
+    regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))
 }
 
 fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {

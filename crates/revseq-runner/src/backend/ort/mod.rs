@@ -318,14 +318,37 @@ impl Ort {
         }
         #[cfg(unix)]
         crash::name(&self.runtime.to_string(), &model.path);
-        let prepared = self.place(model)?;
-        if let Ok(prepared) = &prepared {
+        let mut prepared = self.place(model)?;
+        if let Ok(prepared) = &mut prepared {
             placement::check(&prepared.placements, self.provider())?;
-            for placement in prepared.placements.iter().filter(|it| it.reason.is_some()) {
-                note(format!("{}: {placement}", model.path.display()));
+            prepared.placements.extend(self.loops(&prepared.session)?);
+            for placement in &prepared.placements {
+                let line = format!("{}: {placement}", model.path.display());
+                match placement {
+                    Placement {
+                        reason: Some(_), ..
+                    } => note(line),
+                    Placement { to: Some(_), .. } => detail(line),
+                    _ => {}
+                }
             }
         }
         Ok(prepared)
+    }
+
+    /// The placements of loops and layers, if the provider is to run them.
+    fn loops(&self, session: &Session) -> Result<Vec<Placement>> {
+        let is_asked = |(key, value): &(String, String)| {
+            let option = key.strip_prefix(EP).unwrap_or_default();
+            matches!((option, &**value), (".loops", "layers") | (".layers", "on"))
+        };
+        if !self.with_ep || !self.provider_options.iter().any(is_asked) {
+            return Ok(Vec::new());
+        }
+        fenced(|| {
+            let report = revseq_ort::report(&self.runtime.environment, session)?;
+            Ok(placement::of_loops(report, &revseq_ort::assigned(session)?))
+        })
     }
 
     /// Prepares a model, whichever provider runs its nodes.

@@ -1,12 +1,13 @@
 //! The provider that ONNX Runtime gives each ReverseSequence and ReverseSubsequences node, and the
-//! reason that this project's provider writes to the log for each that it declined.
+//! reason that this project's provider writes to the log for each that it declined; and what became of
+//! loops and layers, if that provider is to run them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use ort::logging::{LogLevel, LoggerFunction};
 use revseq_graph::Operator;
-use revseq_ort::Assigned;
+use revseq_ort::{Assigned, Report};
 use serde::Serialize;
 
 use super::EP;
@@ -42,13 +43,16 @@ impl Log {
     }
 }
 
-/// One of our nodes and the provider that runs it.
+/// One of our nodes, or a loop or layer, and the provider that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Placement {
     #[serde(rename = "operator")]
     pub(crate) op_type: String,
     pub(crate) name: String,
     pub(crate) provider: String,
+    /// What the provider runs instead of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<String>,
     /// Reason why the provider for these nodes does not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -61,6 +65,9 @@ impl std::fmt::Display for Placement {
             "{} node {:?}: {}",
             self.op_type, self.name, self.provider
         )?;
+        if let Some(to) = &self.to {
+            write!(f, ", as {}", printable(to))?;
+        }
         match &self.reason {
             Some(reason) => write!(f, " ({})", printable(reason)),
             None => Ok(()),
@@ -89,8 +96,40 @@ pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
             op_type: node.operator,
             name: node.node,
             provider: node.provider,
+            to: None,
         })
         .collect()
+}
+
+/// Returns the placements of the loops and layers in a session's report.
+pub(super) fn of_loops(report: Report, assigned: &[Assigned]) -> Vec<Placement> {
+    let provider = |op_type: &str, name: &str| {
+        let found = assigned
+            .iter()
+            .find(|it| it.operator == op_type && it.node == name);
+        found.map_or_else(String::new, |it| it.provider.clone())
+    };
+    let taken = report.taken.into_iter().map(|it| Placement {
+        op_type: it.operator,
+        name: it.node,
+        provider: EP.to_owned(),
+        to: Some(it.to),
+        reason: None,
+    });
+    let left = report.left.into_iter();
+    // The others are in the log.
+    let left = left.filter(|it| !it.operator.starts_with("Reverse"));
+    let left = left.map(|it| Placement {
+        provider: provider(&it.operator, &it.node),
+        op_type: it.operator,
+        name: it.node,
+        to: None,
+        reason: Some(match it.could_be_replaced {
+            true => format!("it could be replaced: {}", it.reason),
+            false => it.reason,
+        }),
+    });
+    taken.chain(left).collect()
 }
 
 /// Checks that one provider has all of our nodes, except nodes of strings, which this project's

@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::{OutputFiles, Results};
 use crate::backend::Engine;
+use crate::backend::ort::Placement;
 use crate::backend::profile::{NodeTime, Profile, median};
 use crate::commands;
 use crate::escape::printable;
@@ -215,9 +216,10 @@ pub(super) fn say(results: &Results) -> Result<()> {
         note(format!("recorded in {}", set.display()));
     }
     commands::say_gpu(gpu.as_deref());
-    // Those with a reason were noted when the model was prepared.
+    // Those with a reason were noted when the model was prepared, and so was what loops became.
     let placements = placements.iter().flatten();
-    placements.filter(|it| it.reason.is_none()).for_each(note);
+    let is_new = |it: &&Placement| it.reason.is_none() && it.to.is_none();
+    placements.filter(is_new).for_each(note);
     if let Some(providers) = providers {
         let providers = providers.iter();
         let counts = providers.map(|(provider, nodes)| format!("{nodes} on {provider}"));
