@@ -178,7 +178,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes of the name; none if the value is left out.
-    fn bytes_of_name(self) -> Result<CString, Error> {
+    pub(crate) fn bytes_of_name(self) -> Result<CString, Error> {
         if self.value.is_null() {
             return Ok(CString::default());
         }

@@ -254,7 +254,7 @@ unsafe extern "system" fn get_capability(
             fence::fault("capability");
             // SAFETY: the caller's.
             let graph = unsafe { Graph::new(ep.host, graph) };
-            let report = ep.report.on(graph)?;
+            let report = ep.report.on(graph);
             let fused = match (ep.options.loops(), &ep.around) {
                 (Some(assume), Some(around)) => {
                     let options = (&ep.options, assume);

@@ -4,6 +4,7 @@
 //! option's value, where `RevSeqSessionReport` takes it. So any session can be asked, however it was made.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::error::Error;
 use super::layers;
-use crate::plugin::graph::{Graph, GraphNode};
+use crate::plugin::graph::{Graph, GraphNode, Value};
 use crate::plugin::log::Log;
 
 /// The option of a session by which its report is asked for.
@@ -58,17 +59,17 @@ struct Place {
     domain: String,
     /// Its outputs, which tell it from others of its name.
     #[serde(skip)]
-    outputs: Vec<String>,
+    outputs: Vec<CString>,
 }
 
 impl Place {
     fn of(node: GraphNode<'_>, graph: &[String]) -> Result<Self, Error> {
         let (domain, operator) = node.operator()?;
-        let outputs = node.outputs()?.into_iter().map(|it| it.name());
-        let outputs: Vec<String> = outputs.collect::<Result<_, _>>()?;
+        let outputs = node.outputs()?.into_iter().map(Value::bytes_of_name);
+        let outputs: Vec<CString> = outputs.collect::<Result<_, _>>()?;
         let name = node.name()?;
-        let node = match &*name {
-            "" => outputs.first().cloned().unwrap_or_default(),
+        let node = match (&*name, outputs.first()) {
+            ("", Some(output)) => output.to_string_lossy().into_owned(),
             _ => name,
         };
         Ok(Self {
@@ -122,11 +123,12 @@ impl Report {
     }
 
     /// The report on the nodes of a graph.
-    pub(super) fn on(&self, graph: Graph<'_>) -> Result<OfGraph<'_>, Error> {
-        Ok(OfGraph {
+    pub(super) fn on(&self, graph: Graph<'_>) -> OfGraph<'_> {
+        OfGraph {
             report: self,
-            graph: graph.around()?,
-        })
+            // Where a node is, is not worth an error.
+            graph: graph.around().unwrap_or_default(),
+        }
     }
 
     /// Sets what became of a node, and logs it unless it is known: ONNX Runtime may ask for a graph again.
@@ -255,7 +257,7 @@ mod tests {
             node: node.to_owned(),
             graph: graph.iter().map(|&it| it.to_owned()).collect(),
             domain: String::new(),
-            outputs: vec![format!("{node}'s")],
+            outputs: vec![CString::new(node).unwrap()],
         }
     }
 
