@@ -90,7 +90,7 @@ impl Options {
     /// Whether the provider computes the model's layers.
     #[cfg(feature = "rewrite")]
     pub(crate) fn computes_layers(&self) -> bool {
-        self.layers || self.loops != Loops::Keep
+        self.layers.unwrap_or(self.loops != Loops::Keep)
     }
 
     /// The options as ONNX Runtime takes them.

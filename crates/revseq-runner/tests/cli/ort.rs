@@ -254,7 +254,7 @@ fn what_became_of_loops_is_told() {
     let run = on_ort("verify", &library, &[&option[..], &[&taken]].concat());
     assert!(
         run.stderr
-            .contains("nodes on RevSeqExecutionProvider: 2 of Loop\n"),
+            .contains("nodes on RevSeqExecutionProvider: 2 of Loop, 2 of ReverseSequence\n"),
         "{run:?}"
     );
     let compared = [
