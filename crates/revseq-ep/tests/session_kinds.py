@@ -436,6 +436,20 @@ def one_output(setup):
 
 
 @kind()
+def two_sessions(setup):
+    """Another session of the model is open and runs, too."""
+    make, second = setup.session, {}
+
+    def both(provider_options):
+        made = make(provider_options)
+        second[made] = make(provider_options)
+        return made
+
+    setup.session = both
+    setup.run = lambda made, feeds: made.run(None, feeds) + second[made].run(None, feeds)
+
+
+@kind()
 def from_four_threads(setup):
     def run(made, feeds):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
