@@ -227,3 +227,30 @@ def test_sizes_without_memory_are_answered_or_refused_at_once(shape):
         assert "X has 8589934592 steps" in str(error) or "memory" in str(error), error
     else:
         assert last.shape == (1, shape[1], layer.units) and not last.any()
+
+
+def test_an_inner_session_has_no_arena_if_the_session_around_has_none():
+    """Without one the memory of a large run is given back."""
+    grown = {}
+    for arena in (True, False):
+        grown[arena] = int(limited(f"""
+import ctypes, os
+model = harness.MODELS / "exported/keras_bilstm_masked/model.onnx"
+options = harness.options(provider_options={{"loops": "layers"}}, threads=1)
+options.enable_cpu_mem_arena = {arena}
+session = harness.session(model, options)
+(x,) = session.get_inputs()
+
+def resident():
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * resource.getpagesize()
+
+session.run(None, {{x.name: np.zeros((3, 5, 8), np.float32)}})
+before = resident()
+feeds = {{x.name: np.zeros((64, 10_000, 8), np.float32)}}
+session.run(None, feeds)
+del feeds
+print(resident() - before)
+"""))
+    assert grown[True] > 100 << 20 and grown[False] < 20 << 20, grown

@@ -1,16 +1,18 @@
-//! The initializers that a session's options give in place of the model's.
+//! The initializers that a session's options give in place of the model's, and the memory that they take.
 //!
 //! No function of the host tells them. A session with the same options has them in place of its own, so a
-//! model that hands out its initializers shows them.
+//! model that hands out its initializers shows them, and where an output is shows the memory.
 
 use std::ffi::{CString, c_int};
 use std::ptr;
 
-use ort_sys::{GraphOptimizationLevel, OrtLoggingLevel, OrtSessionOptions, OrtValue};
+use ort_sys::{
+    GraphOptimizationLevel, OrtAllocatorType, OrtLoggingLevel, OrtSessionOptions, OrtValue,
+};
 
 use super::error::Error;
-use super::host::{Host, Owned, ort_own, ort_try};
-use super::session::{c_string, environment};
+use super::host::{Host, Owned, ort_get, ort_own, ort_try};
+use super::session::{ONE_NODE, c_string, environment};
 
 /// Entries with which a model in memory would be read or run otherwise, and what they are here if there are
 /// such.
@@ -21,7 +23,7 @@ const ENTRIES: [(&str, &str); 4] = [
     ("ep.context_enable", "0"),
 ];
 
-/// A session's options as far as they give initializers.
+/// A session's options as far as they give initializers and memory.
 #[derive(Debug)]
 pub(crate) struct Given {
     host: Host,
@@ -77,6 +79,20 @@ impl Given {
 
     pub(crate) fn host(&self) -> Host {
         self.host
+    }
+
+    /// Whether a session takes memory from an arena.
+    pub(super) fn has_arena(&self) -> Result<bool, Error> {
+        let values = self.run(ONE_NODE, &[c"y".to_owned()])?;
+        let mut kind: c_int = 0;
+        // SAFETY: the value is alive, and so is the description of its memory; an `OrtAllocatorType` is a C enum.
+        unsafe {
+            for value in &values {
+                let info = ort_get!(self.host, GetTensorMemoryInfo(value.as_ptr()));
+                ort_try!(self.host, MemoryInfoGetType(info, (&raw mut kind).cast()));
+            }
+        }
+        Ok(kind == OrtAllocatorType::OrtArenaAllocator as c_int)
     }
 
     /// Runs a model without inputs in a session with these options, and returns its outputs.

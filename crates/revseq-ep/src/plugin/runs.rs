@@ -21,10 +21,6 @@ use super::workers::this_thread;
 /// some microseconds.
 const BETWEEN_QUESTIONS: Duration = Duration::from_millis(10);
 
-/// A model of one node without inputs, a SequenceEmpty, whose output is `y`.
-const ONE_NODE: &[u8] = b"\x08\x08\x3a\x26\x0a\x12\x12\x01y\x22\x0dSequenceEmpty\x12\x01g\
-    \x62\x0d\x0a\x01y\x12\x08\x22\x06\x0a\x04\x0a\x02\x08\x01\x42\x02\x10\x0d";
-
 /// The runs of a session that are in progress.
 #[derive(Debug)]
 pub(crate) struct Runs {
@@ -101,7 +97,7 @@ impl Runs {
     fn are_ended(&self, options: *const OrtRunOptions) -> Option<bool> {
         let asked = self
             .asked
-            .get_or_init(|| session::plain(self.host, ONE_NODE).ok());
+            .get_or_init(|| session::plain(self.host, session::ONE_NODE).ok());
         let session = asked.as_ref()?.as_ptr();
         let mut value: *mut OrtValue = ptr::null_mut();
         let name = c"y".as_ptr();

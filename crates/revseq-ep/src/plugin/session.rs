@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ort_sys::{
     OrtEnv, OrtEpDevice, OrtErrorCode, OrtLoggingLevel, OrtRunOptions, OrtSession,
@@ -26,6 +26,10 @@ const HANDED_ON: [&str; 5] = [
     "session.use_device_allocator_for_initializers",
     "session.use_env_allocators",
 ];
+
+/// A model of one node without inputs, a RandomUniform, whose output `y` is a tensor.
+pub(super) const ONE_NODE: &[u8] = b"\x08\x08\x3a\x30\x0a\x20\x12\x01y\x22\x0dRandomUniform\
+    \x2a\x0c\x0a\x05shape\x40\x01\xa0\x01\x07\x12\x01g\x62\x09\x0a\x01y\x12\x04\x0a\x02\x08\x01\x42\x02\x10\x0d";
 
 /// Keys and values as the host reads them.
 type Entries = Vec<(CString, CString)>;
@@ -55,6 +59,8 @@ pub(crate) struct Around {
     pub(crate) writes_context: bool,
     /// The initializers that its options give.
     pub(crate) given: Given,
+    /// Whether it takes memory from an arena, once that was asked.
+    has_arena: OnceLock<bool>,
 }
 
 impl Around {
@@ -91,7 +97,14 @@ impl Around {
             devices,
             writes_context,
             given,
+            has_arena: OnceLock::new(),
         })
+    }
+
+    fn has_arena(&self) -> bool {
+        // By default it has.
+        let asked = || self.given.has_arena().unwrap_or(true);
+        *self.has_arena.get_or_init(asked)
     }
 }
 
@@ -137,6 +150,9 @@ fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
     let options = made.as_ptr();
     // SAFETY: the options are alive, and the strings end with 0.
     unsafe {
+        if !around.has_arena() {
+            ort_try!(host, DisableCpuMemArena(options));
+        }
         for (key, value) in &around.entries {
             ort_try!(
                 host,
