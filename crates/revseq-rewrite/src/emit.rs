@@ -41,6 +41,9 @@ pub(crate) const ALLOW_ZERO: i64 = 14;
 /// The shape of a scalar.
 pub(crate) const NO_SIZES: [i64; 0] = [];
 
+/// The first opset in which Shape may leave out sizes.
+pub(crate) const SHAPE_IN_PART: i64 = 15;
+
 /// The first opset with CastLike.
 pub(crate) const CAST_LIKE: i64 = 15;
 

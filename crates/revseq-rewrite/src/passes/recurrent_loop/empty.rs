@@ -3,7 +3,7 @@
 
 use recurrent_cells::{Cell, Kind};
 
-use crate::emit::Emit;
+use crate::emit::{Emit, SHAPE_IN_PART};
 use crate::sizes::Size;
 
 use super::layer::Layers;
@@ -36,14 +36,18 @@ impl Layers<'_> {
     }
 }
 
-/// The input of a layer, for its sizes. A Reshape that copies those which must not be 0 fails if one is:
-/// no size is right for -1 then. It takes no time, since runtimes share the input's memory.
-pub(super) fn not_empty(emit: &Emit<'_>, input: &str, cell: &Cell<&str>) -> String {
+/// The number of sequences that a layer reads, as a vector of one element. A Reshape that copies the sizes
+/// which must not be 0 fails if one is: no size is right for -1 then.
+pub(super) fn batch_of(emit: &Emit<'_>, input: &str, cell: &Cell<&str>) -> String {
     let shape = match cell.kind {
         Kind::Gru { .. } => [0, 0, -1],
         _ => [-1, 0, cell.features() as i64],
     };
     let sized = emit.name("not_empty:0");
     emit.write_of(("", "not_empty"), &[&sized], "Reshape", (input, shape), ());
-    sized
+    match emit.opset() >= SHAPE_IN_PART {
+        // It saves a Slice, which takes as long as the Reshape.
+        true => emit.with("Shape", &sized, [("start", 1), ("end", 2)]),
+        false => emit.sizes(&sized, 1, 2),
+    }
 }

@@ -1,5 +1,8 @@
 //! Writes layers as operators.
 
+use std::cell::LazyCell;
+use std::ops::Deref;
+
 use recurrent_cells::Kind;
 
 use crate::emit::Emit;
@@ -10,7 +13,7 @@ use crate::runtimes;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
-use super::empty::not_empty;
+use super::empty::batch_of;
 use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 use super::rows::broadcast;
@@ -320,15 +323,15 @@ impl Writer<'_> {
         let lengths = self.counting.as_ref().map_or("", Counting::counted);
         let batch = self.layers.batch.filter(|_| self.layers.is_of_batch(index));
         let begins = (self.form, batch);
-        let sized = match self.layers.refuses_empty(index, self.form) {
-            true => not_empty(emit, &input, cell),
-            false => input.clone(),
-        };
-        let hidden = initial(emit, layer.hidden, begins, &sized, units);
+        let rows = LazyCell::new(|| match self.layers.refuses_empty(index, self.form) {
+            true => batch_of(emit, &input, cell),
+            false => emit.sizes(&input, 1, 2),
+        });
+        let hidden = initial(emit, layer.hidden, begins, &rows, units);
         let memory = match (cell.memory, layer.hidden, layer.memory) {
             (None, ..) => String::new(),
             (Some(_), None, None) => hidden.clone(),
-            (Some(_), _, given) => initial(emit, given, begins, &sized, units),
+            (Some(_), _, given) => initial(emit, given, begins, &rows, units),
         };
         let mut inputs = vec![
             &*input, &w, &r, &bias, lengths, &hidden, &memory, &peepholes,
@@ -521,12 +524,13 @@ impl Writer<'_> {
     }
 }
 
-/// An initial state, `[1, batch, units]`, of a layer with an input.
+/// An initial state, `[1, rows, units]`. The number of rows, a vector of one element, is written if it is
+/// needed.
 fn initial(
     emit: &Emit<'_>,
     given: Option<&str>,
     (form, sequences): (Form<'_>, Option<Size<'_>>),
-    input: &str,
+    rows: &impl Deref<Target = String>,
     units: i64,
 ) -> String {
     if let Form::Masks(scope) = form {
@@ -537,14 +541,14 @@ fn initial(
             return emit.unsqueeze(given, &[0]);
         }
     }
-    let batch = emit.sizes(input, 1, 2);
+    let rows: &String = rows;
     match given {
         Some(given) => {
-            let sizes = emit.concat((batch, [units]), 0);
+            let sizes = emit.concat((rows, [units]), 0);
             emit.unsqueeze(&emit.op("Expand", (given, sizes)), &[0])
         }
         None => {
-            let sizes = emit.concat(([1], batch, [units]), 0);
+            let sizes = emit.concat(([1], rows, [units]), 0);
             emit.op("Expand", (emit.tensor(floats(&[], vec![0.0])), sizes))
         }
     }
