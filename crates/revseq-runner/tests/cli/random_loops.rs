@@ -104,6 +104,8 @@ struct Layer {
     end: usize,
     /// The layer reads the output of the layer before, if that is plain.
     stacked: bool,
+    /// Its input is one sequence, beside states and masks of all.
+    single: bool,
     near: Option<Near>,
 }
 
@@ -146,9 +148,9 @@ fn layers() -> impl Strategy<Value = Layer> {
         (kind, 1..4_usize, functions, any::<[bool; 5]>()),
         (any::<[bool; 6]>(), (mask, numbers), masked, 0..4_usize),
         proptest::option::weighted(0.25, near),
-        proptest::bool::weighted(0.3),
+        [0.3, 0.2].map(proptest::bool::weighted),
     )
-        .prop_map(|(cell, read, near, stacked)| {
+        .prop_map(|(cell, read, near, [stacked, single])| {
             // Joined operands have a single product.
             let possible =
                 |near: &Near| !cell.3[1] || !matches!(near, Near::Difference | Near::Computed);
@@ -178,6 +180,8 @@ fn layers() -> impl Strategy<Value = Layer> {
                 squeezed: squeezed && !scan,
                 end,
                 stacked,
+                // Nothing is broadcast where both are joined.
+                single: single && !joined,
                 near,
             }
         })
@@ -207,11 +211,13 @@ impl Layer {
         // begins with is what the layer does.
         let is_flipped = self.backwards && self.mask == Mask::Lengths;
         let is_other = self.buffered && self.begins;
+        // Zeros of more rows than the input has would be rows of the output.
+        let has_more = self.single && self.mask != Mask::None && self.masked == Masked::Zero;
         // 1 less the gate has to be a gate.
         let is_opposite = matches!(self.kind, CellKind::Gru { mixture: 3.., .. });
         let is_symmetric = matches!(FUNCTIONS[self.functions[0]], "Sigmoid" | "HardSigmoid");
         let is_gate = !is_opposite || is_symmetric;
-        !is_near && !is_flipped && !is_other && is_gate && !self.is_mixing()
+        !is_near && !is_flipped && !is_other && !has_more && is_gate && !self.is_mixing()
     }
 }
 
@@ -418,7 +424,10 @@ fn write(main: &mut Writer, layer: Layer, x: &str, width: usize) -> Vec<String> 
     let axis = i64::from(layer.batch_first);
     let shape = main.op(format_args!("Shape({x})"));
     let [steps, batch] = [0, 1].map(|at| main.op(format_args!("Gather({shape}, [{at}])")));
-    let x = ordered(main, layer, x);
+    let mut x = ordered(main, layer, x);
+    if layer.single {
+        x = main.op(format_args!("Slice({x}, [0], [1], [{}])", 1 - axis));
+    }
     let mask = mask(main, layer, &steps);
 
     // The states before the first step.
