@@ -157,6 +157,12 @@ pub const REDUCE: &[&str] = &[
     "ReduceSumSquare",
 ];
 
+/// Whether an operator of ONNX's own draws numbers, so that its outputs may differ in every run.
+#[must_use]
+pub fn is_random(op: &str) -> bool {
+    op.starts_with("Random") || matches!(op, "Bernoulli" | "Multinomial" | "Dropout")
+}
+
 /// The latest opset of ONNX's own domain whose operators are known here.
 const LATEST: i64 = 28;
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::model::{
     self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
+use crate::operators::is_random;
 
 /// A graph within its enclosing graphs.
 pub struct Scope<'a> {
@@ -441,9 +442,8 @@ impl Same {
 
     /// A key of a node's computation; `None` if its outputs differ in every run.
     fn key(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<u8>> {
-        let is_random = node.op().starts_with("Random")
-            || matches!(node.op(), "Bernoulli" | "Multinomial" | "Dropout");
-        if !node.domain().is_empty() || node.graphs().next().is_some() || is_random {
+        let is_own = node.domain().is_empty() && node.graphs().next().is_none();
+        if !is_own || is_random(node.op()) {
             return None;
         }
         let inputs = node.input.iter().map(|name| {

@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{self, GraphProto, ModelProto, NodeProto};
-use crate::path::{Path, nodes_at};
+use crate::path::{Path, graph_at};
 use crate::scope::Names;
 
 /// The operators behind which a DequantizeLinear moves.
@@ -54,7 +54,7 @@ pub(crate) fn protect(model: &mut ModelProto, before: &HashSet<String>, names: &
         places.find(|place| !before.contains(&place.value))
     };
     while let Some(Place { path, index, value }) = next(model) {
-        let (nodes, _) = nodes_at(model, &path);
+        let nodes = graph_at(model, &path).nodes;
         let sum = names.fresh(&format!("{value}/Sum:0"));
         let data = std::mem::replace(&mut nodes[index].input[0], sum.clone());
         let mut node = model::node("Sum", &[&data], &[&sum], Vec::new());

@@ -14,10 +14,11 @@ use crate::error::Error;
 use crate::live::Unread;
 use crate::masked;
 use crate::model::{
-    self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, all_nodes, default_import, opset,
+    self, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, all_nodes,
+    default_import, opset,
 };
 use crate::pass::{At, Context, Edit, Left, Options, Pass};
-use crate::path::{Path, nodes_at};
+use crate::path::{Path, graph_at};
 use crate::report::{Outcome, Report, Step};
 use crate::runtimes::{self, Runtime};
 use crate::scope::{Names, Scope};
@@ -51,10 +52,22 @@ pub(crate) fn rewrite(
         written: HashSet::new(),
     };
     let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
+    // Once the last passes change something, the reasons of the others are about what these have written.
+    let mut are_reasons_known = false;
     let is_settled = (0..MAXIMUM_TURNS).any(|_| {
         let mut is_changed = false;
         for (pass, found) in std::iter::zip(passes, &mut found) {
-            is_changed |= driver.settle(model, pass, found);
+            if pass.comes_last && is_changed {
+                continue;
+            }
+            let known = are_reasons_known && !pass.comes_last;
+            let known = known.then(|| std::mem::take(&mut found.left));
+            let changes = driver.settle(model, pass, found);
+            if let Some(known) = known {
+                found.left = known;
+            }
+            are_reasons_known |= changes && pass.comes_last;
+            is_changed |= changes;
         }
         !is_changed
     });
@@ -62,6 +75,7 @@ pub(crate) fn rewrite(
         let steps = found.iter().map(|found| found.rewritten.len()).sum();
         return Err(Error::Endless { steps });
     }
+    found.iter_mut().for_each(Found::forget_rewritten);
     let steps = found.into_iter();
     let mut report = Report {
         steps: steps
@@ -108,6 +122,15 @@ struct Found {
     left: Vec<Step>,
 }
 
+impl Found {
+    /// Drops the reasons to leave nodes that were rewritten in the end.
+    fn forget_rewritten(&mut self) {
+        let rewritten = &self.rewritten;
+        self.left
+            .retain(|left| !rewritten.iter().any(|step| step.is_of_node(left)));
+    }
+}
+
 impl Driver<'_> {
     /// Runs a pass until it changes nothing; whether it changed anything.
     fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
@@ -119,6 +142,8 @@ impl Driver<'_> {
             found.rewritten.extend(steps);
             found.left = left;
             if !is_done {
+                let declared = edits.iter().flat_map(|place| &place.edit.declared);
+                self.unread.know(declared.map(ValueInfoProto::name));
                 apply(model, edits, &mut self.written);
             }
             if !is_done || round == 0 {
@@ -226,6 +251,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn scope(&mut self, scope: &Scope<'_>, path: &Path, labels: &[String]) {
         for (index, node) in scope.nodes.iter().enumerate() {
+            let edits = self.round.edits.len();
             for (number, graph) in node.graphs().enumerate() {
                 let mut inner_labels = labels.to_vec();
                 inner_labels.push(node.label(index));
@@ -234,7 +260,9 @@ impl Look<'_> {
                 inner_path.steps.push((index, number));
                 self.scope(&inner, &inner_path, &inner_labels);
             }
-            if !self.pass.is_for(node) {
+            // A replacement would have the graphs as they were.
+            let are_changed = self.round.edits.len() > edits;
+            if are_changed || !self.pass.is_for(node) {
                 continue;
             }
             let verdict = (self.pass.find)(&At {
@@ -289,14 +317,17 @@ fn apply(model: &mut ModelProto, edits: Vec<Placed>, written: &mut HashSet<Strin
     }
     // Inner graphs first, so that indices on the path to them stay valid.
     for (path, edits) in graphs.into_iter().rev() {
-        let (nodes, kept) = nodes_at(model, &path);
-        replace(nodes, &kept, edits);
-        share(nodes, &kept, written);
+        let graph = graph_at(model, &path);
+        let declared = edits.values().flat_map(|edit| &edit.declared);
+        graph.declared.extend(declared.cloned());
+        replace(graph.nodes, &graph.kept, edits);
+        share(graph.nodes, &graph.kept, written);
     }
 }
 
 /// Merges nodes written by passes that compute the same value: two passes, or two edits of one, ask
-/// for the same constants and shapes. The model's own nodes stay as they were written.
+/// for the same constants and shapes. The model's own nodes stay as they were written, and so do nodes
+/// with graphs, which may draw random numbers.
 fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<String>) {
     let mut first: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
     let mut renamed: HashMap<String, String> = HashMap::new();
@@ -305,7 +336,8 @@ fn share(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, written: &HashSet<S
             .name
             .as_ref()
             .is_some_and(|name| written.contains(name));
-        if !is_written || node.output.iter().any(|output| kept.contains(output)) {
+        let is_alone = node.graphs().next().is_some();
+        if !is_written || is_alone || node.output.iter().any(|output| kept.contains(output)) {
             return true;
         }
         for input in &mut node.input {
@@ -442,7 +474,7 @@ fn captured(
 }
 
 /// Redirects reads to other values, except where a subgraph shadows the name.
-fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
+pub(crate) fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
     for node in nodes {
         for input in &mut node.input {
             if let Some(new) = names.get(input) {

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::constant::Floats;
-use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto};
+use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto, ValueInfoProto};
 use crate::operands::{Attributes, Operand, Operands};
 use crate::scope::{Names, Scope};
 use crate::types;
@@ -218,6 +218,13 @@ impl<'n> Emit<'n> {
     /// Adds a node of the model as it is.
     pub(crate) fn copy(&self, node: NodeProto) {
         self.written.borrow_mut().edit.nodes.push(node);
+    }
+
+    /// Declares a value under another name, as it was declared before.
+    pub(crate) fn declare(&self, value: &ValueInfoProto, name: &str) {
+        let mut value = value.clone();
+        value.name = Some(name.to_owned());
+        self.written.borrow_mut().edit.declared.push(value);
     }
 
     /// Gives an output of the replaced nodes a value that nothing else reads. If the last node makes

@@ -99,8 +99,7 @@ pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Erro
         let mut turn = prepare::prepare(model, options, &forms)?;
         turn.append(driver::rewrite(model, &passes, options)?);
         let is_done = turn.rewritten().next().is_none();
-        report.forget_left_alone();
-        report.append(turn);
+        report.add_turn(turn);
         if is_done {
             return Ok(report);
         }

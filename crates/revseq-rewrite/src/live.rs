@@ -12,7 +12,7 @@ use crate::model::{self, GraphProto, ModelProto, NodeProto};
 /// The values that nothing read before any rewriting.
 pub(crate) struct Unread {
     values: HashSet<String>,
-    /// All values of the original model.
+    /// All values of the original model, and those that passes declare.
     known: HashSet<String>,
 }
 
@@ -31,6 +31,11 @@ impl Unread {
             unread.look_nodes(&function.node, &mut read);
         }
         unread
+    }
+
+    /// Lets the declarations of values go with them.
+    pub(crate) fn know<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        self.known.extend(owned(names));
     }
 
     fn look(&mut self, graph: &GraphProto, mut read: HashSet<String>) -> HashSet<String> {

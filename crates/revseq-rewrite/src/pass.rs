@@ -67,6 +67,8 @@ pub(crate) struct Pass {
     /// The domain and the operators that it applies to; any if there are none.
     domain: &'static str,
     operators: &'static [&'static str],
+    /// Whether it waits until no pass before it changes anything.
+    pub(crate) comes_last: bool,
     pub(crate) find: Find,
 }
 
@@ -94,6 +96,15 @@ impl<'a> At<'a> {
         self.node.output.first().map(String::as_str).ok_or(Other)
     }
 
+    /// The node with a name like the one by which reports call it, for one that stays in another place.
+    pub(crate) fn named(&self) -> NodeProto {
+        let mut node = self.node.clone();
+        if node.name().is_empty() {
+            node.name = Some(self.names.fresh(&self.node.label(self.index)));
+        }
+        node
+    }
+
     /// Starts a replacement whose new names begin with one.
     pub(crate) fn emit(&self, prefix: &str) -> Emit<'a> {
         Emit::new(prefix, self.scope.opset, self.names)
@@ -119,6 +130,7 @@ impl Pass {
             info,
             domain: "",
             operators: &[],
+            comes_last: false,
             find,
         }
     }
@@ -167,6 +179,12 @@ impl Pass {
     /// The same, making models cheaper.
     pub(crate) const fn fast(mut self) -> Self {
         self.info.fast = true;
+        self
+    }
+
+    /// The same, once no pass before it changes anything.
+    pub(crate) const fn last(mut self) -> Self {
+        self.comes_last = true;
         self
     }
 }

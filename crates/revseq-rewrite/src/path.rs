@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::model::{self, ModelProto, NodeProto};
+use crate::model::{self, ModelProto, NodeProto, ValueInfoProto};
 
 /// The path to a graph in a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,30 +13,47 @@ pub(crate) struct Path {
     pub(crate) steps: Vec<(usize, usize)>,
 }
 
-/// The nodes of a graph, and its names that are visible elsewhere.
-pub(crate) fn nodes_at<'a>(
-    model: &'a mut ModelProto,
-    path: &Path,
-) -> (&'a mut Vec<NodeProto>, HashSet<String>) {
-    let (mut nodes, mut kept) = match path.function {
+/// A graph in a model.
+pub(crate) struct Found<'a> {
+    pub(crate) nodes: &'a mut Vec<NodeProto>,
+    /// The declarations of its nodes' outputs.
+    pub(crate) declared: &'a mut Vec<ValueInfoProto>,
+    /// Its names that are visible elsewhere.
+    pub(crate) kept: HashSet<String>,
+}
+
+/// The graph at a path.
+pub(crate) fn graph_at<'a>(model: &'a mut ModelProto, path: &Path) -> Found<'a> {
+    let mut found = match path.function {
         Some(index) => {
             let function = &mut model.functions[index];
             let outputs = function.output.iter().cloned().collect();
-            (&mut function.node, outputs)
+            Found {
+                nodes: &mut function.node,
+                declared: &mut function.value_info,
+                kept: outputs,
+            }
         }
         None => {
             let trained = model::trained_names(model);
             let mut kept: HashSet<String> = trained.into_iter().map(str::to_owned).collect();
             let graph = model.graph.get_or_insert_default();
             kept.extend(graph.seen_elsewhere().map(str::to_owned));
-            (&mut graph.node, kept)
+            Found {
+                nodes: &mut graph.node,
+                declared: &mut graph.value_info,
+                kept,
+            }
         }
     };
     for &(index, number) in &path.steps {
-        let graph = nodes[index].graphs_mut().nth(number);
+        let graph = found.nodes[index].graphs_mut().nth(number);
         let graph = graph.expect("the path was made from this model");
-        kept = graph.seen_elsewhere().map(str::to_owned).collect();
-        nodes = &mut graph.node;
+        found = Found {
+            kept: graph.seen_elsewhere().map(str::to_owned).collect(),
+            nodes: &mut graph.node,
+            declared: &mut graph.value_info,
+        };
     }
-    (nodes, kept)
+    found
 }

@@ -4,6 +4,8 @@
 //! alone. Passes run again and again, so a node that was left alone is listed for the last look
 //! only. How equal the outputs are follows from the passes that rewrote something.
 
+use crate::passes;
+
 /// Degree to which the outputs equal those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -62,6 +64,13 @@ fn serialize_outcome<S: serde::Serializer>(
     }
 }
 
+impl Step {
+    /// Whether it is about the same node as another.
+    pub(crate) fn is_of_node(&self, other: &Self) -> bool {
+        (&self.graph, &self.node) == (&other.graph, &other.node)
+    }
+}
+
 /// All steps of a rewrite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -73,10 +82,23 @@ pub struct Report {
 }
 
 impl Report {
-    /// Drops the nodes that were left alone: a later look at the model finds those that still are.
-    pub(crate) fn forget_left_alone(&mut self) {
+    /// Adds what was done in a further turn, which leaves those nodes alone that still are. The reason of a node
+    /// that the last passes have changed stays the one that it had.
+    pub(crate) fn add_turn(&mut self, mut turn: Self) {
         let is_done = |step: &Step| matches!(step.outcome, Outcome::Rewritten(_));
-        self.steps.retain(is_done);
+        let (done, left): (Vec<Step>, Vec<Step>) = self.steps.drain(..).partition(is_done);
+        let is_changed = |node: &Step| {
+            let mut done = done.iter().filter(|step| step.is_of_node(node));
+            done.any(|step| passes::comes_last(step.pass))
+        };
+        for step in turn.steps.iter_mut().filter(|step| !is_done(step)) {
+            let mut left = left.iter().filter(|it| it.pass == step.pass);
+            if let Some(earlier) = left.find(|it| it.is_of_node(step) && is_changed(it)) {
+                step.outcome.clone_from(&earlier.outcome);
+            }
+        }
+        self.steps = done;
+        self.append(turn);
     }
 
     /// Adds what was done afterwards.

@@ -1,6 +1,6 @@
 //! What a pass says of a node.
 
-use crate::model::NodeProto;
+use crate::model::{NodeProto, ValueInfoProto};
 
 /// A pass's decision about a node: what replaces it, or that it stays.
 pub(crate) type Verdict = Result<Edit, Left>;
@@ -35,6 +35,8 @@ pub(crate) struct Edit {
     pub(crate) nodes: Vec<NodeProto>,
     /// Later nodes of the graph that it also replaces.
     pub(crate) also: Vec<usize>,
+    /// Declarations of the nodes' outputs.
+    pub(crate) declared: Vec<ValueInfoProto>,
     /// Outputs that equal another value.
     pub(crate) same: Vec<(String, String)>,
     /// Its description for the report.

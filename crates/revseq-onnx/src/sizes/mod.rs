@@ -15,7 +15,7 @@ mod progression;
 mod reshape;
 mod window;
 
-use crate::constant;
+use crate::constant::{self, Range};
 use crate::model::{Attribute, NodeProto, ValueInfoProto, declared_sizes};
 use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
 use crate::scope::{Followed, ProvedSize, Scope, Source, names_of_sizes};
@@ -382,7 +382,7 @@ fn axis_of<'a>(scope: &'a Scope<'a>, name: &str, axis: usize) -> Option<Size<'a>
 
 fn slice_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Option<Size<'a>> {
     let mut size = self::axis(scope, node.input(0)?, axis)?;
-    let computed = || constant::ranges_by(node, |name| known_vector(scope, name));
+    let computed = || ranges_of_sizes(scope, node);
     let Some(ranges) = constant::ranges(scope, node).or_else(computed) else {
         return match may_slice(scope, node, axis)? {
             true => one_step::size(scope, node, axis),
@@ -404,6 +404,11 @@ fn slice_axis<'a>(scope: &'a Scope<'a>, node: &'a NodeProto, axis: usize) -> Opt
     Some(size)
 }
 
+/// The ranges of a Slice whose bounds are computed from known sizes.
+fn ranges_of_sizes(scope: &Scope<'_>, node: &NodeProto) -> Option<Vec<Range>> {
+    constant::ranges_by(node, |name| known_vector(scope, name))
+}
+
 /// Returns the ranges of a Slice with steps of 1, on axes of these sizes: axis, start, end. They may
 /// be computed from sizes.
 #[must_use]
@@ -412,7 +417,7 @@ pub fn slice_ranges(
     node: &NodeProto,
     sizes: &[usize],
 ) -> Option<Vec<(usize, usize, usize)>> {
-    let computed = || constant::ranges_by(node, |name| known_vector(scope, name));
+    let computed = || ranges_of_sizes(scope, node);
     let ranges = constant::ranges(scope, node).or_else(computed)?;
     constant::of_one(ranges, sizes)
 }
@@ -481,6 +486,22 @@ fn broadcast<'a>(sizes: impl IntoIterator<Item = Size<'a>>) -> Option<Size<'a>> 
         agreed = size;
     }
     Some(agreed)
+}
+
+/// Whether a node is a Slice that takes everything.
+#[must_use]
+pub fn is_whole_slice(scope: &Scope<'_>, node: &NodeProto) -> bool {
+    let is_whole = |range: Range| {
+        let size = || {
+            let data = node.input(0)?;
+            let axis = constant::normal_axis(range.axis, rank(scope, data)?)?;
+            self::axis(scope, data, axis)?.number()
+        };
+        let takes_all = |size| range.step == 1 && range.on(size) == (0, size);
+        range.is_whole() || size().is_some_and(takes_all)
+    };
+    let ranges = || constant::ranges(scope, node).or_else(|| ranges_of_sizes(scope, node));
+    node.is("Slice") && ranges().is_some_and(|ranges| ranges.into_iter().all(is_whole))
 }
 
 /// The axis that a Slice with a step of -1 flips completely, as the node counts it.

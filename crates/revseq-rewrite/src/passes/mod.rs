@@ -9,6 +9,7 @@ mod cancel;
 mod direction;
 mod forward;
 mod full_flip;
+mod invariant;
 mod loop_edit;
 mod map;
 mod portable;
@@ -21,6 +22,7 @@ pub(crate) mod tract;
 mod transpose;
 mod unrolled;
 
+pub(crate) use invariant::PASS as INVARIANT;
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
 use crate::error::Error;
@@ -35,8 +37,9 @@ use crate::runtimes::Runtime;
 /// input may be one, so loops become layers first; a Scan that is neither becomes a Loop afterwards.
 /// `direction` leaves a reversal behind, which `cancel` removes. `bidirectional` joins layers whose
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
-/// `sequence-lens` may write a ReverseSequence, so `portable` comes last.
-const ALL: [&Pass; 14] = [
+/// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `invariant` waits for all
+/// others, which know loops as they were written.
+const ALL: [&Pass; 15] = [
     &full_flip::PASS,
     &transpose::PASS,
     &scattered_rows::PASS,
@@ -51,6 +54,7 @@ const ALL: [&Pass; 14] = [
     &forward::PASS,
     &portable::OTHER_AXES,
     &portable::PASS,
+    &invariant::PASS,
 ];
 
 /// All passes, in the order in which they run.
@@ -86,6 +90,12 @@ pub(crate) fn need_functions_inlined(passes: &[&Pass], model: &ModelProto) -> bo
     names.any(|name| of_reversals.contains(&name))
         && portable::depends_on_callers(model)
         && tract::check_expansion(model).is_ok()
+}
+
+/// Whether a pass waits until no other one changes anything.
+pub(crate) fn comes_last(name: &str) -> bool {
+    let mut passes = ALL.iter().filter(|pass| pass.info.name == name);
+    passes.any(|pass| pass.comes_last)
 }
 
 /// The requested passes, in their order.

@@ -26,23 +26,33 @@ fn layout_of(node: &NodeProto, body: &Scope<'_>) -> Result<LoopLayout, String> {
     layout.ok_or_else(|| why.to_owned())
 }
 
+/// The states of a body that no step changes, with their values in the outer graph, which the body sees.
+pub(in crate::passes) fn unchanged(
+    scope: &Scope<'_>,
+    node: &NodeProto,
+    body: &GraphProto,
+) -> Result<Vec<(String, String)>, String> {
+    let inner = Scope::graph(body, Some(scope), scope.opset);
+    let layout = layout_of(node, &inner)?;
+    let mut unchanged = Vec::new();
+    for state in 0..layout.states {
+        let input = inner.inputs[state + layout.leading_inputs];
+        let initial = &node.input[state + layout.leading_inputs];
+        let updated = inner.outputs[state + layout.leading_outputs];
+        if through_identity(&inner, updated) == input && !inner.defines(initial) {
+            unchanged.push((input.to_owned(), initial.clone()));
+        }
+    }
+    Ok(unchanged)
+}
+
 /// The body, with unchanged states read directly from the outer graph.
 pub(in crate::passes) fn with_captures(
     scope: &Scope<'_>,
     node: &NodeProto,
     body: &GraphProto,
 ) -> Result<GraphProto, String> {
-    let inner = Scope::graph(body, Some(scope), scope.opset);
-    let layout = layout_of(node, &inner)?;
-    let mut unchanged = HashMap::new();
-    for state in 0..layout.states {
-        let input = inner.inputs[state + layout.leading_inputs];
-        let initial = &node.input[state + layout.leading_inputs];
-        let updated = inner.outputs[state + layout.leading_outputs];
-        if through_identity(&inner, updated) == input && !inner.defines(initial) {
-            unchanged.insert(input.to_owned(), initial.clone());
-        }
-    }
+    let unchanged: HashMap<String, String> = unchanged(scope, node, body)?.into_iter().collect();
     let mut body = body.clone();
     for node in &mut body.node {
         for input in &mut node.input {
@@ -266,11 +276,12 @@ impl<'a> Body<'a> {
             (false, true) => first,
             _ => return false,
         };
+        // Ranks are asked for last: until the counters' are known, those that follow are not.
+        let is_number = constant::int(self.inner, one) == Some(1)
+            && constant::int(self.outer, state.initial).is_some();
         // A 1 of higher rank would raise the counter's.
-        let ranks = sizes::rank(self.outer, state.initial).zip(sizes::rank(self.inner, one));
-        constant::int(self.inner, one) == Some(1)
-            && constant::int(self.outer, state.initial).is_some()
-            && ranks.is_some_and(|(counter, one)| one <= counter)
+        let ranks = || sizes::rank(self.outer, state.initial).zip(sizes::rank(self.inner, one));
+        is_number && ranks().is_some_and(|(counter, one)| one <= counter)
     }
 
     /// A value as a counter of steps, if it is one.
@@ -464,7 +475,7 @@ impl<'a> Body<'a> {
 }
 
 /// An element of an optional list attribute, which defaults to zeros.
-fn listed(node: &NodeProto, attribute: &str, index: usize) -> Result<i64, String> {
+pub(super) fn listed(node: &NodeProto, attribute: &str, index: usize) -> Result<i64, String> {
     match node.ints(attribute) {
         Attribute::Absent => Ok(0),
         Attribute::Value(list) => list

@@ -1,11 +1,12 @@
 //! Proves a loop's trip count.
 
 use crate::constant;
-use crate::model::{DOUBLE, FLOAT, INT32, NodeProto};
+use crate::model::{DOUBLE, FLOAT, INT32, LoopLayout, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
+use crate::truth;
 
-use super::body::{Body, MAXIMUM_STEPS, is_number, operands, through_identity};
+use super::body::{self, Body, MAXIMUM_STEPS, is_number, operands, through_identity};
 
 /// More steps than any axis has.
 const NO_LIMIT: i64 = i32::MAX as i64;
@@ -81,6 +82,28 @@ pub(in crate::passes) fn count<'a>(
         ));
     }
     Ok(steps)
+}
+
+/// Whether a loop provably runs a step, by its count and its first condition, or its sequences.
+pub(in crate::passes) fn is_a_step_certain(scope: &Scope<'_>, node: &NodeProto) -> bool {
+    let is_some = |size: Option<Size<'_>>| size.and_then(Size::number).is_some_and(|size| size > 0);
+    if node.is("Loop") {
+        let is_counted = node.input(0).is_none_or(|count| {
+            constant::whole_number(scope, count).is_some_and(|count| count > 0)
+                || is_some(sizes::scalar(scope, count))
+        });
+        let starts = |name| is_true(scope, name) || truth::of(scope, name) == Some(true);
+        return is_counted && node.input(1).is_none_or(starts);
+    }
+    let Some(LoopLayout { states, slices, .. }) = LoopLayout::of(node) else {
+        return false;
+    };
+    (0..slices).any(|slice| {
+        let sequence = &node.input[states + slice];
+        let axis = body::listed(node, "scan_input_axes", slice).ok();
+        let axis = axis.and_then(|axis| constant::normal_axis(axis, sizes::rank(scope, sequence)?));
+        is_some(axis.and_then(|axis| sizes::axis(scope, sequence, axis)))
+    })
 }
 
 /// A size from the outer graph, or a constant.

@@ -397,6 +397,7 @@ fn random_graphs_give_the_same_once_rewritten() {
         };
         // There is neither a Loop nor a Scan, and no cell.
         let without = [
+            "--pass invariant",
             "--pass map",
             "--pass recurrent-loop",
             "--pass scan-loop",
