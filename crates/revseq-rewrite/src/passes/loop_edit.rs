@@ -1,11 +1,11 @@
-//! A Loop that is written anew, with other states and scan outputs.
+//! A Loop or Scan that is written anew, with other states, sequences and scan outputs.
 
 use std::collections::HashSet;
 
 use crate::emit::Emit;
-use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
+use crate::model::{self, AttributeProto, GraphProto, LoopLayout, NodeProto, ValueInfoProto};
 
-/// A Loop that is being rewritten.
+/// A Loop or Scan that is being rewritten.
 pub(super) struct LoopEdit<'w> {
     pub(super) emit: &'w Emit<'w>,
     pub(super) body: GraphProto,
@@ -15,6 +15,7 @@ pub(super) struct LoopEdit<'w> {
     /// The body's nodes that go.
     pub(super) gone: HashSet<usize>,
     node: NodeProto,
+    layout: LoopLayout,
 }
 
 /// A state of a Loop: its initial value, its names before and after an iteration, and the last value.
@@ -39,10 +40,20 @@ impl State {
 
 impl<'w> LoopEdit<'w> {
     pub(super) fn new(emit: &'w Emit<'w>, node: &NodeProto) -> Result<Self, String> {
-        let body = node.graph("body").ok_or("its body is missing")?.clone();
+        let body = node.graph("body").ok_or("its body is missing")?;
+        Self::of(emit, node, body.clone())
+    }
+
+    /// The same with a body that computes the same.
+    pub(super) fn of(
+        emit: &'w Emit<'w>,
+        node: &NodeProto,
+        body: GraphProto,
+    ) -> Result<Self, String> {
+        let layout = LoopLayout::of(node).ok_or("its inputs and its body do not fit together")?;
         let mut node = node.clone();
         // ONNX Runtime takes no empty names of states.
-        let outputs = body.output.len().saturating_sub(1);
+        let outputs = body.output.len().saturating_sub(layout.leading_outputs);
         node.output.resize(outputs, String::new());
         for output in node.output.iter_mut().filter(|it| it.is_empty()) {
             *output = emit.name("unread");
@@ -54,33 +65,109 @@ impl<'w> LoopEdit<'w> {
             behind: Vec::new(),
             gone: HashSet::new(),
             node,
+            layout,
         })
     }
 
     pub(super) fn remove_state(&mut self, state: usize) {
-        self.node.input.remove(BEFORE_STATES + state);
+        let LoopLayout {
+            leading_inputs,
+            leading_outputs,
+            ..
+        } = self.layout;
+        self.node.input.remove(leading_inputs + state);
         self.node.output.remove(state);
-        self.body.input.remove(BEFORE_STATES + state);
-        self.body.output.remove(1 + state);
+        self.body.input.remove(leading_inputs + state);
+        self.body.output.remove(leading_outputs + state);
+        self.layout.states -= 1;
     }
 
     /// Adds a state behind the others.
     pub(super) fn add_state(&mut self, state: &State) {
-        let count = self.node.input.len() - BEFORE_STATES;
-        self.node.input.push(state.initial.clone());
-        self.node.output.insert(count, state.last.clone());
+        let LoopLayout {
+            leading_inputs,
+            leading_outputs,
+            states,
+            ..
+        } = self.layout;
+        self.node
+            .input
+            .insert(leading_inputs + states, state.initial.clone());
+        self.node.output.insert(states, state.last.clone());
         let input = model::untyped(&state.before);
-        self.body.input.insert(BEFORE_STATES + count, input);
+        self.body.input.insert(leading_inputs + states, input);
         let output = model::untyped(&state.after);
-        self.body.output.insert(1 + count, output);
+        self.body.output.insert(leading_outputs + states, output);
+        self.layout.states += 1;
     }
 
     /// Makes a value of the body a scan output, and returns its name.
     pub(super) fn add_scan(&mut self, value: &str, hint: &str) -> String {
+        self.add_declared_scan(model::untyped(value), hint)
+    }
+
+    /// The same with a type.
+    pub(super) fn add_declared_scan(&mut self, value: ValueInfoProto, hint: &str) -> String {
         let name = self.emit.name(hint);
         self.node.output.push(name.clone());
-        self.body.output.push(model::untyped(value));
+        self.body.output.push(value);
+        for attribute in self.listed(["scan_output_axes", "scan_output_directions"]) {
+            attribute.ints.push(0);
+        }
         name
+    }
+
+    /// Removes a scan output, by its number.
+    pub(super) fn remove_scan(&mut self, scan: usize) {
+        let LoopLayout {
+            leading_outputs,
+            states,
+            ..
+        } = self.layout;
+        self.node.output.remove(states + scan);
+        self.body.output.remove(leading_outputs + states + scan);
+        for attribute in self.listed(["scan_output_axes", "scan_output_directions"]) {
+            attribute.ints.remove(scan);
+        }
+    }
+
+    /// Lets the body read its step of a value of all steps, which come first.
+    pub(super) fn read_step(&mut self, all: &str, step: ValueInfoProto) {
+        if self.layout.leading_inputs > 0 {
+            let number = self.body.inputs().next().unwrap_or_default();
+            let axis = vec![model::int("axis", 0)];
+            let read = model::node("Gather", &[all, number], &[step.name()], axis);
+            self.first.push(read);
+            return;
+        }
+        let mut step = step;
+        // ONNX Runtime misreads an input of a body that is an output as well.
+        if self.body.outputs().any(|output| output == step.name()) {
+            let name = self.emit.name("read");
+            self.read_whole(&name, step.name());
+            step.name = Some(name);
+        }
+        self.node.input.push(all.to_owned());
+        self.body.input.push(step);
+        self.layout.slices += 1;
+        let slices = model::int("num_scan_inputs", self.layout.slices as i64);
+        self.node.attribute.retain(|it| it.name != slices.name);
+        self.node.attribute.push(slices);
+        for attribute in self.listed(["scan_input_axes", "scan_input_directions"]) {
+            attribute.ints.push(0);
+        }
+    }
+
+    /// Gives a value that the body sees another name before all of its nodes.
+    pub(super) fn read_whole(&mut self, value: &str, name: &str) {
+        let same = model::node("Identity", &[value], &[name], Vec::new());
+        self.first.push(same);
+    }
+
+    /// Those of the node's attributes that it has.
+    fn listed(&mut self, names: [&str; 2]) -> impl Iterator<Item = &mut AttributeProto> {
+        let attributes = self.node.attribute.iter_mut();
+        attributes.filter(move |it| names.contains(&it.name()))
     }
 
     /// Gives a value of the body another name, as a body must not output a value twice.
@@ -91,7 +178,7 @@ impl<'w> LoopEdit<'w> {
         name
     }
 
-    /// Writes the Loop.
+    /// Writes the Loop or Scan.
     pub(super) fn finish(self) {
         let Self { mut node, body, .. } = self;
         let own = body.node.into_iter().enumerate();

@@ -37,9 +37,9 @@ use crate::runtimes::Runtime;
 /// input may be one, so loops become layers first; a Scan that is neither becomes a Loop afterwards.
 /// `direction` leaves a reversal behind, which `cancel` removes. `bidirectional` joins layers whose
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
-/// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `invariant` waits for all
-/// others, which know loops as they were written.
-const ALL: [&Pass; 15] = [
+/// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `invariant` and `partial-map`
+/// wait for all others, which know loops as they were written.
+const ALL: [&Pass; 16] = [
     &full_flip::PASS,
     &transpose::PASS,
     &scattered_rows::PASS,
@@ -55,6 +55,7 @@ const ALL: [&Pass; 15] = [
     &portable::OTHER_AXES,
     &portable::PASS,
     &invariant::PASS,
+    &map::partial::PASS,
 ];
 
 /// All passes, in the order in which they run.

@@ -3,6 +3,7 @@
 mod invariant;
 mod map;
 mod masks;
+mod partial_map;
 mod recurrent_loop;
 mod runtimes;
 mod scattered_rows;

@@ -13,6 +13,7 @@
 //! operators need. `operators` has the operators, with `products`, `shapes` and `windows`.
 
 mod operators;
+pub(super) mod partial;
 mod products;
 mod refusal;
 mod shapes;

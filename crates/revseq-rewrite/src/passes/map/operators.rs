@@ -34,13 +34,18 @@ const ALONG_AXIS: &[(&str, i64)] = &[
 /// Operators that are written once if no input depends on the step, and have no form otherwise.
 const FIXED_ONLY: &[&str] = &["Constant", "ConstantOfShape", "Range", "Size"];
 
+/// Operators of two inputs at least.
+const OF_TWO: &[&str] = &["Expand", "Gather", "Gemm", "MatMul", "Reshape"];
+
 /// The opset in which the axes of all reductions became an input.
 const REDUCED_BY_INPUT: i64 = 18;
 
 /// Writes a node of the body.
 pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<(), String> {
     let is_own = node.domain().is_empty() && node.graphs().next().is_none();
-    if !is_own || !is_known(node.op()) {
+    let is_whole =
+        node.outputs().next().is_some() && (node.input.len() >= 2 || !OF_TWO.contains(&node.op()));
+    if !is_own || !is_whole || !is_known(node.op()) {
         return Err(refusal(node, "has no form over all steps"));
     }
     if read_step(values, node)? {

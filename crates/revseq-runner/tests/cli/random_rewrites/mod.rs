@@ -399,6 +399,7 @@ fn random_graphs_give_the_same_once_rewritten() {
         let without = [
             "--pass invariant",
             "--pass map",
+            "--pass partial-map",
             "--pass recurrent-loop",
             "--pass scan-loop",
             "--pass scattered-rows",
