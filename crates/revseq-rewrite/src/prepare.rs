@@ -6,7 +6,7 @@
 //! [`Options::runtime`] goes through [`prepare`], and reports each step.
 
 use crate::model::{GraphProto, ModelProto, NodeProto, all_nodes};
-use crate::passes::{INVARIANT, RECURRENT_LOOP, tract};
+use crate::passes::{RECURRENT_LOOP, tract};
 use crate::report::Report;
 use crate::{Error, Options, driver};
 
@@ -43,8 +43,7 @@ fn is_concerned(graph: &GraphProto) -> bool {
 }
 
 /// Replaces the loops of a prepared model that are recurrent layers by these: standard ones, and
-/// [masked layers](crate::masked), which `tract-onnx-extra` reads. What is the same in every step of other
-/// loops moves before them.
+/// [masked layers](crate::masked), which `tract-onnx-extra` reads.
 ///
 /// It comes after [`compute_halves_in_floats`](crate::compute_halves_in_floats): a layer of half
 /// floats is found by then. The layers are named after their loop.
@@ -59,7 +58,7 @@ pub fn layers_for_tract(model: &mut ModelProto) -> Result<(), Error> {
             masked_layers: true,
             ..Options::default()
         };
-        driver::rewrite(model, &[&RECURRENT_LOOP, &INVARIANT], &options)?;
+        driver::rewrite(model, &[&RECURRENT_LOOP], &options)?;
     }
     Ok(())
 }

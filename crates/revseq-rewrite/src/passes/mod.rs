@@ -22,7 +22,6 @@ pub(crate) mod tract;
 mod transpose;
 mod unrolled;
 
-pub(crate) use invariant::PASS as INVARIANT;
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
 use crate::error::Error;
@@ -125,6 +124,10 @@ pub(crate) fn select(
         let info = &pass.info;
         // The second undoes what the first does.
         if info.name == direction::PASS.info.name && is_named(forward::PASS.info.name) {
+            return false;
+        }
+        // A host of masks asks for what runs instead of loops: one that stays a loop is none.
+        if pass.comes_last && options.masked_layers {
             return false;
         }
         // Layers that run backwards are recognised by their flips.
