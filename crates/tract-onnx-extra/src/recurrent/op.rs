@@ -325,7 +325,7 @@ impl<T: Element + Datum> Recurrent<T> {
         }
         let [y, last_h, last_c] = &mut plain;
         let outputs = Outputs {
-            y: y.as_mut().map(|it| it.as_slice_mut()).transpose()?,
+            y: y.as_mut().map(|it| it.as_slice_mut::<T>()).transpose()?,
             last_h: last_h.as_mut().map(|it| it.as_slice_mut()).transpose()?,
             last_c: last_c.as_mut().map(|it| it.as_slice_mut()).transpose()?,
         };
