@@ -76,5 +76,6 @@ fn options(u: &mut Unstructured<'_>) -> Result<Options> {
             ..Assumptions::default()
         },
         masked_layers: false,
+        takes_empty: false,
     })
 }
