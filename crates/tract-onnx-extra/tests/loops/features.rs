@@ -665,7 +665,7 @@ fn last_outputs_may_be_left_out() {
             let model = graph(&format!("x:f32[{sizes}]"), "y", &nodes).opset(opset);
             let found = run(model, std::slice::from_ref(&x));
             let found = found.unwrap_or_else(|error| panic!("{nodes}, {opset}: {error:#}"));
-            assert_eq!(found, [expected.clone()], "{nodes}, {opset}");
+            assert_eq!(found, std::slice::from_ref(&expected), "{nodes}, {opset}");
         }
     }
 }
