@@ -99,7 +99,7 @@ TEXTS = {
         neg = Neg (x) }> }""",
 }
 #: Long enough for any limit of depth or of rounds.
-CHAIN = 70
+CHAIN = 60
 
 #: The files that go through every kind of session: a way of writing layers, or a loop that is none.
 FILES = {

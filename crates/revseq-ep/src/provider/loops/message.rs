@@ -24,6 +24,10 @@ pub(super) const UNREAD: &str = "unread";
 /// The bytes from which on a constant is large: no shape and no list of axes is.
 const LARGE: usize = 1 << 10;
 
+/// The most copies of a constant that there are at once until it is part of an inner session: in the message,
+/// in the rewritten one, in a replacement, encoded, decoded, and in the session.
+const COPIES: usize = 6;
+
 /// The operators whose graphs are loops.
 const LOOPS: [&str; 2] = ["Loop", "Scan"];
 
@@ -78,6 +82,8 @@ struct Reader<'a> {
     scopes: Vec<HashMap<String, Value<'a>>>,
     /// The constants that the graph reads.
     own: HashMap<String, Value<'a>>,
+    /// The bytes of constants that were read.
+    bytes: usize,
     unread: HashSet<String>,
 }
 
@@ -204,6 +210,14 @@ impl<'a> Reader<'a> {
         Ok(message)
     }
 
+    /// Fails if there is no room for this many bytes more, beside those that were read.
+    fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let bytes = self.bytes.saturating_mul(COPIES);
+        let lacking = |_| Error::OutOfMemory { bytes };
+        Vec::<u8>::new().try_reserve_exact(bytes).map_err(lacking)
+    }
+
     /// Adds a constant, with its data if that is small or wanted. One that cannot be read is an input of the
     /// whole.
     fn constant(
@@ -221,7 +235,10 @@ impl<'a> Reader<'a> {
             self.own.insert(name.clone(), owner);
         }
         let tensor = match owner.constant() {
-            Ok(Some(constant)) if is_wanted || constant.byte_count() < LARGE => constant.to_proto(),
+            Ok(Some(constant)) if is_wanted || constant.byte_count() < LARGE => {
+                self.make_room(constant.byte_count())?;
+                constant.to_proto()
+            }
             Ok(Some(constant)) => elsewhere(&name, &constant),
             Ok(None) | Err(_) => {
                 self.unread.insert(name);
