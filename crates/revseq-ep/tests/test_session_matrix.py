@@ -24,6 +24,12 @@ MODELS = {name: models.from_text(name) for name in models.TEXTS} | {
 FEWER = {
     ("external_data", "in_a_branch"): "a branch is not given external data of the graph around",
     ("external_data_that_a_branch_reads", "in_a_branch"): "likewise",
+    # It is known then that a layer's input has fewer sequences than its state.
+    **{
+        (kind, name): "one sequence and several states are no layer"
+        for kind in ("declared_sizes", "sizes_by_option")
+        for name in ("hypotheses", "hypotheses_from_zeros", "three_hypotheses_from_zeros")
+    },
     # For all models:
     "names_that_are_no_text": "a rewrite tells values by their names, which it takes for text",
     "external_data_by_option": "the weights are the session's, and the file has none",
