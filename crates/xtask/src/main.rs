@@ -192,6 +192,8 @@ fn test_steps() -> Vec<Step> {
         Step::extra("aarch64", platforms::aarch64)
             .says("all models and the provider on Linux AArch64 (QEMU)"),
         Step::extra("neon", platforms::neon).says("the kernels on Linux AArch64 (QEMU)"),
+        Step::extra("x86-64", platforms::x86_64)
+            .says("kernels, layers and all models on processors of x86-64 without AVX-512 (QEMU)"),
         Step::extra("macos", platforms::macos)
             .says("the provider linked and the command checked for macOS"),
         Step::extra("wasm", platforms::wasm)

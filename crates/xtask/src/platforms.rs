@@ -9,6 +9,9 @@ use crate::files::{create, list, write};
 use crate::step::{Command, cargo};
 use crate::{ep, python};
 
+/// The options of tests that leave out those of large tensors, which take minutes under emulation.
+const WITHOUT_LARGE: &str = "--skip=large --skip=streamed";
+
 /// Another target, with its linker and emulator.
 struct Cross {
     target: &'static str,
@@ -35,14 +38,14 @@ impl Cross {
         variables.fold(command, |command, (name, value)| command.env(name, value))
     }
 
-    /// The tests of packages, but those of large tensors, which take minutes under emulation, and more
-    /// than 32 bits address.
+    /// The tests of packages, but those of large tensors, which have more than 32 bits address.
     fn test(&self, packages: &str, kinds: &str) -> Command {
         let packages = packages.split(' ');
         self.cargo("test")
             .args(packages.flat_map(|package| ["--package", package]))
             .words(kinds)
-            .words("--no-fail-fast -- --skip=large --skip=streamed")
+            .words("--no-fail-fast --")
+            .words(WITHOUT_LARGE)
             .env("PROPTEST_CASES", "64")
     }
 
@@ -256,6 +259,67 @@ fn tests_of_one_process() -> Result<Vec<PathBuf>, String> {
         .collect();
     tests.sort();
     Ok(tests)
+}
+
+/// Processors of x86-64 that lack what this one may have, without what QEMU would warn of. It emulates no
+/// AVX-512, so that the second is one whose host hides some of it.
+const PROCESSORS: [&str; 2] = [
+    "Haswell,-hle,-invpcid,-pcid,-rtm,-tsc-deadline,-x2apic",
+    "Skylake-Server,-3dnowprefetch,-avx512bw,-avx512cd,-avx512dq,-avx512f,-avx512vl,-hle,-invpcid,-pcid,\
+     -rdseed,-rtm,-tsc-deadline,-x2apic,-xsavec",
+];
+
+/// Tests what chooses code by the processor on others under QEMU: layers, kernels, half floats and layers on
+/// tract, all models on tract and on ONNX Runtime, and the provider's layers.
+pub(crate) fn x86_64() -> Result<(), String> {
+    need(&["qemu-x86_64"], "qemu-user")?;
+    let [runtime, provider, python] = &ep::environment()?.map(|(_, path)| path);
+    // The example keeps the features of all dependencies as the tests have them.
+    crate::workspace("build")
+        .words("--profile test --bin revseq --example rust")
+        .run()?;
+    PROCESSORS.iter().try_for_each(|processor| {
+        eprintln!("\non {processor}");
+        let test = |test: Command, names: &str| {
+            let runner = format!("qemu-x86_64 -cpu {processor}");
+            test.words(names)
+                .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", runner)
+                .env("PROPTEST_CASES", "16")
+                .run()
+        };
+        let kernels = "--package recurrent-layers --package revseq-kernels --lib";
+        test(cargo("test"), &format!("{kernels} -- {WITHOUT_LARGE}"))?;
+        test(
+            crate::workspace("test"),
+            "--test loops -- floats:: layers_compute",
+        )?;
+        let emulated = |program: &Path| {
+            let emulated = Command::new("qemu-x86_64").args(["-cpu", processor]);
+            emulated.arg(program)
+        };
+        let verify = |backend: &str| {
+            let verify = emulated(&crate::target().join("debug/revseq"));
+            verify.words("verify models --quiet --backend").arg(backend)
+        };
+        verify("tract").run()?;
+        verify("ort")
+            .arg("--ort-lib")
+            .arg(runtime)
+            .arg("--ep-lib")
+            .arg(provider)
+            .run()?;
+        emulated(python)
+            .words(ep::PYTEST)
+            .arg("crates/revseq-ep/tests/test_layers.py")
+            // Threads that wait for each other take minutes under emulation.
+            .args([
+                "-k",
+                "not threads and not same_time and not memory and not closed",
+            ])
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("REVSEQ_EP_LIBRARY", provider)
+            .run()
+    })
 }
 
 /// Builds for macOS: the provider's wheel, linked, and the command, checked with Metal.
