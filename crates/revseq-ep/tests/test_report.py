@@ -17,18 +17,6 @@ from test_loops import EXPORTED, LAYERS, TAKEN, Rnn, close, float_value, loops, 
 OPTION = "ep.dynamic.revseq_report"
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """The package as the wheel installs it."""
-    folder = tmp_path_factory.mktemp("package")
-    harness.install(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        import onnxruntime_ep_revseq
-
-        yield onnxruntime_ep_revseq
-
-
 def left_behind(key: str) -> tuple[int, str]:
     """What the library has under a key, as a host in any language takes it."""
 
