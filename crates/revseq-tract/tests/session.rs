@@ -592,7 +592,10 @@ fn errors_say_what_is_wrong() {
     };
     let (kind, message) = opened(&foreign("com.example"));
     assert_eq!(kind, ErrorKind::Unsupported);
-    assert_eq!(message, "tract has no com.example::Relu (node \"y\")");
+    assert_eq!(
+        message,
+        "tract has no com.example::Relu (node \"y\"); ONNX Runtime 1.32 has no com.example::Relu, either"
+    );
     open(&foreign("ai.onnx"));
     let error = Session::open("/dev/null/model.onnx").expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::Read);
