@@ -429,7 +429,7 @@ fn cells_of_one_loop_are_layers() {
     let mut form = stack("h1 = Where(mt, hn, h)\n k1 = Where(mt, kn, k)\n g1 = Where(mt, gn, g)");
     form.check_in(&KNOWN);
     // The states may have more rows than the input.
-    form.layers = vec![];
+    form.layers = &[];
     form.check_in(&OPEN);
 }
 
