@@ -400,16 +400,21 @@ impl<'a> GraphNode<'a> {
 
     /// The attributes.
     pub(crate) fn attributes(self) -> Result<Vec<AttributeProto>, Error> {
+        self.each_attribute()?.into_iter().collect()
+    }
+
+    /// The attributes, each of which may be of a type that the host does not hand out, such as Optional's.
+    pub(crate) fn each_attribute(self) -> Result<Vec<Result<AttributeProto, Error>>, Error> {
         let (host, node) = (self.host, self.node);
         // SAFETY: the node lives as long as the graph.
         let attributes: Vec<*const OrtOpAttr> =
             unsafe { list!(host, node, Node_GetNumAttributes, Node_GetAttributes) };
         // SAFETY: the attributes live as long as the node.
         let read = |attribute| unsafe { self.attribute(attribute) };
-        attributes.into_iter().map(read).collect()
+        Ok(attributes.into_iter().map(read).collect())
     }
 
-    /// Reads an attribute, without its value if that is a graph, or of a type that the host does not hand out.
+    /// Reads an attribute, without its value if that is a graph.
     ///
     /// # Safety
     /// `attribute` is one of this host.
@@ -418,14 +423,10 @@ impl<'a> GraphNode<'a> {
         let host = self.host;
         let mut kind: c_int = 0;
         // SAFETY: the caller's; an `OrtOpAttrType` is a C enum.
-        let (name, typed) = unsafe {
-            let typed = ort_status!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
-            (text(ort_get!(host, OpAttr_GetName(attribute))), typed)
+        let name = unsafe {
+            ort_try!(host, OpAttr_GetType(attribute, (&raw mut kind).cast()));
+            text(ort_get!(host, OpAttr_GetName(attribute)))
         };
-        if host.check("OpAttr_GetType", typed).is_err() {
-            // An attribute that is a type, such as that of Optional.
-            return Ok(model::attribute(&name, AttributeType::UNDEFINED));
-        }
         let strings = |bytes: &[u8]| -> Vec<Vec<u8>> {
             let strings = bytes.split_inclusive(|byte| *byte == 0);
             strings

@@ -184,7 +184,11 @@ impl<'a> Reader<'a> {
             ..NodeProto::default()
         };
         let graphs = node.graphs()?;
-        for attribute in node.attributes()? {
+        for attribute in node.each_attribute()? {
+            let Ok(attribute) = attribute else {
+                message.domain = Some(UNREAD.to_owned());
+                continue;
+            };
             if graphs.iter().any(|(graph, _)| graph == attribute.name()) {
                 continue;
             }
