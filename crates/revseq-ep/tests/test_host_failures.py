@@ -211,7 +211,7 @@ def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
     (seen,) = re.findall(r"^seen: (.*)$", done.stdout, re.M)
-    # Each is called in one place, so every place was seen.
+    # Some are called in several places, of which one was seen.
     assert len(called()) > 40
     expected = set(called()) - UNTRIED
     assert sorted(expected) == seen.split(), expected ^ set(seen.split())
