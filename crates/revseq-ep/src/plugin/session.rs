@@ -101,6 +101,11 @@ impl Around {
         })
     }
 
+    /// The runs of the session that are in progress.
+    pub(crate) fn runs(&self) -> Arc<Runs> {
+        Arc::clone(&self.runs)
+    }
+
     fn has_arena(&self) -> bool {
         // By default it has.
         let asked = || self.given.has_arena().unwrap_or(true);

@@ -98,6 +98,9 @@ pub(crate) enum Error {
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(recurrent_layers::Error),
+    /// A loop's values do not fit it, or a run of it is ended.
+    #[error(transparent)]
+    Steps(#[from] recurrent_steps::Error),
     /// Two outputs of a layer are in one memory.
     #[error("the memory of outputs {} and {} overlaps; use separate buffers", outputs[0], outputs[1])]
     LayerOverlap { outputs: [&'static str; 2] },

@@ -10,13 +10,25 @@ use super::error::Error;
 const OPTIONS: [(&str, &str); 5] = [
     ("lengths", r#""reject" or "clamp""#),
     ("layers", r#""on" or "off""#),
-    ("loops", r#""keep" or "layers""#),
+    ("loops", r#""keep", "layers" or "steps""#),
     ("assume", r#""right-padded""#),
     (
         "device",
         r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#,
     ),
 ];
+
+/// What becomes of loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Loops {
+    /// They stay.
+    #[default]
+    Keep,
+    /// Layers replace those that are some.
+    Layers,
+    /// Others run as programs, too.
+    Steps,
+}
 
 /// The options of an EP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +40,8 @@ pub(crate) struct Options {
     device: Device,
     /// Whether recurrent layers of the model are taken, too: the option `layers`.
     layers: Option<bool>,
-    /// Whether loops that are layers are replaced, too: the option `loops`.
-    loops: Option<bool>,
+    /// What becomes of loops: the option `loops`.
+    loops: Option<Loops>,
     /// The facts that the session vouches for, as to its loops: the option `assume`.
     assume: Assumptions,
 }
@@ -47,8 +59,9 @@ impl Options {
                 ("lengths", "clamp") => read.lengths = Some(LengthsPolicy::Clamp),
                 ("layers", "on") => read.layers = Some(true),
                 ("layers", "off") => read.layers = Some(false),
-                ("loops", "layers") => read.loops = Some(true),
-                ("loops", "keep") => read.loops = Some(false),
+                ("loops", "layers") => read.loops = Some(Loops::Layers),
+                ("loops", "steps") => read.loops = Some(Loops::Steps),
+                ("loops", "keep") => read.loops = Some(Loops::Keep),
                 ("assume", "right-padded") => read.assume.right_padded = true,
                 ("device", _) => read.device = value.parse().map_err(|_| wrong(key, value))?,
                 _ => return Err(wrong(key, value)),
@@ -69,12 +82,19 @@ impl Options {
     /// Whether recurrent layers of the model are taken, too: unless told otherwise, they are where loops
     /// become layers.
     pub(crate) fn layers(&self) -> bool {
-        self.layers.or(self.loops).unwrap_or_default()
+        let loops = self.loops.map(|loops| loops != Loops::Keep);
+        self.layers.or(loops).unwrap_or_default()
     }
 
     /// Whether loops that are layers are replaced, too, and what is assumed of them.
     pub(crate) fn loops(&self) -> Option<Assumptions> {
-        self.loops.unwrap_or_default().then_some(self.assume)
+        let loops = self.loops.unwrap_or_default();
+        (loops != Loops::Keep).then_some(self.assume)
+    }
+
+    /// Whether loops that are no layers run as programs.
+    pub(crate) fn steps(&self) -> bool {
+        self.loops == Some(Loops::Steps)
     }
 
     /// The options of a session within this one, whose model is the replacement of a loop.
@@ -82,7 +102,7 @@ impl Options {
         let mut options = vec![
             ("device", self.device.to_string()),
             ("layers", String::from("on")),
-            ("loops", String::from("keep")),
+            ("loops", String::from(if self.steps() { "steps" } else { "keep" })),
         ];
         if let Some(policy) = self.lengths {
             let policy = match policy {
@@ -196,7 +216,7 @@ mod tests {
             (
                 "loops",
                 "on",
-                "provider option \"loops\" is \"on\", expected \"keep\" or \"layers\"",
+                "provider option \"loops\" is \"on\", expected \"keep\", \"layers\" or \"steps\"",
             ),
             (
                 "assume",

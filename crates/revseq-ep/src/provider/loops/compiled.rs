@@ -1,17 +1,20 @@
-//! A fused node, and the inner session that runs it.
+//! A fused node, and what runs it: a program, or an inner session.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use revseq_onnx::encode;
-use revseq_onnx::proto::{ModelProto, TensorProto};
+use revseq_onnx::proto::{ModelProto, NodeProto, TensorProto};
 use revseq_rewrite::Region;
 
 use super::super::error::Error;
 use super::super::options::Options;
 use super::message;
+use super::program::{Program, Stopping};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
 use crate::plugin::graph::{GraphNode, Value};
+use crate::plugin::runs::Runs;
 use crate::plugin::session::{Around, Model, Session};
 use crate::plugin::tensor::Context;
 
@@ -20,14 +23,31 @@ use crate::plugin::tensor::Context;
 pub(crate) struct Compiled {
     /// The name of the first loop, for messages.
     label: String,
-    session: Session,
-    /// The names of the session's inputs and outputs.
+    runner: Runner,
+    /// The names of the inputs and outputs.
     names: [Vec<String>; 2],
     /// Their places among those of the node.
     places: [Vec<usize>; 2],
 }
 
+/// What runs the nodes.
+#[derive(Debug)]
+enum Runner {
+    Session(Session),
+    Program(Program, Arc<Runs>),
+}
+
 impl Compiled {
+    /// Has a program run a loop.
+    pub(super) fn program(label: String, program: Program, node: &NodeProto, around: &Around) -> Self {
+        Self {
+            label,
+            names: [program.inputs(), program.outputs(node)],
+            runner: Runner::Program(program, around.runs()),
+            places: Default::default(),
+        }
+    }
+
     /// Makes a session of a replacement, whose constants are among these.
     pub(super) fn new(
         label: String,
@@ -48,7 +68,7 @@ impl Compiled {
         };
         Ok(Self {
             label,
-            session: Session::new(around, options.of_inner_session(), model)?,
+            runner: Runner::Session(Session::new(around, options.of_inner_session(), model)?),
             names: [inputs.clone(), outputs.clone()],
             places: Default::default(),
         })
@@ -76,8 +96,14 @@ impl Fused for Compiled {
 
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
         let [inputs, outputs] = &self.places;
-        let run = self.session.run(context, inputs, outputs);
-        run.map_err(|error| self.error(error.into()))
+        let run = match &self.runner {
+            Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
+            Runner::Program(program, runs) => {
+                let stop = Stopping(runs.ending());
+                program.run(context, Some(&stop), [inputs, outputs])
+            }
+        };
+        run.map_err(|error| self.error(error))
     }
 }
 

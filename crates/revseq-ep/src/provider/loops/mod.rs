@@ -9,6 +9,7 @@ mod compiled;
 mod given;
 mod message;
 mod outcome;
+mod program;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +31,7 @@ use crate::plugin::graph::{Graph, GraphNode};
 use crate::plugin::host::Host;
 use crate::plugin::session::Around;
 use message::Message;
+use program::{OfGraph as AroundLoop, Program};
 
 /// The replacements of nodes that are fused, from when ONNX Runtime asks for a graph's nodes until it asks for
 /// their means to run, which it does before it asks for those of another graph.
@@ -82,12 +84,9 @@ impl Claims {
             let options = (options, assume);
             let found = find(&nodes, &is_loop, graph, captured, options, around, report);
             outcome::tell(report, &nodes, &is_loop, &found)?;
-            let regions = found.into_iter().flat_map(|found| found.regions);
-            for (region, compiled) in regions {
-                let Some(compiled) = compiled else {
-                    continue;
-                };
-                let own: Vec<GraphNode<'_>> = region.nodes.iter().map(|&it| nodes[it]).collect();
+            let taken = found.into_iter().flat_map(Found::into_taken);
+            for (places, compiled) in taken {
+                let own: Vec<GraphNode<'_>> = places.iter().map(|&it| nodes[it]).collect();
                 let outputs = outputs(&own)?;
                 let own: Vec<*const OrtNode> = own.into_iter().map(GraphNode::as_ptr).collect();
                 // SAFETY: the caller's; the nodes are of the graph.
@@ -120,8 +119,24 @@ impl Claims {
     }
 }
 
-/// The regions of a graph, each with what runs instead if it has a loop.
-type Found = Regions<Option<Compiled>>;
+/// What was found in a graph.
+struct Found {
+    /// The regions that a rewrite replaces, each with what runs instead if it has a loop.
+    layers: Regions<Option<Compiled>>,
+    /// The loops that stay then, each with its program or why there is none.
+    programs: Vec<(usize, Result<Compiled, String>)>,
+}
+
+impl Found {
+    /// The places of nodes that something else runs, and what.
+    fn into_taken(self) -> Vec<(Vec<usize>, Compiled)> {
+        let regions = self.layers.regions.into_iter();
+        let regions = regions.filter_map(|(region, made)| Some((region.nodes, made?)));
+        let programs = self.programs.into_iter();
+        let programs = programs.filter_map(|(place, made)| Some((vec![place], made.ok()?)));
+        regions.chain(programs).collect()
+    }
+}
 
 /// Finds the loops of a graph that can be replaced, and makes what runs instead.
 fn find(
@@ -163,6 +178,33 @@ fn find(
             "the session's options give initializers that cannot be compared with the model's",
         )
     })?;
+    let is_other = |provider: &str| !provider.is_empty();
+    // What programs are read from; the rewrite changes the model.
+    let loops: Vec<(usize, NodeProto)> = match model.graph.as_option() {
+        Some(graph) if options.steps() => {
+            let nodes = graph.node.iter().enumerate();
+            let loops = nodes.filter(|(place, _)| is_loop[*place]);
+            let read: HashSet<&str> = graph.outputs().collect();
+            let is_read = |name: &String| {
+                read.contains(&**name) || reads.iter().any(|reads| reads.contains(name))
+            };
+            loops
+                .map(|(place, node)| {
+                    let mut node = node.clone();
+                    // The fused node has no others.
+                    for name in &mut node.output {
+                        if !is_read(name) {
+                            name.clear();
+                        }
+                    }
+                    (place, node)
+                })
+                .collect()
+        }
+        _ => vec![],
+    };
+    let opset = revseq_onnx::model::opset(&model.opset_import);
+    let codes = program::codes(model.graph.as_option());
     let make = |region: &Region| {
         let Some(&first) = region.nodes.iter().find(|&&node| is_loop[node]) else {
             return Ok(None);
@@ -184,7 +226,7 @@ fn find(
         let compiled = || {
             for &node in &region.nodes {
                 let provider = nodes[node].ep_name()?;
-                if !provider.is_empty() {
+                if is_other(&provider) {
                     let remedy = format!("add {EP_NAME_STR} before it");
                     return Ok(Err(format!("{provider} has a node of it; {remedy}")));
                 }
@@ -193,7 +235,35 @@ fn find(
         };
         compiled().map_err(|error: Error| text(&error))?.map(Some)
     };
-    regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))
+    let layers = regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))?;
+    let around_loops = AroundLoop {
+        codes,
+        constants: &constants,
+        others: [&replaced, &unread],
+    };
+    let program = |(place, node): &(usize, NodeProto)| {
+        let own = nodes[*place];
+        let provider = own.ep_name().map_err(|error| text(&error))?;
+        if is_other(&provider) {
+            return Err(format!("{provider} has it; add {EP_NAME_STR} before it"));
+        }
+        let program = Program::read(node, opset, &around_loops)?;
+        let inputs: Vec<&String> = node.input.iter().collect();
+        let captured = program.inputs();
+        let captured = captured.iter().find(|name| !inputs.contains(name));
+        if let Some(name) = captured.filter(|_| !fuses_captured) {
+            return Err(format!("it captures {name:?}, which ONNX Runtime hands on from 1.25 on"));
+        }
+        let label = label(*place).map_err(|error| text(&error))?;
+        Ok(Compiled::program(label, program, node, around))
+    };
+    let is_taken = |place: usize| {
+        let mut regions = layers.regions.iter();
+        regions.any(|(region, made)| made.is_some() && region.nodes.contains(&place))
+    };
+    let open = loops.iter().filter(|(place, _)| !is_taken(*place));
+    let programs = open.map(|it| (it.0, program(it))).collect();
+    Ok(Found { layers, programs })
 }
 
 fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {

@@ -38,11 +38,16 @@ fn tell_of(
     steps: &[&Step],
     found: &Found,
 ) -> Result<(), Error> {
-    let mut regions = found.regions.iter().filter(|(_, made)| made.is_some());
+    let mut regions = found.layers.regions.iter().filter(|(_, made)| made.is_some());
     if regions.any(|(region, _)| region.nodes.contains(&index)) {
         return report.replaced(node, becomes(steps));
     }
-    let mut staying = found.staying.iter().filter(|it| it.nodes.contains(&index));
+    match found.programs.iter().find(|(place, _)| *place == index) {
+        Some((_, Ok(_))) => return report.replaced(node, String::from("a program")),
+        Some((_, Err(reason))) => return report.kept(node, format!("no program: {reason}")),
+        None => {}
+    }
+    let mut staying = found.layers.staying.iter().filter(|it| it.nodes.contains(&index));
     match (refusal(steps), staying.next()) {
         (Some(reason), _) => report.left(node, reason),
         (None, Some(staying)) => report.kept(node, staying.reason.clone()),
@@ -52,7 +57,7 @@ fn tell_of(
 
 /// The steps of the rewrite that are about a node of the main graph.
 fn steps<'a>(found: &'a Found, label: &str) -> Vec<&'a Step> {
-    let steps = found.report.steps.iter();
+    let steps = found.layers.report.steps.iter();
     let steps = steps.filter(|step| step.graph.is_empty() && step.node == label);
     steps.collect()
 }

@@ -1,0 +1,46 @@
+//! What a program runs, one after another.
+
+mod group;
+mod memory;
+mod others;
+
+pub(crate) use group::{
+    BLOCK, Group, Instruction, Load, MAXIMUM_AXES, Operand, Place, Registers, Store,
+};
+pub(crate) use memory::{Memory, zeros};
+pub(crate) use others::{At, Best, Count, Multiply, Pick, Product, Scatter};
+
+use crate::error::Error;
+
+/// A part of a program that runs at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Kernel {
+    Group(Group),
+    Product(Product),
+    Multiply(Multiply),
+    Pick(Pick),
+    Scatter(Scatter),
+    Best(Best),
+    Count(Count),
+}
+
+impl Kernel {
+    /// Runs it at a step.
+    pub(crate) fn run(
+        &self,
+        memory: &mut [Memory<'_>],
+        registers: &mut Registers,
+        step: usize,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Group(group) => group.run(memory, registers, step),
+            Self::Product(product) => product.run(memory, step)?,
+            Self::Multiply(multiply) => multiply.run(memory, step),
+            Self::Pick(pick) => pick.run(memory, step)?,
+            Self::Scatter(scatter) => scatter.run(memory, step)?,
+            Self::Best(best) => best.run(memory, step),
+            Self::Count(count) => count.run(memory, step),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,378 @@
+//! Products, and what looks elements up.
+
+use recurrent_layers::PackedMatrix;
+use rten_simd::{Isa, SimdOp};
+
+use super::memory::Memory;
+use crate::elements::Lane;
+use crate::error::Error;
+
+/// Where elements start in a buffer, and how far that moves with a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) buffer: usize,
+    pub(crate) offset: isize,
+    pub(crate) step: isize,
+}
+
+impl At {
+    fn start(self, step: usize) -> isize {
+        self.offset + self.step * step as isize
+    }
+}
+
+/// Products of rows with constant matrices, one for each part of the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Product {
+    pub(crate) matrices: Vec<PackedMatrix<f32>>,
+    /// The elements of the rows of a matrix, and of their products.
+    pub(crate) lens: [usize; 2],
+    pub(crate) from: At,
+    pub(crate) to: At,
+}
+
+impl Product {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) -> Result<(), Error> {
+        let mut taken = take(memory, self.to.buffer);
+        let from = self.from.start(step) as usize;
+        let to = self.to.start(step) as usize;
+        let [rows, products] = self.lens;
+        let mut run = || {
+            for (index, matrix) in self.matrices.iter().enumerate() {
+                let from = &memory[self.from.buffer].floats()[from + index * rows..][..rows];
+                let to = &mut taken.floats_mut()[to + index * products..][..products];
+                matrix.multiply(from, to)?;
+            }
+            Ok(())
+        };
+        let done = run();
+        memory[self.to.buffer] = taken;
+        done
+    }
+}
+
+/// Takes a buffer out, so that others can be read while it is written.
+fn take<'a>(memory: &mut [Memory<'a>], buffer: usize) -> Memory<'a> {
+    std::mem::replace(&mut memory[buffer], Memory::Floats(Vec::new()))
+}
+
+/// Products of matrices that steps make. Outputs are contiguous.
+#[derive(Clone, Debug)]
+pub(crate) struct Multiply {
+    /// The sizes of what there is a product for, and the strides of both operands.
+    pub(crate) batch: Vec<(usize, [isize; 2])>,
+    /// Rows, terms and columns.
+    pub(crate) sizes: [usize; 3],
+    /// Strides of rows and terms.
+    pub(crate) one: (At, [isize; 2]),
+    /// Strides of terms and columns.
+    pub(crate) other: (At, [isize; 2]),
+    pub(crate) to: At,
+}
+
+impl Multiply {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) {
+        struct Run<'a> {
+            multiply: &'a Multiply,
+            one: &'a [f32],
+            other: &'a [f32],
+            to: &'a mut [f32],
+            starts: [isize; 2],
+        }
+        impl SimdOp for Run<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, _isa: I) {
+                let count: usize = self.multiply.batch.iter().map(|axis| axis.0).product();
+                let [rows, _, columns] = self.multiply.sizes;
+                for index in 0..count {
+                    let (mut rest, mut starts) = (index, self.starts);
+                    for (size, strides) in self.multiply.batch.iter().rev() {
+                        for (start, stride) in std::iter::zip(&mut starts, strides) {
+                            *start += (rest % size) as isize * stride;
+                        }
+                        rest /= size;
+                    }
+                    let to = &mut self.to[index * rows * columns..][..rows * columns];
+                    self.multiply.one_product(self.one, self.other, starts, to);
+                }
+            }
+        }
+        let mut taken = take(memory, self.to.buffer);
+        Run {
+            multiply: self,
+            one: memory[self.one.0.buffer].floats(),
+            other: memory[self.other.0.buffer].floats(),
+            to: &mut taken.floats_mut()[self.to.start(step) as usize..],
+            starts: [self.one.0.start(step), self.other.0.start(step)],
+        }
+        .dispatch();
+        memory[self.to.buffer] = taken;
+    }
+
+    #[inline(always)]
+    fn one_product(&self, one: &[f32], other: &[f32], starts: [isize; 2], to: &mut [f32]) {
+        let [_, terms, columns] = self.sizes;
+        let ([row, term], [other_term, column]) = (self.one.1, self.other.1);
+        if columns == 0 {
+            return;
+        }
+        for (index, to) in to.chunks_exact_mut(columns).enumerate() {
+            let first = starts[0] + row * index as isize;
+            if column == 1 {
+                to.fill(0.0);
+                for number in 0..terms {
+                    let factor = one[(first + term * number as isize) as usize];
+                    let start = (starts[1] + other_term * number as isize) as usize;
+                    for (to, other) in std::iter::zip(&mut *to, &other[start..start + columns]) {
+                        *to = *to + factor * *other;
+                    }
+                }
+                continue;
+            }
+            for (number, to) in to.iter_mut().enumerate() {
+                let start = starts[1] + column * number as isize;
+                *to = if (term, other_term) == (1, 1) {
+                    let one = &one[first as usize..first as usize + terms];
+                    dot(one, &other[start as usize..start as usize + terms])
+                } else {
+                    let mut sum = 0.0_f32;
+                    for number in 0..terms {
+                        let one = one[(first + term * number as isize) as usize];
+                        let place = start + other_term * number as isize;
+                        sum += one * other[place as usize];
+                    }
+                    sum
+                };
+            }
+        }
+    }
+}
+
+/// The sum of products, 16 at a time, which vectors add up.
+#[inline(always)]
+fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
+    let rest = std::iter::zip(ones.remainder(), others.remainder());
+    let rest = rest.fold(0.0_f32, |sum, (a, b)| sum + a * b);
+    for (one, other) in std::iter::zip(ones, others) {
+        for (sum, (a, b)) in std::iter::zip(&mut sums, std::iter::zip(one, other)) {
+            *sum += a * b;
+        }
+    }
+    let mut width = 8;
+    while width > 0 {
+        for index in 0..width {
+            sums[index] += sums[index + width];
+        }
+        width /= 2;
+    }
+    sums[0] + rest
+}
+
+/// Elements at indices that a step computes. The output is contiguous.
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
+    /// The sizes of the output, and the strides of indices and of what they are looked up in.
+    pub(crate) axes: Vec<(usize, [isize; 2])>,
+    pub(crate) indices: At,
+    pub(crate) from: At,
+    pub(crate) to: At,
+    pub(crate) lane: Lane,
+    /// The size and the stride of the axis that indices are of.
+    pub(crate) axis: (usize, isize),
+}
+
+/// Checks an index, and counts one from the end.
+fn normal(index: i64, size: usize) -> Result<usize, Error> {
+    let from_end = if index < 0 { size as i64 } else { 0 };
+    let place = index.checked_add(from_end);
+    let place = place.and_then(|place| usize::try_from(place).ok());
+    let place = place.filter(|&place| place < size);
+    place.ok_or(Error::Index { index, size })
+}
+
+impl Pick {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) -> Result<(), Error> {
+        let mut taken = take(memory, self.to.buffer);
+        let places = [self.indices.start(step), self.from.start(step)];
+        let to = self.to.start(step) as usize;
+        let indices = memory[self.indices.buffer].ints();
+        let from = &memory[self.from.buffer];
+        let done = match self.lane {
+            Lane::Float => self.pick(indices, from.floats(), places, &mut taken.floats_mut()[to..]),
+            Lane::Int => self.pick(indices, from.ints(), places, &mut taken.ints_mut()[to..]),
+        };
+        memory[self.to.buffer] = taken;
+        done
+    }
+
+    fn pick<T: Copy>(
+        &self,
+        indices: &[i64],
+        from: &[T],
+        starts: [isize; 2],
+        to: &mut [T],
+    ) -> Result<(), Error> {
+        // A row of one index is copied at once.
+        let (row, outer) = match self.axes.split_last() {
+            Some((&(size, [0, stride]), outer)) => ((size, stride), outer),
+            _ => ((1, 1), &self.axes[..]),
+        };
+        let count: usize = outer.iter().map(|axis| axis.0).product();
+        if row.0 == 0 {
+            return Ok(());
+        }
+        for (number, to) in to.chunks_exact_mut(row.0).take(count).enumerate() {
+            let (mut rest, mut places) = (number, starts);
+            for (size, strides) in outer.iter().rev() {
+                for (place, stride) in std::iter::zip(&mut places, strides) {
+                    *place += (rest % size) as isize * stride;
+                }
+                rest /= size;
+            }
+            let index = normal(indices[places[0] as usize], self.axis.0)?;
+            let start = places[1] + index as isize * self.axis.1;
+            if row.1 == 1 {
+                to.copy_from_slice(&from[start as usize..start as usize + row.0]);
+            } else {
+                for (number, to) in to.iter_mut().enumerate() {
+                    *to = from[(start + number as isize * row.1) as usize];
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes elements to places that a step computes, of a buffer that holds the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Scatter {
+    /// The sizes of the updates, and the strides of indices, updates and the output.
+    pub(crate) axes: Vec<(usize, [isize; 3])>,
+    pub(crate) indices: At,
+    pub(crate) updates: At,
+    pub(crate) to: At,
+    pub(crate) lane: Lane,
+    /// The sizes and strides of the axes that indices are of, and the distance of indices of one element.
+    pub(crate) targets: Vec<(usize, isize)>,
+    pub(crate) apart: isize,
+}
+
+impl Scatter {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) -> Result<(), Error> {
+        let mut taken = take(memory, self.to.buffer);
+        let starts = [
+            self.indices.start(step),
+            self.updates.start(step),
+            self.to.start(step),
+        ];
+        let indices = memory[self.indices.buffer].ints();
+        let updates = &memory[self.updates.buffer];
+        let done = match self.lane {
+            Lane::Float => self.scatter(indices, updates.floats(), starts, taken.floats_mut()),
+            Lane::Int => self.scatter(indices, updates.ints(), starts, taken.ints_mut()),
+        };
+        memory[self.to.buffer] = taken;
+        done
+    }
+
+    fn scatter<T: Copy>(
+        &self,
+        indices: &[i64],
+        updates: &[T],
+        starts: [isize; 3],
+        to: &mut [T],
+    ) -> Result<(), Error> {
+        let count: usize = self.axes.iter().map(|axis| axis.0).product();
+        for number in 0..count {
+            let (mut rest, mut places) = (number, starts);
+            for (size, strides) in self.axes.iter().rev() {
+                for (place, stride) in std::iter::zip(&mut places, strides) {
+                    *place += (rest % size) as isize * stride;
+                }
+                rest /= size;
+            }
+            let [index, update, mut place] = places;
+            for (number, (size, stride)) in self.targets.iter().enumerate() {
+                let index = indices[(index + number as isize * self.apart) as usize];
+                place += normal(index, *size)? as isize * stride;
+            }
+            to[place as usize] = updates[update as usize];
+        }
+        Ok(())
+    }
+}
+
+/// The indices of largest or smallest elements along an axis. The output is contiguous.
+#[derive(Clone, Debug)]
+pub(crate) struct Best {
+    pub(crate) axes: Vec<(usize, isize)>,
+    pub(crate) from: At,
+    pub(crate) to: At,
+    pub(crate) lane: Lane,
+    /// The size and the stride of the axis.
+    pub(crate) axis: (usize, isize),
+    pub(crate) is_least: bool,
+    /// Whether the last of equal elements counts.
+    pub(crate) takes_last: bool,
+}
+
+impl Best {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) {
+        let mut taken = take(memory, self.to.buffer);
+        let start = self.from.start(step);
+        let to = &mut taken.ints_mut()[self.to.start(step) as usize..];
+        let from = &memory[self.from.buffer];
+        match self.lane {
+            Lane::Float => self.find(from.floats(), start, to),
+            Lane::Int => self.find(from.ints(), start, to),
+        }
+        memory[self.to.buffer] = taken;
+    }
+
+    fn find<T: Copy + PartialOrd>(&self, from: &[T], start: isize, to: &mut [i64]) {
+        let count: usize = self.axes.iter().map(|axis| axis.0).product();
+        for (number, to) in to.iter_mut().take(count).enumerate() {
+            let (mut rest, mut place) = (number, start);
+            for (size, stride) in self.axes.iter().rev() {
+                place += (rest % size) as isize * stride;
+                rest /= size;
+            }
+            let at = |index: usize| from[(place + index as isize * self.axis.1) as usize];
+            let mut best = 0;
+            for index in 1..self.axis.0 {
+                let (one, other) = (at(index), at(best));
+                let is_better = match (self.is_least, self.takes_last) {
+                    (false, false) => one > other,
+                    (false, true) => one >= other,
+                    (true, false) => one < other,
+                    (true, true) => one <= other,
+                };
+                if is_better {
+                    best = index;
+                }
+            }
+            *to = best as i64;
+        }
+    }
+}
+
+/// Numbers that follow the step's number.
+#[derive(Clone, Debug)]
+pub(crate) struct Count {
+    pub(crate) lines: Vec<crate::known::Line>,
+    pub(crate) to: At,
+}
+
+impl Count {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) {
+        let start = self.to.start(step) as usize;
+        let to = &mut memory[self.to.buffer].ints_mut()[start..];
+        for (to, line) in std::iter::zip(to, &self.lines) {
+            *to = line.at(step as i64);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Loops of ONNX models as programs.
+//!
+//! The body of a Loop or a Scan runs node by node in other runtimes, each with an output of its own. Here
+//! it is planned once for the sizes of a run: what only looks at elements otherwise becomes a view, what
+//! depends on no state runs before the steps, functions of elements run together on blocks that the
+//! nearest cache holds, products of constant matrices are packed, and states and outputs are written where
+//! they stay.
+//!
+//! [`Steps::read`] takes a node of ONNX's and says what of it no program has; [`Steps::run`] runs it on
+//! slices of the caller's.
+//!
+//! `body.rs` reads a loop, `operators` has a row for each operator, `plan` makes a program of a body, and
+//! `kernels` runs it, step by step as `run.rs` says.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod elements;
+mod error;
+mod function;
+mod kernels;
+mod known;
+mod operators;
+mod plan;
+mod run;
+mod steps;
+mod view;
+
+pub use body::Around;
+pub use elements::{Elements, ElementsMut, Kind, Tensor};
+pub use error::Error;
+pub use steps::{Outputs, Steps};

@@ -1,0 +1,268 @@
+//! Elements at indices.
+
+use super::{Call, axis};
+use crate::elements::{Kind, Lane};
+use crate::error::{Error, values};
+use crate::known::Scalar;
+use crate::plan::{Operation, Planner, Value};
+use crate::view::{Axis, Base, View};
+
+/// The index of a step, if it is inside an axis in all steps and counted from one end.
+fn inside(scalar: Scalar, size: usize, steps: Option<usize>) -> Option<(i64, i64)> {
+    let line = scalar.line()?;
+    let size = size as i64;
+    let last = match (line.slope, steps) {
+        (0, _) => line.base,
+        (_, Some(steps)) => line.at(steps.saturating_sub(1) as i64),
+        (_, None) => return None,
+    };
+    let is_within = |range: std::ops::Range<i64>| range.contains(&line.base) && range.contains(&last);
+    if is_within(0..size) || steps == Some(0) {
+        Some((line.base, line.slope))
+    } else if is_within(-size..0) {
+        Some((line.base + size, line.slope))
+    } else {
+        None
+    }
+}
+
+/// Indices as memory.
+fn in_memory(planner: &mut Planner<'_>, indices: &Value) -> Result<View, Error> {
+    if !indices.kind.is_int() {
+        return values("its indices are no integers");
+    }
+    planner.materialised(indices)
+}
+
+pub(super) fn gather(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let (value, indices) = (call.input(0)?, call.input(1)?);
+    let along = axis(call.int("axis", 0), value.rank())?;
+    let size = value.view.axes[along].size;
+    let known = match indices.scalars() {
+        Some(scalars) => Some(scalars),
+        None if indices.view.len() <= 64 => {
+            let known = planner.known_integers(indices);
+            known.map(|all| all.into_iter().map(Scalar::from).collect())
+        }
+        None => None,
+    };
+    let steps = planner.steps();
+    if let Some(scalars) = &known
+        && let [scalar] = **scalars
+        && let Some((index, slope)) = inside(scalar, size, steps)
+    {
+        let is_known = matches!(value.view.base, Base::Known(_));
+        if slope == 0 || !is_known {
+            let index = if size == 0 { 0 } else { index };
+            let mut view = value.view.at(along, index, slope);
+            for _ in 0..indices.rank() {
+                view = view.unsqueeze(along);
+            }
+            return Ok(vec![value.with(view)]);
+        }
+    }
+    // Known numbers at known indices.
+    if let (Some(own), Some(scalars)) = (value.scalars(), &known)
+        && value.rank() == 1
+    {
+        let of = |scalar: &Scalar| inside(*scalar, size, steps).filter(|it| it.1 == 0);
+        let places: Option<Vec<(i64, i64)>> = scalars.iter().map(of).collect();
+        if let Some(places) = places {
+            let scalars = places.iter().map(|place| own[place.0 as usize]).collect();
+            return Ok(vec![Value::known(value.kind, &indices.sizes(), scalars)]);
+        }
+    }
+    // Sizes: those before the axis, those of the indices, those behind it.
+    let from = planner.materialised(value)?;
+    let picked = in_memory(planner, indices)?;
+    let still = |axis: &Axis| Axis {
+        stride: 0,
+        ..*axis
+    };
+    let (before, behind) = (&from.axes[..along], &from.axes[along + 1..]);
+    let middle = &picked.axes;
+    let data: Vec<Axis> = before
+        .iter()
+        .copied()
+        .chain(middle.iter().map(still))
+        .chain(behind.iter().copied())
+        .collect();
+    let index: Vec<Axis> = before
+        .iter()
+        .map(still)
+        .chain(middle.iter().copied())
+        .chain(behind.iter().map(still))
+        .collect();
+    let stride = from.axes[along].stride;
+    pick(planner, value, from, picked, (data, index), (size, stride))
+}
+
+fn pick(
+    planner: &mut Planner<'_>,
+    value: &Value,
+    from: View,
+    picked: View,
+    (data, index): (Vec<Axis>, Vec<Axis>),
+    axis: (usize, isize),
+) -> Result<Vec<Value>, Error> {
+    let from = View { axes: data, ..from };
+    let picked = View {
+        axes: index,
+        ..picked
+    };
+    let sizes = from.sizes();
+    let lane = value.kind.lane();
+    let view = planner.add(Operation::Pick { axis }, lane, vec![from, picked], &sizes)?;
+    Ok(vec![value.with(view)])
+}
+
+pub(super) fn gather_elements(
+    planner: &mut Planner<'_>,
+    call: &Call<'_>,
+) -> Result<Vec<Value>, Error> {
+    let (value, indices) = (call.input(0)?, call.input(1)?);
+    let along = axis(call.int("axis", 0), value.rank())?;
+    if indices.rank() != value.rank() {
+        return values("indices of another rank");
+    }
+    let from = planner.materialised(value)?;
+    let picked = in_memory(planner, indices)?;
+    let of = |(place, (own, index)): (usize, (&Axis, &Axis))| {
+        if place != along && index.size > own.size {
+            return values(format!("{} indices along an axis of {}", index.size, own.size));
+        }
+        Ok(Axis {
+            size: index.size,
+            stride: if place == along { 0 } else { own.stride },
+        })
+    };
+    let pairs = std::iter::zip(&from.axes, &picked.axes).enumerate();
+    let data = pairs.map(of).collect::<Result<Vec<_>, _>>()?;
+    let axis = (from.axes[along].size, from.axes[along].stride);
+    let index = picked.axes.clone();
+    pick(planner, value, from, picked, (data, index), axis)
+}
+
+pub(super) fn scatter_elements(
+    planner: &mut Planner<'_>,
+    call: &Call<'_>,
+) -> Result<Vec<Value>, Error> {
+    let (value, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let along = axis(call.int("axis", 0), value.rank())?;
+    if indices.sizes() != updates.sizes() || indices.rank() != value.rank() {
+        return values(format!(
+            "indices of {:?} and updates of {:?}",
+            indices.sizes(),
+            updates.sizes()
+        ));
+    }
+    let whole = planner.own_copy(value)?;
+    let of = |(place, (own, index)): (usize, (&Axis, &Axis))| Axis {
+        size: index.size,
+        stride: if place == along { 0 } else { own.stride },
+    };
+    let written = in_memory(planner, indices)?;
+    let axes: Vec<Axis> = std::iter::zip(&whole.view.axes, &written.axes)
+        .enumerate()
+        .map(of)
+        .collect();
+    let fits = std::iter::zip(&axes, &whole.view.axes)
+        .enumerate()
+        .all(|(place, (own, all))| place == along || own.size <= all.size);
+    if !fits {
+        return values("updates that are longer than what they change");
+    }
+    let target = whole.view.axes[along];
+    let to = View {
+        axes,
+        ..whole.view.clone()
+    };
+    let updates = planner.materialised(updates)?;
+    let operation = Operation::Scatter {
+        targets: vec![(target.size, target.stride)],
+        apart: 0,
+    };
+    planner.add_to(operation, vec![written, updates], to);
+    Ok(vec![whole])
+}
+
+pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let (value, indices, updates) = (call.input(0)?, call.input(1)?, call.input(2)?);
+    let Some(tuple) = indices.view.axes.last().copied() else {
+        return values("indices without an axis");
+    };
+    if tuple.size > value.rank() {
+        return values(format!("indices of {} axes of {}", tuple.size, value.rank()));
+    }
+    let lead = indices.sizes();
+    let lead = &lead[..lead.len() - 1];
+    let rest = value.sizes()[tuple.size..].to_vec();
+    let expected = [lead, &rest].concat();
+    if updates.sizes() != expected {
+        return values(format!("updates of {:?}, expected {expected:?}", updates.sizes()));
+    }
+    let whole = planner.own_copy(value)?;
+    let all = &whole.view.axes;
+    // An element of known indices is a part of the output that moves with the step.
+    if let Some(scalars) = indices.scalars()
+        && lead.iter().product::<usize>() == 1
+    {
+        let steps = planner.steps();
+        let places = std::iter::zip(&scalars, all);
+        let places = places.map(|(scalar, axis)| inside(*scalar, axis.size, steps));
+        if let Some(places) = places.collect::<Option<Vec<_>>>() {
+            let mut to = whole.view.clone();
+            for (index, slope) in places {
+                to = to.at(0, index, slope);
+            }
+            let from = planner.materialised(updates)?;
+            let from = View {
+                axes: from.axes[lead.len()..].to_vec(),
+                ..from
+            };
+            let moved = crate::function::Function::Move(value.kind.lane());
+            planner.add_to(Operation::Map(moved), vec![from], to);
+            return Ok(vec![whole]);
+        }
+    }
+    let targets = all[..tuple.size].iter().map(|it| (it.size, it.stride)).collect();
+    let still = lead.iter().map(|&size| Axis { size, stride: 0 });
+    let to = View {
+        axes: still.chain(all[tuple.size..].iter().copied()).collect(),
+        ..whole.view.clone()
+    };
+    let written = in_memory(planner, indices)?;
+    let apart = written.axes.last().map_or(0, |axis| axis.stride);
+    let still = rest.iter().map(|&size| Axis { size, stride: 0 });
+    let written = View {
+        axes: written.axes[..lead.len()].iter().copied().chain(still).collect(),
+        ..written
+    };
+    let updates = planner.materialised(updates)?;
+    planner.add_to(Operation::Scatter { targets, apart }, vec![written, updates], to);
+    Ok(vec![whole])
+}
+
+pub(super) fn best(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let value = call.input(0)?;
+    let along = axis(call.int("axis", 0), value.rank())?;
+    let from = planner.materialised(value)?;
+    let of = from.axes[along];
+    if of.size == 0 {
+        return values("the best of no elements");
+    }
+    let mut input = from.clone();
+    input.axes.remove(along);
+    let sizes = input.sizes();
+    let operation = Operation::Best {
+        axis: (of.size, of.stride),
+        is_least: call.node.is("ArgMin"),
+        takes_last: call.int("select_last_index", 0) != 0,
+    };
+    let view = planner.add(operation, Lane::Int, vec![input], &sizes)?;
+    let view = match call.int("keepdims", 1) {
+        0 => view,
+        _ => view.unsqueeze(along),
+    };
+    Ok(vec![Value::new(Kind::Int64, view)])
+}

@@ -1,0 +1,375 @@
+//! Products of matrices.
+
+use revseq_onnx::model::NodeProto;
+use revseq_onnx::sizes::Equation;
+
+use super::Call;
+use super::elementwise::float2;
+use crate::elements::{Kind, Lane};
+use crate::error::{Error, values};
+use crate::function::{Float2, Reduction};
+use crate::plan::{Operation, Planner, Value, broadcast};
+use crate::view::{Axis, View};
+
+/// Products of so many terms and fewer are sums of elements.
+const SMALL: usize = 256;
+
+/// The most matrices that are packed for one product.
+const MOST_PACKED: usize = 64;
+
+pub(super) fn mat_mul(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    Ok(vec![product(planner, call.input(0)?, call.input(1)?)?])
+}
+
+/// MatMul, as ONNX has it from NumPy.
+fn product(planner: &mut Planner<'_>, one: &Value, other: &Value) -> Result<Value, Error> {
+    if one.rank() == 0 || other.rank() == 0 {
+        return values("a product of a number");
+    }
+    // A vector is a matrix of one row, or of one column.
+    let (is_row, is_column) = (one.rank() == 1, other.rank() == 1);
+    let one = match is_row {
+        true => one.with(one.view.unsqueeze(0)),
+        false => one.clone(),
+    };
+    let other = match is_column {
+        true => other.with(other.view.unsqueeze(1)),
+        false => other.clone(),
+    };
+    let made = matrices(planner, &one, &other)?;
+    let mut view = made.view.clone();
+    let rank = view.rank();
+    if is_column {
+        view.axes.remove(rank - 1);
+    }
+    if is_row {
+        view.axes.remove(view.rank() + usize::from(is_column) - 2);
+    }
+    Ok(made.with(view))
+}
+
+/// Products of matrices, the last two axes.
+fn matrices(planner: &mut Planner<'_>, one: &Value, other: &Value) -> Result<Value, Error> {
+    let (a, b) = (planner.materialised(one)?, planner.materialised(other)?);
+    let (lead_a, [row, term]) = last_two(&a);
+    let (lead_b, [other_term, column]) = last_two(&b);
+    if term.size != other_term.size {
+        return values(format!("a product of {:?} and {:?}", a.sizes(), b.sizes()));
+    }
+    let size = |axes: &[Axis]| axes.iter().map(|axis| axis.size).collect::<Vec<_>>();
+    let batch = broadcast([&*size(lead_a), &*size(lead_b)])?;
+    let count: usize = batch.iter().product();
+    let small = row.size * term.size * column.size;
+    let vector = row.size == 1 || column.size == 1;
+    // Constant matrices are packed once.
+    if small > SMALL || vector && small > SMALL / 4 {
+        if let Some(made) = packed(planner, &a, &b, &batch)? {
+            return Ok(made);
+        }
+        // A product with a constant from the left is that of what is turned.
+        let turned = |view: &View| {
+            let mut order: Vec<usize> = (0..view.rank()).collect();
+            let rank = order.len();
+            order.swap(rank - 1, rank - 2);
+            view.permute(&order)
+        };
+        if planner.constant_index(&a).is_some()
+            && let Some(made) = packed(planner, &turned(&b), &turned(&a), &batch)?
+        {
+            return Ok(made.with(turned(&made.view)));
+        }
+    }
+    let sizes = [&*batch, &[row.size, column.size]].concat();
+    if term.size == 1 || vector || small <= SMALL || count == 0 {
+        // The sum of products of elements.
+        let full = [&*batch, &[row.size, term.size, column.size]].concat();
+        let one = Value::new(Kind::Float, a.unsqueeze(a.rank()).broadcast(&full));
+        let other = Value::new(Kind::Float, b.unsqueeze(b.rank() - 2).broadcast(&full));
+        let products = planner.map(float2(Float2::Mul), Kind::Float, &[&one, &other])?;
+        let middle = full.len() - 2;
+        let made = match term.size {
+            1 => products,
+            _ => planner.reduce(Reduction::Sum, &products, &[middle])?,
+        };
+        let mut view = made.view.clone();
+        view.axes.remove(middle);
+        return Ok(made.with(view));
+    }
+    let inner = [&*batch, &[row.size, term.size]].concat();
+    let a = a.broadcast(&inner);
+    let inner = [&*batch, &[term.size, column.size]].concat();
+    let b = b.broadcast(&inner);
+    let view = planner.add(Operation::Multiply, Lane::Float, vec![a, b], &sizes)?;
+    Ok(Value::new(Kind::Float, view))
+}
+
+fn last_two(view: &View) -> (&[Axis], [Axis; 2]) {
+    match view.axes.split_last_chunk::<2>() {
+        Some((lead, last)) => (lead, *last),
+        None => (&[], [Axis { size: 1, stride: 0 }; 2]),
+    }
+}
+
+/// Products with matrices that are constants of the model, if they are.
+fn packed(
+    planner: &mut Planner<'_>,
+    a: &View,
+    b: &View,
+    batch: &[usize],
+) -> Result<Option<Value>, Error> {
+    let (lead_b, [term, column]) = last_two(b);
+    let (_, [row, _]) = last_two(a);
+    let count: usize = lead_b.iter().map(|axis| axis.size).product();
+    if planner.constant_index(b).is_none() || count > MOST_PACKED || count == 0 {
+        return Ok(None);
+    }
+    let is_one = count == 1;
+    if !is_one && lead_b.iter().map(|it| it.size).ne(batch.iter().copied()) {
+        return Ok(None);
+    }
+    let rows = [batch, &[row.size, term.size]].concat();
+    let a = Value::new(Kind::Float, a.broadcast(&rows));
+    let a = planner.contiguous(&a)?.view;
+    let mut matrices = vec![];
+    for number in 0..count {
+        let (mut rest, mut offset) = (number, b.offset);
+        for axis in lead_b.iter().rev() {
+            offset += (rest % axis.size) as isize * axis.stride;
+            rest /= axis.size;
+        }
+        let view = View {
+            offset,
+            axes: vec![term, column],
+            ..b.clone()
+        };
+        matrices.push(planner.packed(&view)?);
+    }
+    let all: usize = batch.iter().product::<usize>() * row.size / if is_one { 1 } else { count };
+    let operation = Operation::Product {
+        matrices,
+        lens: [all * term.size, all * column.size],
+    };
+    let sizes = [batch, &[row.size, column.size]].concat();
+    let view = planner.add(operation, Lane::Float, vec![a], &sizes)?;
+    Ok(Some(Value::new(Kind::Float, view)))
+}
+
+pub(super) fn gemm(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let turned = |value: &Value, name: &str| match (call.int(name, 0), value.rank()) {
+        (_, rank) if rank != 2 => values(format!("a matrix of {rank} axes")),
+        (0, _) => Ok(value.clone()),
+        _ => Ok(value.with(value.view.permute(&[1, 0]))),
+    };
+    let one = turned(call.input(0)?, "transA")?;
+    let other = turned(call.input(1)?, "transB")?;
+    let mut made = matrices(planner, &one, &other)?;
+    let times = |planner: &mut Planner<'_>, value: &Value, factor: f32| match factor {
+        1.0 => Ok(value.clone()),
+        _ => {
+            let factor = planner.float(factor);
+            planner.map(float2(Float2::Mul), Kind::Float, &[value, &factor])
+        }
+    };
+    made = times(planner, &made, call.float("alpha", 1.0))?;
+    if let Some(added) = call.optional(2) {
+        let added = times(planner, added, call.float("beta", 1.0))?;
+        let sizes = made.sizes();
+        broadcast([&*sizes, &*added.sizes()])?;
+        made = planner.map(float2(Float2::Add), Kind::Float, &[&made, &added])?;
+    }
+    Ok(vec![made])
+}
+
+/// Says what of an Einsum no program has.
+pub(super) fn check_equation(node: &NodeProto) -> Result<(), String> {
+    let Some(equation) = Equation::of(node) else {
+        return Err("has no equation".into());
+    };
+    let all = || equation.operands.iter().chain([&equation.output]);
+    if all().flatten().any(|it| *it == '.') {
+        return Err("has an equation with an ellipsis".into());
+    }
+    let repeats = |letters: &Vec<char>| {
+        let mut letters = letters.clone();
+        letters.sort_unstable();
+        letters.windows(2).any(|two| two[0] == two[1])
+    };
+    if all().any(repeats) {
+        return Err("has an equation that repeats a letter".into());
+    }
+    Ok(())
+}
+
+pub(super) fn einsum(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let Some(equation) = Equation::of(call.node) else {
+        return values("no equation");
+    };
+    let mut operands = vec![];
+    for (index, letters) in equation.operands.iter().enumerate() {
+        let value = call.input(index)?;
+        if value.rank() != letters.len() {
+            return values(format!("{} letters for {} axes", letters.len(), value.rank()));
+        }
+        operands.push((letters.clone(), value.clone()));
+    }
+    let mut operands = operands.into_iter();
+    let Some(mut made) = operands.next() else {
+        return values("no operands");
+    };
+    // From the left, two at a time; letters that nothing reads later are summed at once.
+    while let Some(next) = operands.next() {
+        let later: Vec<char> = operands.as_slice().iter().flat_map(|it| it.0.clone()).collect();
+        let is_kept = |it: &char| equation.output.contains(it) || later.contains(it);
+        made = pair(planner, made, next, &is_kept)?;
+    }
+    let (letters, value) = made;
+    let summed: Vec<usize> = (0..letters.len())
+        .filter(|&place| !equation.output.contains(&letters[place]))
+        .collect();
+    let value = match summed.is_empty() {
+        true => value,
+        false => planner.reduce(Reduction::Sum, &value, &summed)?,
+    };
+    let order = equation.output.iter().map(|it| {
+        let place = letters.iter().position(|own| own == it);
+        place.ok_or_else(|| Error::Values(format!("no operand has the letter {it}")))
+    });
+    let order = order.collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![value.with(value.view.permute(&order))])
+}
+
+type Lettered = (Vec<char>, Value);
+
+/// The product of two operands.
+fn pair(
+    planner: &mut Planner<'_>,
+    (one_letters, one): Lettered,
+    (other_letters, other): Lettered,
+    is_kept: &dyn Fn(&char) -> bool,
+) -> Result<Lettered, Error> {
+    let both = |it: &&char| other_letters.contains(it);
+    let shared: Vec<char> = one_letters.iter().filter(both).copied().collect();
+    let (batch, summed): (Vec<char>, Vec<char>) = shared.iter().partition(|it| is_kept(it));
+    let only = |own: &[char], others: &[char]| -> Vec<char> {
+        own.iter().filter(|it| !others.contains(it)).copied().collect()
+    };
+    let rows = only(&one_letters, &other_letters);
+    let columns = only(&other_letters, &one_letters);
+    let size = |letter: char| {
+        let of = |letters: &[char], value: &Value| {
+            let place = letters.iter().position(|it| *it == letter);
+            place.map(|place| value.view.axes[place].size)
+        };
+        match (of(&one_letters, &one), of(&other_letters, &other)) {
+            (Some(a), Some(b)) => a.max(b),
+            (a, b) => a.or(b).unwrap_or(1),
+        }
+    };
+    let sizes = |letters: &[char]| letters.iter().map(|&it| size(it)).collect::<Vec<_>>();
+    let arranged = |letters: &[char], value: &Value, order: &[char]| {
+        let axes = order.iter().map(|it| {
+            let place = letters.iter().position(|own| own == it);
+            match place.map(|place| value.view.axes[place]) {
+                Some(axis) if axis.size == size(*it) => axis,
+                _ => Axis {
+                    size: size(*it),
+                    stride: 0,
+                },
+            }
+        });
+        View {
+            axes: axes.collect(),
+            ..value.view.clone()
+        }
+    };
+    let count = |letters: &[char]| sizes(letters).iter().product::<usize>();
+    let one = one.with(planner.materialised(&one)?);
+    let other = other.with(planner.materialised(&other)?);
+    if !summed.is_empty() && count(&rows) > 1 && count(&columns) > 1 {
+        let (m, k, n) = (count(&rows), count(&summed), count(&columns));
+        let first = [&*batch, &*rows, &*summed].concat();
+        let second = [&*batch, &*summed, &*columns].concat();
+        let first = one.with(arranged(&one_letters, &one, &first));
+        let second = other.with(arranged(&other_letters, &other, &second));
+        let lead = sizes(&batch);
+        let first = planner.reshape(&first, &[&*lead, &[m, k]].concat())?;
+        let second = planner.reshape(&second, &[&*lead, &[k, n]].concat())?;
+        let made = matrices(planner, &first, &second)?;
+        let letters = [batch, rows, columns].concat();
+        let made = planner.reshape(&made, &sizes(&letters))?;
+        return Ok((letters, made));
+    }
+    // A vector with a constant matrix, with one of each batch.
+    if let Some(made) = with_constant(planner, (&one_letters, &one), (&other_letters, &other), (&batch, &summed, &rows, &columns))? {
+        return Ok(made);
+    }
+    // Elements times elements, in the order of the larger operand.
+    let (large, small) = match one.view.len() >= other.view.len() {
+        true => (&one_letters, &other_letters),
+        false => (&other_letters, &one_letters),
+    };
+    let order = [&**large, &*only(small, large)].concat();
+    let first = one.with(arranged(&one_letters, &one, &order));
+    let second = other.with(arranged(&other_letters, &other, &order));
+    let made = planner.map(float2(Float2::Mul), Kind::Float, &[&first, &second])?;
+    let gone: Vec<usize> = (0..order.len()).filter(|&it| !is_kept(&order[it])).collect();
+    if gone.is_empty() {
+        return Ok((order, made));
+    }
+    let made = planner.reduce(Reduction::Sum, &made, &gone)?;
+    let letters: Vec<char> = order.iter().filter(|it| is_kept(it)).copied().collect();
+    let mut view = made.view.clone();
+    let mut place = 0;
+    view.axes.retain(|_| {
+        place += 1;
+        !gone.contains(&(place - 1))
+    });
+    Ok((letters, made.with(view)))
+}
+
+type Letters<'a> = (&'a [char], &'a [char], &'a [char], &'a [char]);
+
+/// The product of rows with a constant matrix for each part of a batch, if it is one.
+fn with_constant(
+    planner: &mut Planner<'_>,
+    one: (&[char], &Value),
+    other: (&[char], &Value),
+    (batch, summed, rows, columns): Letters<'_>,
+) -> Result<Option<Lettered>, Error> {
+    let is_constant = |planner: &Planner<'_>, value: &Value| planner.constant_index(&value.view).is_some();
+    let (left, right, own, out) = if is_constant(planner, other.1) {
+        (one, other, rows, columns)
+    } else if is_constant(planner, one.1) {
+        (other, one, columns, rows)
+    } else {
+        return Ok(None);
+    };
+    let ([summed], [out]) = (summed, out) else {
+        return Ok(None);
+    };
+    let arranged = |(letters, value): (&[char], &Value), order: &[char]| {
+        let place = |it: &char| letters.iter().position(|own| own == it);
+        let places = order.iter().map(place).collect::<Option<Vec<_>>>();
+        places.map(|places| value.with(value.view.permute(&places)))
+    };
+    let first = arranged(left, &[batch, own, &[*summed]].concat());
+    let second = arranged(right, &[batch, &[*summed, *out]].concat());
+    let (Some(first), Some(second)) = (first, second) else {
+        return Ok(None);
+    };
+    let mut rows: Vec<usize> = first.sizes();
+    let last = rows.pop().unwrap_or(1);
+    let lead = batch.len();
+    let count: usize = rows[lead..].iter().product();
+    let sizes = [&rows[..lead], &[count, last]].concat();
+    if second.sizes()[lead] != last || first.sizes()[..lead] != second.sizes()[..lead] {
+        return Ok(None);
+    }
+    let flat = planner.reshape(&first, &sizes)?;
+    let Some(made) = packed(planner, &flat.view, &second.view, &rows[..lead])? else {
+        return Ok(None);
+    };
+    let columns = second.sizes()[lead + 1];
+    let made = planner.reshape(&made, &[&*rows, &[columns]].concat())?;
+    Ok(Some(([batch, own, &[*out]].concat(), made)))
+}

@@ -1,0 +1,364 @@
+//! When primitives run: before the steps, in each, or after them.
+//!
+//! What depends on no step runs once. What depends on the number of the step alone runs for all steps at
+//! once before them, where the results fit the second cache or a product is made of them; products that no
+//! step needs run after them.
+
+use std::collections::HashSet;
+
+use super::units::{self, Unit};
+use super::{
+    Collected, Needs, Operation, Plan, Planner, Primitive, Scheduled, Source, State, Stated,
+};
+use crate::error::Error;
+use crate::view::{Base, View};
+
+/// The most elements of all steps together that are made before them, unless a product reads them: half of
+/// the second cache of most processors.
+const MOST_BEFORE: usize = 1 << 16;
+
+/// The most elements of all steps together that are kept for what runs after them.
+const MOST_AFTER: usize = 1 << 24;
+
+/// The elements from which on computing them again for each reader costs less than keeping them.
+const LARGE: usize = 2048;
+
+const BEFORE: usize = 0;
+const STEP: usize = 1;
+const AFTER: usize = 2;
+
+/// Makes the program of a planner's primitives.
+pub(super) fn plan(
+    planner: &mut Planner<'_>,
+    mut states: Vec<Stated>,
+    collected: Vec<Option<Collected>>,
+    condition: Option<View>,
+) -> Result<Plan, Error> {
+    let condition = condition.and_then(|view| Some((view.buffer()?, view.offset, view.step)));
+    repeat_cheap(planner);
+    let mut phases = Phases::of(planner, &states, condition.map(|it| it.0));
+    let steps = planner.steps.unwrap_or(1);
+    let wide = phases.widen(planner, steps);
+    // The condition may be of a buffer of all steps.
+    let condition = condition.map(|(buffer, offset, step)| match wide.contains(&buffer) {
+        true => (buffer, offset, step + (planner.buffers[buffer].len / steps.max(1)) as isize),
+        false => (buffer, offset, step),
+    });
+    let gone = phases.without_moves(planner, &mut states, &wide);
+    let mut outside: HashSet<usize> = states
+        .iter()
+        .filter_map(|state| match state {
+            Stated::Buffer(state) => Some([Some(state.current), state.next]),
+            Stated::Line(..) => None,
+        })
+        .flatten()
+        .flatten()
+        .collect();
+    outside.extend(collected.iter().flatten().map(|it| it.buffer));
+    outside.extend(condition.map(|it| it.0));
+    let mut made: [Vec<Unit>; 3] = Default::default();
+    for (phase, made) in made.iter_mut().enumerate() {
+        let own = (0..planner.primitives.len())
+            .filter(|index| phases.of[*index] == phase && !gone.contains(index));
+        let all = if phase == STEP { None } else { Some(steps) };
+        *made = units::join(&planner.primitives, own.collect(), |primitive| {
+            let needs = planner.buffers[primitive.writes()].needs;
+            // What is needed by no step runs once, without an axis of steps.
+            all.filter(|_| phase == AFTER || needs != Needs::Nothing)
+        });
+    }
+    in_place(planner, &mut states, &mut made);
+    let mut kernels: [Vec<Scheduled>; 3] = Default::default();
+    for (units, kernels) in std::iter::zip(&made, &mut kernels) {
+        for unit in units {
+            kernels.push(units::kernel(&planner.primitives, unit, &planner.buffers, &outside)?);
+        }
+    }
+    Ok(Plan {
+        steps: planner.steps,
+        most: None,
+        is_whole: false,
+        buffers: std::mem::take(&mut planner.buffers),
+        phases: kernels,
+        states,
+        collected,
+        condition,
+    })
+}
+
+/// Computes large results that are cheap once for each reader, so that they need no memory.
+fn repeat_cheap(planner: &mut Planner<'_>) {
+    let mut index = 0;
+    while index < planner.primitives.len() {
+        let primitive = &planner.primitives[index];
+        let buffer = primitive.writes();
+        let is_cheap = match primitive.operation {
+            Operation::Map(function) => function.is_cheap(),
+            _ => false,
+        };
+        let is_own = matches!(planner.buffers[buffer].source, Source::Program);
+        let writers = planner.primitives.iter().filter(|it| it.writes() == buffer);
+        if !is_cheap || !is_own || primitive.output.len() < LARGE || writers.count() > 1 {
+            index += 1;
+            continue;
+        }
+        let readers: Vec<usize> = (index + 1..planner.primitives.len())
+            .filter(|&reader| {
+                let reader = &planner.primitives[reader];
+                reader.is_grouped() && reader.reads().any(|it| it == buffer)
+            })
+            .collect();
+        for (copies, reader) in readers.into_iter().skip(1).enumerate() {
+            let reader = reader + copies;
+            let mut copy = planner.primitives[index].clone();
+            let mut own = planner.buffers[buffer].clone();
+            own.source = Source::Program;
+            planner.buffers.push(own);
+            let made = Base::Buffer(planner.buffers.len() - 1);
+            copy.output.base = made.clone();
+            for view in &mut planner.primitives[reader].inputs {
+                if view.buffer() == Some(buffer) {
+                    view.base = made.clone();
+                }
+            }
+            planner.primitives.insert(reader, copy);
+        }
+        index += 1;
+    }
+}
+
+/// The phase of each primitive.
+struct Phases {
+    of: Vec<usize>,
+    /// The primitives that write each buffer.
+    writers: Vec<Vec<usize>>,
+}
+
+impl Phases {
+    fn of(planner: &Planner<'_>, states: &[Stated], condition: Option<usize>) -> Self {
+        let primitives = &planner.primitives;
+        let mut writers = vec![vec![]; planner.buffers.len()];
+        for (index, primitive) in primitives.iter().enumerate() {
+            writers[primitive.writes()].push(index);
+        }
+        let buffers = |states: &[Stated], of: fn(&State) -> Option<usize>| -> HashSet<usize> {
+            let buffers = states.iter().filter_map(|state| match state {
+                Stated::Buffer(state) => of(state),
+                Stated::Line(..) => None,
+            });
+            buffers.collect()
+        };
+        let currents = buffers(states, |state| Some(state.current));
+        let nexts = buffers(states, |state| state.next);
+        // What the next step needs.
+        let mut needed = HashSet::new();
+        let mut open: Vec<usize> = nexts.iter().copied().chain(condition).collect();
+        while let Some(buffer) = open.pop() {
+            if needed.insert(buffer) {
+                let writers = writers[buffer].iter();
+                open.extend(writers.flat_map(|&it| primitives[it].reads()));
+            }
+        }
+        // What products are made of that depend on no state.
+        let needs = |primitive: &Primitive| planner.buffers[primitive.writes()].needs;
+        let mut forced = HashSet::new();
+        let is_product = |primitive: &Primitive| {
+            matches!(primitive.operation, Operation::Product { .. } | Operation::Multiply)
+        };
+        for (index, primitive) in primitives.iter().enumerate().rev() {
+            let is_forced = is_product(primitive) || forced.contains(&index);
+            if is_forced && needs(primitive) == Needs::Number {
+                forced.insert(index);
+                forced.extend(primitive.reads().flat_map(|it| writers[it].iter().copied()));
+            }
+        }
+        let mut of: Vec<usize> = vec![STEP; primitives.len()];
+        let mut open = true;
+        let steps = planner.steps;
+        for (index, primitive) in primitives.iter().enumerate() {
+            let is_before = match needs(primitive) {
+                Needs::Nothing => !matches!(
+                    planner.buffers[primitive.writes()].source,
+                    Source::Collected(_)
+                ) && !nexts.contains(&primitive.writes()),
+                Needs::Number => {
+                    let own = planner.buffers[primitive.writes()].len;
+                    steps.is_some_and(|steps| {
+                        let all = own.saturating_mul(steps);
+                        let fits = all <= MOST_BEFORE
+                            || matches!(primitive.operation, Operation::Reduce(_))
+                            || forced.contains(&index);
+                        fits && all <= MOST_AFTER
+                    }) && matches!(
+                        planner.buffers[primitive.writes()].source,
+                        Source::Program
+                    ) && !nexts.contains(&primitive.writes())
+                }
+                Needs::States => false,
+            };
+            if is_before {
+                of[index] = BEFORE;
+            }
+        }
+        // What is made of later values is later, and a buffer is of one phase.
+        while open {
+            open = false;
+            for (index, primitive) in primitives.iter().enumerate() {
+                let is_late = |it: &usize| of[*it] != BEFORE;
+                let mut sources = primitive.reads().flat_map(|it| &writers[it]);
+                let beside = &writers[primitive.writes()];
+                if of[index] == BEFORE && (sources.any(is_late) || beside.iter().any(is_late)) {
+                    of[index] = STEP;
+                    open = true;
+                }
+            }
+        }
+        let Some(steps) = steps else {
+            return Self { of, writers };
+        };
+        for (index, primitive) in primitives.iter().enumerate() {
+            let buffer = primitive.writes();
+            let reads_state = primitive.reads().any(|it| currents.contains(&it));
+            let is_alone = writers[buffer].len() == 1;
+            if of[index] != STEP || needed.contains(&buffer) || reads_state || !is_alone {
+                continue;
+            }
+            let kept = primitive.reads().filter(|&it| {
+                let mut sources = writers[it].iter();
+                sources.any(|&source| of[source] == STEP)
+            });
+            let all: usize = kept.map(|it| planner.buffers[it].len).sum();
+            let all = all.max(planner.buffers[buffer].len).saturating_mul(steps);
+            let follows = primitive.reads().any(|it| writers[it].iter().any(|&it| of[it] == AFTER));
+            let is_product = matches!(primitive.operation, Operation::Product { .. });
+            if follows || is_product && all <= MOST_AFTER {
+                of[index] = AFTER;
+            }
+        }
+        Self { of, writers }
+    }
+
+    /// Makes room for all steps where a value goes from one phase to another; returns these buffers.
+    fn widen(&mut self, planner: &mut Planner<'_>, steps: usize) -> HashSet<usize> {
+        let mut wide = HashSet::new();
+        for (index, primitive) in planner.primitives.iter().enumerate() {
+            let buffer = primitive.writes();
+            let own = &planner.buffers[buffer];
+            let is_each = match self.of[index] {
+                BEFORE => own.needs != Needs::Nothing,
+                STEP => false,
+                _ => true,
+            };
+            if is_each && matches!(own.source, Source::Program) {
+                wide.insert(buffer);
+            }
+            if self.of[index] == AFTER {
+                wide.extend(primitive.reads().filter(|&it| {
+                    let mut writers = self.writers[it].iter();
+                    writers.any(|&it| self.of[it] != BEFORE)
+                }));
+            }
+        }
+        let lens: Vec<usize> = planner.buffers.iter().map(|it| it.len).collect();
+        for &buffer in &wide {
+            planner.buffers[buffer].len = lens[buffer].saturating_mul(steps);
+        }
+        for primitive in &mut planner.primitives {
+            for view in primitive.inputs.iter_mut().chain([&mut primitive.output]) {
+                if let Some(buffer) = view.buffer().filter(|buffer| wide.contains(buffer)) {
+                    view.step += lens[buffer] as isize;
+                }
+            }
+        }
+        wide
+    }
+
+    /// Leaves out what only moves a value to be the next state: its buffer is. Returns these primitives.
+    fn without_moves(
+        &self,
+        planner: &Planner<'_>,
+        states: &mut [Stated],
+        wide: &HashSet<usize>,
+    ) -> HashSet<usize> {
+        let mut gone = HashSet::new();
+        let mut taken: HashSet<usize> = HashSet::new();
+        for state in states.iter_mut() {
+            let Stated::Buffer(state) = state else {
+                continue;
+            };
+            let Some(next) = state.next else { continue };
+            let [mover] = *self.writers[next] else {
+                continue;
+            };
+            let from = &planner.primitives[mover].inputs[0];
+            let Some(buffer) = from.buffer() else { continue };
+            let own = &planner.buffers[buffer];
+            let is_whole = from.is_contiguous() && from.offset == 0 && from.step == 0;
+            let mut writers = self.writers[buffer].iter();
+            let is_made = writers.len() > 0 && writers.all(|&it| self.of[it] == STEP);
+            if is_whole
+                && is_made
+                && own.len == from.len()
+                && matches!(own.source, Source::Program)
+                && !wide.contains(&buffer)
+                && taken.insert(buffer)
+            {
+                gone.insert(mover);
+                state.next = Some(buffer);
+            }
+        }
+        gone
+    }
+}
+
+/// Lets states be written where they lie, if what reads them before has done so.
+fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<Unit>; 3]) {
+    for state in states {
+        let Stated::Buffer(state) = state else {
+            continue;
+        };
+        let Some(next) = state.next else { continue };
+        if state.sizes != state.next_sizes {
+            continue;
+        }
+        let primitives = &planner.primitives;
+        let steps = &units[STEP];
+        let writes = |unit: &Unit| {
+            let mut all = unit.primitives.iter();
+            all.any(|&it| primitives[it].writes() == next)
+        };
+        let mut writers = (0..steps.len()).filter(|&it| writes(&steps[it]));
+        let (Some(writer), None) = (writers.next(), writers.next()) else {
+            continue;
+        };
+        let is_read_later = steps[writer + 1..].iter().chain(&units[AFTER]).any(|unit| {
+            let mut all = unit.primitives.iter();
+            all.any(|&it| primitives[it].reads().any(|it| it == state.current))
+        });
+        let own = &steps[writer];
+        let mut outputs = own.primitives.iter().map(|&it| &primitives[it]);
+        let mut written = outputs.clone().filter(|it| it.writes() == next);
+        let (Some(output), None) = (written.next(), written.next()) else {
+            continue;
+        };
+        let place = units::place(&output.output, own.steps);
+        let is_beside = outputs.all(|primitive| {
+            let mut reads = primitive.inputs.iter().filter(|it| it.buffer() == Some(state.current));
+            reads.all(|view| units::place(view, own.steps) == place)
+        });
+        let is_map = matches!(output.operation, Operation::Map(_));
+        if is_read_later || !is_beside || !is_map {
+            continue;
+        }
+        let base = Base::Buffer(state.current);
+        for primitive in &mut planner.primitives {
+            for view in primitive.inputs.iter_mut().chain([&mut primitive.output]) {
+                if view.buffer() == Some(next) {
+                    view.base = base.clone();
+                }
+            }
+        }
+        planner.buffers[next].len = 0;
+        state.next = None;
+    }
+}

@@ -1,0 +1,151 @@
+//! Loops, and their runs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use recurrent_layers::Stop;
+use revseq_onnx::proto::NodeProto;
+
+use crate::body::{Around, Body};
+use crate::elements::{ElementsMut, Kind, Tensor};
+use crate::error::{Error, values};
+use crate::plan::{Plan, Planner, Run};
+use crate::run::{Carried, Running};
+
+/// The most programs of a loop that are kept.
+const MOST_PLANS: usize = 4;
+
+/// A Loop or Scan of ONNX's that runs as a program.
+///
+/// A program is made for the sizes of a run's inputs, and for the elements of small integers among them,
+/// when the first run has them; later ones find it.
+#[derive(Debug)]
+pub struct Steps {
+    body: Body,
+    /// The latest programs, each behind what it is for.
+    plans: Mutex<Vec<(Key, Arc<Plan>)>>,
+}
+
+/// What a program is for.
+#[derive(Debug, PartialEq, Eq)]
+struct Key {
+    sizes: Vec<Vec<usize>>,
+    /// The elements of inputs that it depends on, by their index.
+    known: Vec<(usize, Vec<i64>)>,
+    first: usize,
+    states: Option<Vec<Vec<usize>>>,
+}
+
+/// What gives the caller's room for outputs.
+pub trait Outputs<'a> {
+    /// Returns room for an output of the loop, by its index, with these sizes and elements of this type.
+    ///
+    /// Each output that [`Steps::outputs`] says is read is asked for once.
+    ///
+    /// # Errors
+    /// Why there is none; the run ends with that.
+    fn room(&mut self, index: usize, kind: Kind, sizes: &[usize]) -> Result<ElementsMut<'a>, String>;
+}
+
+impl Steps {
+    /// Reads a Loop or a Scan, of this version of ONNX's operators.
+    ///
+    /// # Errors
+    /// What of the loop no program has.
+    pub fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {
+        Ok(Self {
+            body: Body::read(node, opset, around)?,
+            plans: Mutex::default(),
+        })
+    }
+
+    /// The names and types of what a run reads: the loop's inputs and what its body reads of the graphs
+    /// around it, each once, but for constants.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.body.inputs.iter().map(|(name, kind)| (&**name, *kind))
+    }
+
+    /// Whether each output of the loop is made.
+    #[must_use]
+    pub fn outputs(&self) -> &[bool] {
+        &self.body.outputs
+    }
+
+    /// Runs the loop. Inputs are in the order of [`inputs`](Self::inputs).
+    ///
+    /// # Errors
+    /// If inputs do not fit the loop, a step reads outside of a value, memory is lacking, or the run is
+    /// stopped. Outputs may hold some results.
+    pub fn run<'a>(
+        &self,
+        inputs: &[Tensor<'a>],
+        outputs: &mut dyn Outputs<'a>,
+        stop: Option<&dyn Stop>,
+    ) -> Result<(), Error> {
+        if inputs.len() != self.body.inputs.len() {
+            return values(format!(
+                "{} inputs, expected {}",
+                inputs.len(),
+                self.body.inputs.len()
+            ));
+        }
+        let mut first = 0;
+        let mut carried: Option<Carried> = None;
+        loop {
+            let states = carried.as_ref().map(Carried::sizes);
+            let plan = self.plan(inputs, first, states)?;
+            let mut running = Running::new(&plan, inputs, outputs, carried)?;
+            let is_over = running.run(stop)?;
+            first += running.steps();
+            // A step that changes sizes is the only one of its program.
+            if is_over || !plan.changes_sizes() {
+                return running.finish(&self.body, first, outputs);
+            }
+            carried = Some(running.carry()?);
+        }
+    }
+
+    /// The program for these inputs.
+    fn plan(
+        &self,
+        inputs: &[Tensor<'_>],
+        first: usize,
+        states: Option<Vec<Vec<usize>>>,
+    ) -> Result<Arc<Plan>, Error> {
+        let fits = |key: &Key| {
+            let sizes = inputs.iter().map(|input| input.sizes);
+            let known = |(index, all): &(usize, Vec<i64>)| {
+                inputs[*index].elements.integers().as_ref() == Some(all)
+            };
+            key.first == first
+                && key.states == states
+                && sizes.eq(key.sizes.iter().map(|it| &**it))
+                && key.known.iter().all(known)
+        };
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = plans.iter().position(|(key, _)| fits(key)) {
+            return Ok(Arc::clone(&plans[place].1));
+        }
+        let run = Run {
+            inputs,
+            first,
+            states: states.as_deref(),
+        };
+        let (plan, keyed) = Planner::plan(&self.body, run)?;
+        let plan = Arc::new(plan);
+        let known = keyed.into_iter().map(|index| {
+            let elements = inputs[index].elements.integers();
+            (index, elements.unwrap_or_default())
+        });
+        let key = Key {
+            sizes: inputs.iter().map(|input| input.sizes.to_vec()).collect(),
+            known: known.collect(),
+            first,
+            states,
+        };
+        if plans.len() >= MOST_PLANS {
+            plans.remove(0);
+        }
+        plans.push((key, Arc::clone(&plan)));
+        Ok(plan)
+    }
+}
