@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) kind: Kind,
     /// The name of what each step adds to it, if it does nothing else.
     pub(crate) adds: Option<String>,
+    /// Whether an output of the loop, or its end, depends on it.
+    pub(crate) is_live: bool,
 }
 
 /// A scan input.
@@ -167,12 +169,21 @@ impl Body {
         let body_outputs: Vec<String> = graph.outputs().map(str::to_owned).collect();
         let mut body_outputs = body_outputs.into_iter();
         let condition_out = if is_scan { None } else { body_outputs.next() };
-        let mut states = vec![];
+        let mut states: Vec<State> = vec![];
+        let mut unknown = vec![];
         for index in 0..layout.states {
             let initial = node.input(leading + index).ok_or("it lacks a state")?.to_owned();
             let input = body_inputs.next().ok_or("its body lacks an input")?;
             let output = body_outputs.next().ok_or("its body lacks an output")?;
-            let kind = reader.outer(&initial)?;
+            // A list that nothing depends on does no harm.
+            let kind = match reader.outer(&initial) {
+                Ok(kind) => kind,
+                Err(reason) if is_scan => return Err(reason),
+                Err(reason) => {
+                    unknown.push((index, reason));
+                    Kind::Float
+                }
+            };
             reader.bind(&input, kind, false);
             states.push(State {
                 adds: added(&graph, &input, &output),
@@ -180,6 +191,7 @@ impl Body {
                 input,
                 output,
                 kind,
+                is_live: false,
             });
         }
         let ints = |name: &str| node.ints(name).value().unwrap_or_default().to_vec();
@@ -211,16 +223,26 @@ impl Body {
             .collect();
         let outputs = (0..layout.states + collected.len()).map(read).collect();
         // What runs: nodes that a state, the condition or an output needs.
-        let wanted = states.iter().map(|state| &state.output);
-        let wanted = wanted.chain(&condition_out);
-        let wanted = wanted.chain(collected.iter().filter(|it| it.is_read).map(|it| &it.name));
-        let wanted: HashSet<String> = wanted.cloned().collect();
-        let order = live(&graph, &wanted);
+        let mut wanted: HashSet<String> = condition_out.iter().cloned().collect();
+        wanted.extend(collected.iter().filter(|it| it.is_read).map(|it| it.name.clone()));
+        for (index, state) in states.iter_mut().enumerate() {
+            state.is_live = read(index);
+        }
+        let order = loop {
+            wanted.extend(states.iter().filter(|it| it.is_live).map(|it| it.output.clone()));
+            let (order, needed) = live(&graph, &wanted);
+            let mut more = states.iter_mut().filter(|it| !it.is_live && needed.contains(&it.input));
+            let Some(state) = more.next() else { break order };
+            state.is_live = true;
+        };
+        if let Some((_, reason)) = unknown.into_iter().find(|it| states[it.0].is_live) {
+            return Err(reason);
+        }
         reader.constants_of(&graph)?;
         for index in &order {
             reader.node(&graph.node[*index])?;
         }
-        for state in &mut states {
+        for state in states.iter().filter(|it| it.is_live) {
             let kind = reader.kind(&state.output)?;
             if kind != state.kind {
                 return Err(format!("its state {:?} becomes one of another type", state.input));
@@ -312,8 +334,8 @@ fn added(graph: &GraphProto, input: &str, output: &str) -> Option<String> {
     }
 }
 
-/// The nodes that wanted values need, in order.
-fn live(graph: &GraphProto, wanted: &HashSet<String>) -> Vec<usize> {
+/// The nodes that wanted values need, in order, and all values that these read.
+fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
     let mut wanted = wanted.clone();
     let mut order = vec![];
     for (index, node) in graph.node.iter().enumerate().rev() {
@@ -327,7 +349,7 @@ fn live(graph: &GraphProto, wanted: &HashSet<String>) -> Vec<usize> {
         }
     }
     order.reverse();
-    order
+    (order, wanted)
 }
 
 /// Reads a loop.

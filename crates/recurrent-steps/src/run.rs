@@ -193,6 +193,7 @@ impl<'a> Running<'a> {
         let mut states = vec![];
         for state in &self.plan.states {
             states.push(match state {
+                Stated::Nothing => (vec![], Numbers::Ints(vec![])),
                 Stated::Line(_, sizes) => (sizes.clone(), Numbers::Ints(vec![])),
                 Stated::Buffer(state) => {
                     let len = count(&state.next_sizes)?;
@@ -262,6 +263,7 @@ impl<'a> Running<'a> {
             }
             let kind = body.states[index].kind;
             match state {
+                Stated::Nothing => {}
                 Stated::Line(line, sizes) => {
                     let room = room(outputs, index, kind, sizes)?;
                     write(room, &Memory::Ints(vec![line.at(self.steps as i64)]))?;

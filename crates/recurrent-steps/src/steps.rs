@@ -131,6 +131,7 @@ impl Steps {
             states: states.as_deref(),
         };
         let (plan, keyed) = Planner::plan(&self.body, run)?;
+        if std::env::var_os("STEPS_DUMP").is_some() { dump(&plan); }
         let plan = Arc::new(plan);
         let known = keyed.into_iter().map(|index| {
             let elements = inputs[index].elements.integers();
@@ -148,4 +149,25 @@ impl Steps {
         plans.push((key, Arc::clone(&plan)));
         Ok(plan)
     }
+}
+
+fn dump(plan: &Plan) {
+    use crate::kernels::Kernel;
+    for (phase, kernels) in plan.phases.iter().enumerate() {
+        eprintln!("phase {phase}");
+        for scheduled in kernels {
+            match &scheduled.kernel {
+                Kernel::Group(g) => {
+                    eprintln!("  group outer {:?} cut {:?} inner {} ", g.outer, g.cut, g.inner);
+                    for l in &g.loads { eprintln!("     load b{} {:?} outer {:?} block {:?} unit {} reg {:?}", l.place.buffer, plan.buffers[l.place.buffer].source_name(), l.place.outer, l.place.block, l.place.unit, l.register); }
+                    for i in &g.code { eprintln!("     {:?} {:?} -> {}", i.function, i.operands, i.to); }
+                    for l in &g.stores { eprintln!("     store {:?} b{} outer {:?} block {:?} {:?}", l.from, l.place.buffer, l.place.outer, l.place.block, l.reduction); }
+                }
+                Kernel::Product(p) => eprintln!("  product each {} x{} lens {:?}", scheduled.is_each, p.matrices.len(), p.lens),
+                Kernel::Multiply(p) => eprintln!("  multiply each {} batch {:?} sizes {:?}", scheduled.is_each, p.batch, p.sizes),
+                other => eprintln!("  {} each {}", &format!("{other:?}")[..20], scheduled.is_each),
+            }
+        }
+    }
+    for s in &plan.states { if let crate::plan::Stated::Buffer(s) = s { eprintln!("state b{} next {:?} {:?}", s.current, s.next, s.sizes); } }
 }

@@ -96,6 +96,16 @@ impl View {
         self.len() == 0 || pairs.all(|(axis, other)| axis.size == 1 || axis.stride == other.stride)
     }
 
+    /// Whether it has the same elements as another, in the same order; axes of one element do not matter.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let wide = |view: &Self| -> Vec<Axis> {
+            let axes = view.axes.iter().filter(|axis| axis.size != 1);
+            axes.copied().collect()
+        };
+        let places = (&self.base, self.offset, self.step);
+        places == (&other.base, other.offset, other.step) && wide(self) == wide(other)
+    }
+
     /// Broadcasts to other sizes, which are right.
     pub(crate) fn broadcast(&self, sizes: &[usize]) -> Self {
         let added = sizes.len() - self.rank();

@@ -4,11 +4,11 @@
 //! instruction writes a register, and stores write memory again, or add to it what a sum makes of the
 //! block. The order of sums depends on the sizes alone.
 
-use rten_simd::functional::simd_map;
 use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::{Cos, Erf, Exp, Sin};
 
 use super::Kernel;
+use super::log::log;
 use super::memory::Memory;
 use crate::elements::Lane;
 use crate::function::{Float1, Float2, Function, Int1, Reduction};
@@ -136,8 +136,8 @@ impl Group {
             type Output = ();
 
             #[inline(always)]
-            fn eval<I: Isa>(self, isa: I) {
-                self.group.blocks(isa, self.memory, self.registers, self.step);
+            fn eval<I: Isa>(self, _isa: I) {
+                self.group.blocks(self.memory, self.registers, self.step);
             }
         }
         let step = step as isize;
@@ -151,9 +151,8 @@ impl Group {
     }
 
     #[inline(always)]
-    fn blocks<I: Isa>(
+    fn blocks(
         &self,
-        isa: I,
         memory: &mut [Memory<'_>],
         registers: &mut Registers,
         step: isize,
@@ -206,7 +205,7 @@ impl Group {
                     }
                 }
                 for instruction in &self.code {
-                    self.instruction(isa, instruction, memory, registers, len);
+                    self.instruction(instruction, memory, registers, len);
                 }
                 for (number, store) in self.stores.iter().enumerate() {
                     let at = registers.at[self.loads.len() + number];
@@ -300,9 +299,8 @@ impl Group {
     }
 
     #[inline(always)]
-    fn instruction<I: Isa>(
+    fn instruction(
         &self,
-        isa: I,
         instruction: &Instruction,
         memory: &[Memory<'_>],
         registers: &mut Registers,
@@ -317,7 +315,7 @@ impl Group {
                 let floats = |operand| self.floats(operand, memory, registers, len);
                 let ints = |operand| self.ints(operand, memory, registers, len);
                 match instruction.function {
-                    Function::Float1(function) => float1(isa, function, floats(one), to),
+                    Function::Float1(function) => float1(function, floats(one), to),
                     Function::Float2(function) => float2(function, floats(one), floats(two), to),
                     Function::CompareFloats(comparison) => {
                         compare(comparison, floats(one), floats(two), to);
@@ -719,13 +717,12 @@ fn float2(function: Float2, one: &[f32], other: &[f32], to: &mut [f32]) {
 }
 
 #[inline(always)]
-fn float1<I: Isa>(isa: I, function: Float1, from: &[f32], to: &mut [f32]) {
-    /// Applies a function of vectors.
+fn float1(function: Float1, from: &[f32], to: &mut [f32]) {
+    /// Applies a function of vectors, which finds the processor's by itself.
     macro_rules! vectors {
         ($operation:expr) => {{
             to.copy_from_slice(from);
-            let operation = $operation;
-            simd_map(isa.f32(), to, |x| operation.eval(isa, x));
+            $operation.map_mut(to);
         }};
     }
     match function {
@@ -740,7 +737,7 @@ fn float1<I: Isa>(isa: I, function: Float1, from: &[f32], to: &mut [f32]) {
         Float1::Exp => vectors!(Exp {}),
         Float1::Floor => each(from, to, f32::floor),
         Float1::IsNan => each(from, to, |it| truth(it.is_nan())),
-        Float1::Log => each(from, to, f32::ln),
+        Float1::Log => each(from, to, log),
         Float1::Neg => each(from, to, |it| -it),
         Float1::Not => each(from, to, |it| truth(it == 0.0)),
         Float1::Reciprocal => each(from, to, |it| 1.0 / it),

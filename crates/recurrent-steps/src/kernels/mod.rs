@@ -1,6 +1,7 @@
 //! What a program runs, one after another.
 
 mod group;
+mod log;
 mod memory;
 mod others;
 

@@ -92,6 +92,8 @@ pub(crate) struct Primitive {
     pub(crate) operation: Operation,
     pub(crate) inputs: Vec<View>,
     pub(crate) output: View,
+    /// Whether it repeats another for the one that reads it: it stays with that.
+    pub(crate) is_copy: bool,
 }
 
 impl Primitive {
@@ -127,6 +129,8 @@ pub(crate) struct State {
 /// What a state is in a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Stated {
+    /// Nothing depends on it.
+    Nothing,
     Buffer(State),
     /// A number that follows the step's.
     Line(Line, Vec<usize>),
@@ -181,7 +185,13 @@ impl Stated {
     pub(crate) fn changes_sizes(&self) -> bool {
         match self {
             Self::Buffer(state) => state.sizes != state.next_sizes,
-            Self::Line(..) => false,
+            Self::Line(..) | Self::Nothing => false,
         }
+    }
+}
+
+impl Buffer {
+    pub(crate) fn source_name(&self) -> &'static str {
+        match self.source { Source::Program => "own", Source::Data(..) => "data", Source::Input(_) => "input", Source::Collected(_) => "out" }
     }
 }

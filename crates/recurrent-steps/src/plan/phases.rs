@@ -11,6 +11,7 @@ use super::{
     Collected, Needs, Operation, Plan, Planner, Primitive, Scheduled, Source, State, Stated,
 };
 use crate::error::Error;
+use crate::function::Function;
 use crate::view::{Base, View};
 
 /// The most elements of all steps together that are made before them, unless a product reads them: half of
@@ -49,7 +50,7 @@ pub(super) fn plan(
         .iter()
         .filter_map(|state| match state {
             Stated::Buffer(state) => Some([Some(state.current), state.next]),
-            Stated::Line(..) => None,
+            Stated::Line(..) | Stated::Nothing => None,
         })
         .flatten()
         .flatten()
@@ -116,6 +117,7 @@ fn repeat_cheap(planner: &mut Planner<'_>) {
             planner.buffers.push(own);
             let made = Base::Buffer(planner.buffers.len() - 1);
             copy.output.base = made.clone();
+            copy.is_copy = true;
             for view in &mut planner.primitives[reader].inputs {
                 if view.buffer() == Some(buffer) {
                     view.base = made.clone();
@@ -144,7 +146,7 @@ impl Phases {
         let buffers = |states: &[Stated], of: fn(&State) -> Option<usize>| -> HashSet<usize> {
             let buffers = states.iter().filter_map(|state| match state {
                 Stated::Buffer(state) => of(state),
-                Stated::Line(..) => None,
+                Stated::Line(..) | Stated::Nothing => None,
             });
             buffers.collect()
         };
@@ -328,9 +330,20 @@ fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<U
             all.any(|&it| primitives[it].writes() == next)
         };
         let mut writers = (0..steps.len()).filter(|&it| writes(&steps[it]));
-        let (Some(writer), None) = (writers.next(), writers.next()) else {
+        let Some(writer) = writers.next() else {
             continue;
         };
+        // What comes behind the first changes parts of what that moved.
+        let moves = |index: usize| {
+            let primitive = &primitives[index];
+            let whole = View::whole(Base::Buffer(state.current), &state.sizes);
+            let is_move = matches!(primitive.operation, Operation::Map(Function::Move(_)));
+            is_move && primitive.writes() == next && primitive.inputs[0].is_same(&whole)
+        };
+        let mover = steps[writer].primitives.iter().copied().find(|&it| moves(it));
+        if writers.next().is_some() && mover.is_none() {
+            continue;
+        }
         let is_read_later = steps[writer + 1..].iter().chain(&units[AFTER]).any(|unit| {
             let mut all = unit.primitives.iter();
             all.any(|&it| primitives[it].reads().any(|it| it == state.current))
@@ -360,5 +373,12 @@ fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<U
         }
         planner.buffers[next].len = 0;
         state.next = None;
+        // It would move the state onto itself.
+        if let Some(mover) = mover {
+            for unit in &mut units[STEP] {
+                unit.primitives.retain(|&it| it != mover);
+            }
+            units[STEP].retain(|unit| !unit.primitives.is_empty());
+        }
     }
 }

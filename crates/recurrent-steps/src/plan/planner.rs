@@ -330,6 +330,10 @@ impl<'a> Planner<'a> {
         let body = self.body;
         let mut lines = vec![];
         for (index, state) in body.states.iter().enumerate() {
+            if !state.is_live {
+                lines.push(None);
+                continue;
+            }
             let initial = self.outer[&*state.initial].clone();
             let line = self.counter(index, &initial);
             lines.push(line);
@@ -631,6 +635,7 @@ impl<'a> Planner<'a> {
             operation,
             inputs,
             output: output.clone(),
+            is_copy: false,
         });
         Ok(output)
     }
@@ -646,6 +651,7 @@ impl<'a> Planner<'a> {
             operation,
             inputs,
             output,
+            is_copy: false,
         });
     }
 
@@ -762,6 +768,7 @@ impl<'a> Planner<'a> {
                     .collect(),
                 ..output.clone()
             },
+            is_copy: false,
         });
         Ok(value.with(output))
     }
@@ -807,6 +814,10 @@ impl<'a> Planner<'a> {
         let body = self.body;
         let mut states = vec![];
         for (index, state) in body.states.iter().enumerate() {
+            if !state.is_live {
+                states.push(Stated::Nothing);
+                continue;
+            }
             let initial = self.outer[&*state.initial].clone();
             if let Some(line) = lines[index] {
                 states.push(Stated::Line(line, initial.sizes()));

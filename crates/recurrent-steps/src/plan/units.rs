@@ -102,6 +102,15 @@ pub(super) fn join(
                             unit.push(index);
                         }
                     }
+                    let is_with_reader = |index: &usize| {
+                        let primitive = &primitives[*index];
+                        let reads = |it: &usize| primitives[*it].reads().any(|it| it == primitive.writes());
+                        !primitive.is_copy || unit.iter().any(reads)
+                    };
+                    let kept: Vec<usize> = unit.iter().copied().filter(is_with_reader).collect();
+                    if !kept.is_empty() {
+                        unit = kept;
+                    }
                     if unit.len() > best.len() {
                         best = unit;
                     }
@@ -169,6 +178,7 @@ pub(super) fn kernel(
         operation,
         inputs,
         output,
+        ..
     } = &primitives[index];
     let to = at(output);
     let lane_of = |view: &View| view.buffer().map_or(Lane::Float, |it| buffers[it].lane);
@@ -385,10 +395,13 @@ fn group(
             Operation::Map(function) => {
                 let value = match (function, operands[0]) {
                     (Function::Move(_), Known::Value(value)) => value,
-                    _ => {
-                        code.push((function, operands));
-                        code.len() - 1
-                    }
+                    _ => match code.iter().position(|it| *it == (function, operands.clone())) {
+                        Some(value) => value,
+                        None => {
+                            code.push((function, operands));
+                            code.len() - 1
+                        }
+                    },
                 };
                 let buffer = primitive.writes();
                 let writers = primitives.iter().filter(|it| it.writes() == buffer).count();

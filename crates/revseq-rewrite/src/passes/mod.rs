@@ -38,10 +38,12 @@ use crate::runtimes::Runtime;
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
 /// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `invariant` and `partial-map`
 /// wait for all others, which know loops as they were written.
-const ALL: [&Pass; 16] = [
+const ALL: [&Pass; 18] = [
     &full_flip::PASS,
     &transpose::PASS,
     &scattered_rows::PASS,
+    &tract::LIST,
+    &tract::APPENDED_LIST,
     &recurrent_loop::PASS,
     &map::PASS,
     &tract::SCAN_LOOP,

@@ -117,7 +117,11 @@ impl<'a> Reader<'a> {
 
     /// Reads a graph, with all of its constants if it is that of a loop.
     fn graph(&mut self, graph: Graph<'a>, is_of_loop: bool) -> Result<GraphProto, Error> {
-        let mut message = GraphProto::default();
+        let mut message = GraphProto {
+            // ONNX wants one, and ONNX Runtime does not say it.
+            name: Some(String::from("graph")),
+            ..GraphProto::default()
+        };
         self.scopes.push(constants(graph)?);
         for value in graph.inputs()? {
             // Old models list their initializers as inputs, which no caller can replace.

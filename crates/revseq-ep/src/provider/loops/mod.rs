@@ -119,6 +119,9 @@ impl Claims {
     }
 }
 
+/// The passes that make tensors of the lists that loops make.
+const LISTS: [&str; 2] = ["list", "appended-list"];
+
 /// What was found in a graph.
 struct Found {
     /// The regions that a rewrite replaces, each with what runs instead if it has a loop.
@@ -150,8 +153,11 @@ fn find(
 ) -> Result<Found, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let message = message::read(graph).map_err(|error| text(&error))?;
+    // Programs have no lists.
+    let lists = if options.steps() { &LISTS[..] } else { &[] };
     let passes = Passes {
         fast: true,
+        passes: lists.iter().map(|&name| name.to_owned()).collect(),
         masked_layers: true,
         assume,
         ..Passes::default()
@@ -219,7 +225,7 @@ fn find(
             let name = read.find(|&name| replaced.contains(name))?;
             Some(format!("the session's options give {name:?} another value"))
         };
-        let reason = refusal(region).or_else(unreadable).or_else(given);
+        let reason = refusal(region, options.steps()).or_else(unreadable).or_else(given);
         if let Some(reason) = reason {
             return Err(reason);
         }
@@ -236,6 +242,7 @@ fn find(
         compiled().map_err(|error: Error| text(&error))?.map(Some)
     };
     let layers = regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))?;
+    if std::env::var_os("STEPS_DUMP").is_some() { for it in &layers.staying { eprintln!("STAYING {:?} {}", it.nodes, it.reason); } for it in &layers.report.steps { eprintln!("STEP {} {} {:?}", it.pass, it.node, it.outcome); } }
     let around_loops = AroundLoop {
         codes,
         constants: &constants,
@@ -275,8 +282,12 @@ fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
     Ok(outputs)
 }
 
+fn is_loop_node(node: &NodeProto) -> bool {
+    node.is("Loop") || node.is("Scan")
+}
+
 /// Says why a replacement cannot be run, if it cannot.
-fn refusal(region: &Region) -> Option<String> {
+fn refusal(region: &Region, takes_loops: bool) -> Option<String> {
     let graph = region.replacement.graph.as_option()?;
     let is_unread = |node: &&NodeProto| node.domain() == message::UNREAD;
     if let Some(node) = graph.node.iter().find(is_unread) {
@@ -285,7 +296,7 @@ fn refusal(region: &Region) -> Option<String> {
     if let Some(node) = graph
         .node
         .iter()
-        .find(|node| node.graphs().next().is_some())
+        .find(|node| node.graphs().next().is_some() && !(takes_loops && is_loop_node(node)))
     {
         return Some(format!("a {} would be in its place", node.op()));
     }

@@ -32,6 +32,9 @@ use crate::sizes;
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
+pub(crate) use grown::PASS as APPENDED_LIST;
+pub(crate) use list::PASS as LIST;
+
 pub(crate) use function::{PASS as FUNCTION, check_expansion, remove_uncalled};
 
 /// The passes after the functions are inlined, in their order.

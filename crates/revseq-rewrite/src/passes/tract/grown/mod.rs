@@ -23,7 +23,7 @@ use body::List;
 use reads::Reads;
 use write::Write;
 
-pub(super) const PASS: Pass = Pass::exact(
+pub(crate) const PASS: Pass = Pass::exact(
     "appended-list",
     "A list that a Loop adds to, to a scan output or a tensor",
     find,

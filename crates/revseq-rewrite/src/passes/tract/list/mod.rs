@@ -18,7 +18,7 @@ use write::{have_one_shape, write_at};
 /// The operators that read lists.
 pub(super) const READS: &[&str] = &["ConcatFromSequence", "SequenceAt", "SequenceLength"];
 
-pub(super) const PASS: Pass = Pass::exact(
+pub(crate) const PASS: Pass = Pass::exact(
     "list",
     "Reads from a sequence with known elements, to operators on these",
     find,
