@@ -4,7 +4,7 @@
 //! once before them, where the results fit the second cache or a product is made of them; products that no
 //! step needs run after them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::units::{self, Unit};
 use super::{
@@ -68,11 +68,16 @@ pub(super) fn plan(
             all.filter(|_| phase == AFTER || needs != Needs::Nothing)
         });
     }
-    in_place(planner, &mut states, &mut made);
+    let places = in_place(planner, &mut states, &mut made);
     let mut kernels: [Vec<Scheduled>; 3] = Default::default();
     for (units, kernels) in std::iter::zip(&made, &mut kernels) {
         for unit in units {
-            kernels.push(units::kernel(&planner.primitives, unit, &planner.buffers, &outside)?);
+            let memory = units::MemoryOf {
+                buffers: &planner.buffers,
+                places: &places,
+                outside: &outside,
+            };
+            kernels.push(units::kernel(&planner.primitives, unit, &memory)?);
         }
     }
     Ok(Plan {
@@ -313,8 +318,14 @@ impl Phases {
     }
 }
 
-/// Lets states be written where they lie, if what reads them before has done so.
-fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<Unit>; 3]) {
+/// Lets states be written where they lie, if what reads them before has done so. Returns where the buffers of
+/// their next values are.
+fn in_place(
+    planner: &mut Planner<'_>,
+    states: &mut [Stated],
+    units: &mut [Vec<Unit>; 3],
+) -> HashMap<usize, usize> {
+    let mut places = HashMap::new();
     for state in states {
         let Stated::Buffer(state) = state else {
             continue;
@@ -363,14 +374,7 @@ fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<U
         if is_read_later || !is_beside || !is_map {
             continue;
         }
-        let base = Base::Buffer(state.current);
-        for primitive in &mut planner.primitives {
-            for view in primitive.inputs.iter_mut().chain([&mut primitive.output]) {
-                if view.buffer() == Some(next) {
-                    view.base = base.clone();
-                }
-            }
-        }
+        places.insert(next, state.current);
         planner.buffers[next].len = 0;
         state.next = None;
         // It would move the state onto itself.
@@ -381,4 +385,5 @@ fn in_place(planner: &mut Planner<'_>, states: &mut [Stated], units: &mut [Vec<U
             units[STEP].retain(|unit| !unit.primitives.is_empty());
         }
     }
+    places
 }

@@ -134,11 +134,32 @@ pub(super) fn join(
     units
 }
 
-fn at(view: &View) -> At {
-    At {
-        buffer: view.buffer().unwrap_or(usize::MAX),
-        offset: view.offset,
-        step: view.step,
+/// The buffers of a program.
+pub(super) struct MemoryOf<'a> {
+    pub(super) buffers: &'a [Buffer],
+    /// The buffers that others lie in.
+    pub(super) places: &'a HashMap<usize, usize>,
+    /// The buffers that others than primitives read.
+    pub(super) outside: &'a HashSet<usize>,
+}
+
+impl MemoryOf<'_> {
+    fn at(&self, view: &View) -> At {
+        At {
+            buffer: self.buffer(view),
+            offset: view.offset,
+            step: view.step,
+        }
+    }
+
+    /// Where a view's buffer lies.
+    fn buffer(&self, view: &View) -> usize {
+        let own = view.buffer().unwrap_or(usize::MAX);
+        self.places.get(&own).copied().unwrap_or(own)
+    }
+
+    fn lane(&self, view: &View) -> Lane {
+        self.buffers[self.buffer(view)].lane
     }
 }
 
@@ -164,12 +185,11 @@ fn together<const N: usize>(views: [&[Axis]; N]) -> Vec<(usize, [isize; N])> {
     made
 }
 
-/// Writes the kernel of a unit. Buffers in `outside` are read by others than primitives.
+/// Writes the kernel of a unit.
 pub(super) fn kernel(
     primitives: &[Primitive],
     unit: &Unit,
-    buffers: &[Buffer],
-    outside: &HashSet<usize>,
+    memory: &MemoryOf<'_>,
 ) -> Result<Scheduled, Error> {
     let [index, ..] = *unit.primitives else {
         return values("a unit of nothing");
@@ -180,15 +200,15 @@ pub(super) fn kernel(
         output,
         ..
     } = &primitives[index];
+    let (at, lane_of) = (|view: &View| memory.at(view), |view: &View| memory.lane(view));
     let to = at(output);
-    let lane_of = |view: &View| view.buffer().map_or(Lane::Float, |it| buffers[it].lane);
     let single = |kernel| Scheduled {
         kernel,
         is_each: unit.steps.is_some(),
     };
     Ok(match operation {
         Operation::Map(_) | Operation::Reduce(_) => Scheduled {
-            kernel: Kernel::Group(group(primitives, unit, buffers, outside)?),
+            kernel: Kernel::Group(group(primitives, unit, memory)?),
             is_each: false,
         },
         Operation::Product { matrices, lens } => {
@@ -270,7 +290,7 @@ pub(super) fn kernel(
 
 /// Where the operands of a group's instructions are.
 struct Writer<'a> {
-    buffers: &'a [Buffer],
+    memory: &'a MemoryOf<'a>,
     steps: Option<usize>,
     /// Axes that all places have, from the outermost: sizes of each group of merged ones.
     axes: Vec<usize>,
@@ -290,7 +310,6 @@ fn strides(view: &View, steps: Option<usize>) -> Vec<isize> {
 
 impl Writer<'_> {
     fn place(&self, view: &View, all: &[isize]) -> Place {
-        let buffer = view.buffer().unwrap_or(usize::MAX);
         let (outer, block) = match self.axes.is_empty() {
             true => (vec![0], vec![]),
             false => (all[..=self.cut].to_vec(), self.block(all)),
@@ -313,8 +332,8 @@ impl Writer<'_> {
             (Some(cut), _) => (1, [&[cut], &*whole].concat()),
         };
         Place {
-            buffer,
-            lane: self.buffers[buffer].lane,
+            buffer: self.memory.buffer(view),
+            lane: self.memory.lane(view),
             offset: view.offset,
             step: if self.steps.is_some() { 0 } else { view.step },
             outer,
@@ -333,8 +352,7 @@ impl Writer<'_> {
 fn group(
     primitives: &[Primitive],
     unit: &Unit,
-    buffers: &[Buffer],
-    outside: &HashSet<usize>,
+    memory: &MemoryOf<'_>,
 ) -> Result<Group, Error> {
     let own: Vec<&Primitive> = unit.primitives.iter().map(|&it| &primitives[it]).collect();
     let inside: HashSet<usize> = unit.primitives.iter().copied().collect();
@@ -370,7 +388,7 @@ fn group(
     let size = axes.get(cut).copied().unwrap_or(1);
     let chunk = (BLOCK / inner.max(1)).clamp(1, size.max(1));
     let mut writer = Writer {
-        buffers,
+        memory,
         steps: unit.steps,
         axes,
         cut,
@@ -409,7 +427,7 @@ fn group(
                 let is_read = readers.any(|(index, it)| {
                     !inside.contains(&index) && it.reads().any(|it| it == buffer)
                 });
-                if is_read || writers > 1 || outside.contains(&buffer) {
+                if is_read || writers > 1 || memory.outside.contains(&buffer) {
                     stores.push((Known::Value(value), primitive));
                 }
                 if writers == 1 {
@@ -419,7 +437,7 @@ fn group(
             _ => {
                 let from = match operands[0] {
                     Known::Load(_) => {
-                        let lane = buffers[primitive.writes()].lane;
+                        let lane = memory.lane(&primitive.output);
                         code.push((Function::Move(lane), operands));
                         Known::Value(code.len() - 1)
                     }
@@ -472,7 +490,8 @@ impl Writer<'_> {
     /// The index of a load.
     fn load(&mut self, view: &View, all: &[isize]) -> usize {
         let place = self.place(view, all);
-        let source = (place.buffer, place.offset, place.step, all.to_vec());
+        // A state that is read lies where its next value is written.
+        let source = (view.buffer().unwrap_or(usize::MAX), place.offset, place.step, all.to_vec());
         if let Some(index) = self.loads.iter().position(|it| it.1 == source) {
             return index;
         }

@@ -11,11 +11,12 @@ mod message;
 mod outcome;
 mod program;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
 use revseq_onnx::proto::{NodeProto, ValueInfoProto};
+use revseq_onnx::scope::Scope;
 use revseq_rewrite::{Assumptions, Options as Passes, Region, Regions, regions};
 
 pub(super) use compiled::Compiled;
@@ -27,7 +28,7 @@ use super::report::OfGraph;
 use crate::plugin::abi::OrtEpGraphSupportInfo;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::fuse;
-use crate::plugin::graph::{Graph, GraphNode};
+use crate::plugin::graph::{Graph, GraphNode, Value};
 use crate::plugin::host::Host;
 use crate::plugin::session::Around;
 use message::Message;
@@ -225,7 +226,8 @@ fn find(
             let name = read.find(|&name| replaced.contains(name))?;
             Some(format!("the session's options give {name:?} another value"))
         };
-        let reason = refusal(region, options.steps()).or_else(unreadable).or_else(given);
+        let unplanned = || unplanned(region, opset, &constants, [&replaced, &unread]);
+        let reason = refusal(region, options.steps()).or_else(unplanned).or_else(unreadable).or_else(given);
         if let Some(reason) = reason {
             return Err(reason);
         }
@@ -247,6 +249,7 @@ fn find(
         codes,
         constants: &constants,
         others: [&replaced, &unread],
+        scope: None,
     };
     let program = |(place, node): &(usize, NodeProto)| {
         let own = nodes[*place];
@@ -280,6 +283,26 @@ fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
     }
     outputs.remove("");
     Ok(outputs)
+}
+
+/// Says why a loop that stays in a replacement is no program, if it is none.
+fn unplanned(
+    region: &Region,
+    opset: i64,
+    constants: &HashMap<String, Value<'_>>,
+    others: [&HashSet<String>; 2],
+) -> Option<String> {
+    let graph = region.replacement.graph.as_option()?;
+    let scope = Scope::main(&region.replacement, false)?;
+    let around = AroundLoop {
+        codes: program::codes(Some(graph)),
+        constants,
+        others,
+        scope: Some(&scope),
+    };
+    let loops = graph.node.iter().filter(|node| is_loop_node(node));
+    let mut reasons = loops.filter_map(|node| Program::read(node, opset, &around).err());
+    reasons.next()
 }
 
 fn is_loop_node(node: &NodeProto) -> bool {

@@ -7,6 +7,8 @@ use recurrent_layers::Stop;
 use recurrent_steps::{Around, Elements, ElementsMut, Kind, Outputs, Steps, Tensor};
 use revseq_onnx::model::{element_type, tensor_type};
 use revseq_onnx::proto::{GraphProto, NodeProto, TensorProto};
+use revseq_onnx::scope::Scope;
+use revseq_onnx::types;
 
 use super::super::error::Error;
 use crate::plugin::error::Error as HostError;
@@ -20,6 +22,8 @@ pub(super) struct OfGraph<'a> {
     pub(super) constants: &'a HashMap<String, Value<'a>>,
     /// Constants that have another value than the model says, or that cannot be read.
     pub(super) others: [&'a HashSet<String>; 2],
+    /// The graph, if it is that of a message.
+    pub(super) scope: Option<&'a Scope<'a>>,
 }
 
 /// ONNX's codes of the types of a graph's tensors, by their names.
@@ -37,15 +41,18 @@ pub(super) fn codes(graph: Option<&GraphProto>) -> HashMap<String, i32> {
 
 impl Around for OfGraph<'_> {
     fn code(&self, name: &str) -> Option<i32> {
-        self.codes.get(name).copied()
+        let declared = self.codes.get(name).copied();
+        declared.or_else(|| types::of(self.scope?, name))
     }
 
     fn constant(&self, name: &str) -> Option<TensorProto> {
         if self.others.iter().any(|others| others.contains(name)) {
             return None;
         }
-        let constant = self.constants.get(name)?.constant().ok()??;
-        Some(constant.to_proto())
+        if let Some(value) = self.constants.get(name) {
+            return Some(value.constant().ok()??.to_proto());
+        }
+        revseq_onnx::constant::tensor(self.scope?, name).cloned()
     }
 }
 
