@@ -6,6 +6,7 @@
 
 mod phases;
 mod planner;
+mod rows;
 mod units;
 
 use std::sync::Arc;

@@ -111,10 +111,16 @@ fn repeat_cheap(planner: &mut Planner<'_>) {
         let readers: Vec<usize> = (index + 1..planner.primitives.len())
             .filter(|&reader| {
                 let reader = &planner.primitives[reader];
-                reader.is_grouped() && reader.reads().any(|it| it == buffer)
+                let is_move = matches!(reader.operation, Operation::Map(Function::Move(_)));
+                reader.is_grouped() && !is_move && reader.reads().any(|it| it == buffer)
             })
             .collect();
-        for (copies, reader) in readers.into_iter().skip(1).enumerate() {
+        // One that is moved is kept anyway.
+        let is_kept = planner.primitives.iter().any(|it| {
+            matches!(it.operation, Operation::Map(Function::Move(_))) && it.reads().any(|it| it == buffer)
+        });
+        let first = if is_kept { 0 } else { 1 };
+        for (copies, reader) in readers.into_iter().skip(first).enumerate() {
             let reader = reader + copies;
             let mut copy = planner.primitives[index].clone();
             let mut own = planner.buffers[buffer].clone();

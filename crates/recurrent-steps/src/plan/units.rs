@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::rows::{self, Known, Parts, Spot};
 use super::{Buffer, Operation, Primitive, Scheduled};
 use crate::elements::Lane;
 use crate::error::{Error, values};
-use crate::function::Function;
+use crate::function::{Function, Reduction};
 use crate::kernels::{
     At, BLOCK, Best, Count, Group, Instruction, Kernel, Load, MAXIMUM_AXES, Multiply, Operand, Pick,
     Place, Product, Scatter, Store,
@@ -208,7 +209,7 @@ pub(super) fn kernel(
     };
     Ok(match operation {
         Operation::Map(_) | Operation::Reduce(_) => Scheduled {
-            kernel: Kernel::Group(group(primitives, unit, memory)?),
+            kernel: group(primitives, unit, memory)?,
             is_each: false,
         },
         Operation::Product { matrices, lens } => {
@@ -353,7 +354,7 @@ fn group(
     primitives: &[Primitive],
     unit: &Unit,
     memory: &MemoryOf<'_>,
-) -> Result<Group, Error> {
+) -> Result<Kernel, Error> {
     let own: Vec<&Primitive> = unit.primitives.iter().map(|&it| &primitives[it]).collect();
     let inside: HashSet<usize> = unit.primitives.iter().copied().collect();
     // The axes of all views, merged where each allows it.
@@ -447,25 +448,52 @@ fn group(
             }
         }
     }
-    let stores: Vec<(usize, Store)> = stores
+    let value_of = |known: Known| match known {
+        Known::Value(value) | Known::Load(value) => value,
+    };
+    let reduction_of = |primitive: &Primitive| match primitive.operation {
+        Operation::Reduce(reduction) => Some(reduction),
+        _ => None,
+    };
+    let spot = |place: &Place, strides: Vec<isize>| Spot {
+        buffer: place.buffer,
+        lane: place.lane,
+        offset: place.offset,
+        step: place.step,
+        strides,
+    };
+    let stores: Vec<(usize, Place, Vec<isize>, Option<Reduction>)> = stores
         .into_iter()
         .map(|(from, primitive)| {
             let all = merge(&strides(&primitive.output, unit.steps));
             let place = writer.place(&primitive.output, &all);
-            let value = match from {
-                Known::Value(value) | Known::Load(value) => value,
-            };
-            let reduction = match primitive.operation {
-                Operation::Reduce(reduction) => Some(reduction),
-                _ => None,
-            };
+            (value_of(from), place, all, reduction_of(primitive))
+        })
+        .collect();
+    let loads: Vec<Spot> = writer.loads.iter().map(|(load, source)| spot(&load.place, source.3.clone())).collect();
+    let spots: Vec<(usize, Spot, Option<Reduction>)> = stores
+        .iter()
+        .map(|(value, place, all, reduction)| (*value, spot(place, all.clone()), *reduction))
+        .collect();
+    let parts = Parts {
+        axes: &writer.axes,
+        loads: &loads,
+        code: &code,
+        stores: &spots,
+    };
+    if let Some(rows) = rows::of(&parts) {
+        return Ok(Kernel::Rows(rows));
+    }
+    let stores: Vec<(usize, Store)> = stores
+        .into_iter()
+        .map(|(value, place, _, reduction)| {
             let from = Operand::Register(0);
             (value, Store { from, place, reduction })
         })
         .collect();
     let outer = writer.axes.get(..cut).unwrap_or_default().to_vec();
     let loads = writer.loads.into_iter().map(|it| it.0).collect();
-    Ok(allocated(
+    Ok(Kernel::Group(allocated(
         Group {
             outer,
             cut: (size, chunk),
@@ -476,14 +504,7 @@ fn group(
         },
         &code,
         stores,
-    ))
-}
-
-/// An operand before registers are given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    Load(usize),
-    Value(usize),
+    )))
 }
 
 impl Writer<'_> {
