@@ -167,6 +167,7 @@ fn dump(plan: &Plan) {
                     for l in &g.stores { eprintln!("     store {:?} b{} outer {:?} block {:?} {:?}", l.from, l.place.buffer, l.place.outer, l.place.block, l.reduction); }
                 }
                 Kernel::Product(p) => eprintln!("  product each {} x{} lens {:?}", scheduled.is_each, p.matrices.len(), p.lens),
+                Kernel::Rows(r) => { eprintln!("  rows outer {:?} {}x{} in {:?} numbers {:?} before {:?}", r.outer, r.rows, r.columns, r.columns_in, r.numbers, r.before); for o in &r.code { eprintln!("     {o:?}"); } for l in &r.lines { eprintln!("     line b{} outer {:?} row {}", l.buffer, l.outer, l.row); } }
                 Kernel::Multiply(p) => eprintln!("  multiply each {} batch {:?} sizes {:?}", scheduled.is_each, p.batch, p.sizes),
                 other => eprintln!("  {} each {}", &format!("{other:?}")[..20], scheduled.is_each),
             }

@@ -11,6 +11,9 @@ use crate::function::Float2;
 /// The most arrays and numbers of a program.
 pub(crate) const MOST: usize = 16;
 
+/// The rows whose numbers are read at once.
+const TABLE: usize = 32;
+
 /// Where the elements of a row, or the number of it, lie.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
@@ -137,21 +140,29 @@ impl Rows {
         len: usize,
     ) {
         let mut arrays = [[0.0_f32; W]; MOST];
-        let mut numbers = [0.0_f32; MOST];
+        let mut numbers = [[0.0_f32; TABLE]; MOST];
         for &(to, line) in &self.columns_in {
             let start = starts[line] as usize + column;
             let from = memory[self.lines[line].buffer].floats();
             load(&mut arrays[to], from, start, len);
         }
         for op in &self.before {
-            apply(op, &mut arrays, &mut numbers);
+            apply(op, &mut arrays, &mut numbers, 0);
         }
-        for row in 0..self.rows as isize {
-            for &(to, line) in &self.numbers {
-                let at = &self.lines[line];
-                let place = starts[line] + row * at.row;
-                numbers[to] = memory[at.buffer].floats()[place as usize];
+        for row in 0..self.rows {
+            let entry = row % TABLE;
+            if entry == 0 {
+                let count = TABLE.min(self.rows - row);
+                for &(to, line) in &self.numbers {
+                    let at = &self.lines[line];
+                    let start = starts[line] + row as isize * at.row;
+                    let from = memory[at.buffer].floats();
+                    for (index, to) in numbers[to][..count].iter_mut().enumerate() {
+                        *to = from[(start + index as isize * at.row) as usize];
+                    }
+                }
             }
+            let row = row as isize;
             for op in &self.code {
                 match *op {
                     RowOp::Load { to, line } => {
@@ -179,7 +190,7 @@ impl Rows {
                         let place = (starts[line] + row * at.row) as usize;
                         memory[at.buffer].floats_mut()[place] += total(&products, len);
                     }
-                    _ => apply(op, &mut arrays, &mut numbers),
+                    _ => apply(op, &mut arrays, &mut numbers, entry),
                 }
             }
         }
@@ -228,10 +239,15 @@ fn total<const W: usize>(from: &[f32; W], len: usize) -> f32 {
 
 /// Computes arrays and numbers.
 #[inline(always)]
-fn apply<const W: usize>(op: &RowOp, arrays: &mut [[f32; W]; MOST], numbers: &mut [f32; MOST]) {
+fn apply<const W: usize>(
+    op: &RowOp,
+    arrays: &mut [[f32; W]; MOST],
+    numbers: &mut [[f32; TABLE]; MOST],
+    entry: usize,
+) {
     match *op {
         RowOp::Numbers(function, to, [one, other]) => {
-            numbers[to] = two(function, numbers[one], numbers[other]);
+            numbers[to][entry] = two(function, numbers[one][entry], numbers[other][entry]);
         }
         RowOp::Arrays(function, to, [one, other]) => {
             let (one, other) = (arrays[one], arrays[other]);
@@ -243,7 +259,7 @@ fn apply<const W: usize>(op: &RowOp, arrays: &mut [[f32; W]; MOST], numbers: &mu
             }
         }
         RowOp::Mixed(function, to, one, number) => {
-            let (one, number) = (arrays[one], numbers[number]);
+            let (one, number) = (arrays[one], numbers[number][entry]);
             let made = &mut arrays[to];
             match function {
                 Float2::Add => each(made, |it| one[it] + number),
@@ -252,12 +268,12 @@ fn apply<const W: usize>(op: &RowOp, arrays: &mut [[f32; W]; MOST], numbers: &mu
             }
         }
         RowOp::ScaleAdd { to, scaled: (one, number), added } => {
-            let (one, number, added) = (arrays[one], numbers[number], arrays[added]);
+            let (one, number, added) = (arrays[one], numbers[number][entry], arrays[added]);
             each(&mut arrays[to], |it| one[it] * number + added[it]);
         }
         RowOp::ScaleBoth { to, one, other } => {
             let (a, b) = (arrays[one.0], arrays[other.0]);
-            let (x, y) = (numbers[one.1], numbers[other.1]);
+            let (x, y) = (numbers[one.1][entry], numbers[other.1][entry]);
             each(&mut arrays[to], |it| a[it] * x + b[it] * y);
         }
         RowOp::Sum { to, from } => {
@@ -267,7 +283,7 @@ fn apply<const W: usize>(op: &RowOp, arrays: &mut [[f32; W]; MOST], numbers: &mu
             }
         }
         RowOp::ScaleSum { to, from, number } => {
-            let (from, number) = (arrays[from], numbers[number]);
+            let (from, number) = (arrays[from], numbers[number][entry]);
             for (to, from) in std::iter::zip(&mut arrays[to], from) {
                 *to += from * number;
             }

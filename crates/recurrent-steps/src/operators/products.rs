@@ -220,7 +220,7 @@ pub(super) fn einsum(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     while let Some(next) = operands.next() {
         let later: Vec<char> = operands.as_slice().iter().flat_map(|it| it.0.clone()).collect();
         let is_kept = |it: &char| equation.output.contains(it) || later.contains(it);
-        made = pair(planner, made, next, &is_kept)?;
+        made = pair(planner, made, next, &is_kept, &equation.output)?;
     }
     let (letters, value) = made;
     let summed: Vec<usize> = (0..letters.len())
@@ -246,6 +246,7 @@ fn pair(
     (one_letters, one): Lettered,
     (other_letters, other): Lettered,
     is_kept: &dyn Fn(&char) -> bool,
+    output: &[char],
 ) -> Result<Lettered, Error> {
     let both = |it: &&char| other_letters.contains(it);
     let shared: Vec<char> = one_letters.iter().filter(both).copied().collect();
@@ -309,6 +310,11 @@ fn pair(
         false => (&other_letters, &one_letters),
     };
     let order = [&**large, &*only(small, large)].concat();
+    // Without a sum, what is written last is in the order of the output.
+    let order = match order.iter().all(|it| output.contains(it)) {
+        true => output.iter().filter(|it| order.contains(it)).copied().collect(),
+        false => order,
+    };
     let first = one.with(arranged(&one_letters, &one, &order));
     let second = other.with(arranged(&other_letters, &other, &order));
     let made = planner.map(float2(Float2::Mul), Kind::Float, &[&first, &second])?;
