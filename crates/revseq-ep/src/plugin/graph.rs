@@ -135,6 +135,13 @@ impl<'a> Graph<'a> {
         Ok(around)
     }
 
+    /// Whether it is a graph in a node.
+    pub(crate) fn is_inner(self) -> Result<bool, Error> {
+        // SAFETY: the graph is alive.
+        let node = unsafe { ort_get!(self.host, Graph_GetParentNode(self.graph)) };
+        Ok(!node.is_null())
+    }
+
     /// The version of the model's format.
     pub(crate) fn ir_version(self) -> Result<i64, Error> {
         // SAFETY: the graph is alive.
