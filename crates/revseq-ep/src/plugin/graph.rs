@@ -205,6 +205,16 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether a node reads it, itself or in its graphs, or it is an output of the graph.
+    pub(crate) fn is_read(self) -> Result<bool, Error> {
+        // SAFETY: the value lives as long as the graph.
+        unsafe {
+            Ok(!self.value.is_null()
+                && (ort_get!(self.host, ValueInfo_IsGraphOutput(self.value))
+                    || ort_get!(self.host, ValueInfo_GetValueNumConsumers(self.value)) > 0_usize))
+        }
+    }
+
     /// Whether it is an initializer that no caller may replace.
     pub(crate) fn is_constant(self) -> Result<bool, Error> {
         // SAFETY: the value lives as long as the graph.
