@@ -17,6 +17,12 @@ pub enum Exactness {
     Rounding,
 }
 
+/// What is said of layers that refuse an empty batch, and of those that also refuse no steps.
+pub(crate) const REFUSES_EMPTY: [&str; 2] = [
+    "; an empty batch is an error",
+    "; an empty batch or no steps are an error",
+];
+
 /// The result for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -119,6 +125,15 @@ impl Report {
         self.steps
             .iter()
             .filter(|step| matches!(step.outcome, Outcome::LeftAlone(_)))
+    }
+
+    /// Whether a layer of the rewritten model refuses an empty batch, which the nodes in its place may answer.
+    #[must_use]
+    pub fn refuses_empty_batch(&self) -> bool {
+        self.rewritten().any(|step| match &step.outcome {
+            Outcome::Rewritten(to) => REFUSES_EMPTY.iter().any(|words| to.contains(words)),
+            Outcome::LeftAlone(_) => false,
+        })
     }
 
     /// Returns how equal the rewritten model's outputs are.

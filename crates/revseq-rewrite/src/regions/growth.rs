@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::change::Change;
 use super::{Grown, Region};
 use crate::model::{self, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::onnx::tensor_shape_proto::Dimension;
 use crate::onnx::type_proto;
 use crate::order;
 
@@ -262,9 +263,12 @@ impl<'c, 'a> Growth<'c, 'a> {
 
     /// The region that it has become.
     pub(super) fn region(&self, whole: &ModelProto) -> Result<Region, String> {
+        let given = whole.graph.input.iter().map(ValueInfoProto::name);
+        let given: HashSet<&str> = given.collect();
         let declaration = |name: &&str| {
             let known = self.change.declared(name);
-            known.map_or_else(|| model::untyped(name), without_sizes)
+            let stripped = |known| without_sizes(known, given.contains(name));
+            known.map_or_else(|| model::untyped(name), stripped)
         };
         let nodes: Vec<NodeProto> = self.replacement.iter().copied().cloned().collect();
         let order = order::sorted(&nodes).map_err(|_| String::from("it reads itself"))?;
@@ -293,15 +297,19 @@ impl<'c, 'a> Growth<'c, 'a> {
     }
 }
 
-/// A declaration without sizes: those that are declared between nodes may be wrong.
-fn without_sizes(value: &ValueInfoProto) -> ValueInfoProto {
+/// A declaration without sizes: those that are declared between nodes may be wrong. The graph's inputs have
+/// as many axes as are declared, which is taken for proved: a runtime checks it.
+fn without_sizes(value: &ValueInfoProto, is_given: bool) -> ValueInfoProto {
     let mut value = value.clone();
     if let Some(type_proto::Value::TensorType(tensor)) = value
         .r#type
         .as_option_mut()
         .and_then(|it| it.value.as_mut())
     {
-        tensor.shape = Default::default();
+        match tensor.shape.as_option_mut() {
+            Some(shape) if is_given => shape.dim.fill(Dimension::default()),
+            _ => tensor.shape = Default::default(),
+        }
     }
     value
 }
