@@ -48,7 +48,7 @@ pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{
     ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope, sizes,
-    truth, types,
+    types,
 };
 pub use runtimes::{RUNTIMES, RuntimeInfo};
 
