@@ -37,6 +37,16 @@ pub struct Options {
     pub takes_empty: bool,
 }
 
+impl Options {
+    /// Whether the LSTM and GRU that are written may be computed by ONNX Runtime itself, which ends the
+    /// process where they get nothing.
+    pub(crate) fn may_be_onnx_runtime(&self) -> bool {
+        let takes_empty = self.takes_empty || self.masked_layers;
+        let runtime = self.runtime.as_deref();
+        !takes_empty && runtime.is_none_or(|it| it == "onnxruntime-web")
+    }
+}
+
 /// Facts that the caller vouches for because the graph cannot prove them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {

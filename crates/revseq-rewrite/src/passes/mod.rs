@@ -92,12 +92,6 @@ pub(crate) fn need_functions_inlined(passes: &[&Pass], model: &ModelProto) -> bo
         && tract::check_expansion(model).is_ok()
 }
 
-/// Whether a pass waits until no other one changes anything.
-pub(crate) fn comes_last(name: &str) -> bool {
-    let mut passes = ALL.iter().filter(|pass| pass.info.name == name);
-    passes.any(|pass| pass.comes_last)
-}
-
 /// The requested passes, in their order.
 pub(crate) fn select(
     options: &Options,

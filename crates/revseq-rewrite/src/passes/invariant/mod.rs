@@ -25,7 +25,6 @@ mod total;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use crate::driver::rename;
 use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::is_random;
@@ -34,6 +33,7 @@ use crate::pass::{At, Other, Pass, Verdict};
 use crate::passes::steps::body::unchanged;
 use crate::passes::steps::trips;
 use crate::passes::tract::BATCHED_SCAN;
+use crate::rename::rename;
 use crate::scope::{Scope, Source};
 use crate::sizes;
 

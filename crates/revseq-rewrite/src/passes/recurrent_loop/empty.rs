@@ -6,8 +6,8 @@ use recurrent_cells::{Cell, Kind};
 use crate::emit::{Emit, SHAPE_IN_PART};
 use crate::sizes::Size;
 
+use super::form::Form;
 use super::layer::Layers;
-use super::write::Form;
 
 impl Layers<'_> {
     /// What the report says if a layer refuses an empty input.
