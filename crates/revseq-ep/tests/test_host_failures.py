@@ -78,7 +78,7 @@ sequence = harness.reverse_sequence(["b", 1000], lengths_shape=["b"], batch_axis
 subsequences = harness.reverse_subsequences([4], 0)
 # With attributes of all types.
 layer = test_layers.Layer("RNN", activations=["Affine"], activation_alpha=[0.5], clip=9.0)
-# With a state that its session borrows, and a tensor in an attribute.
+# With a state that its session borrows, a tensor in an attribute, and one of strings.
 loop = test_loops.Rnn(units=300)
 loop.constants["begin"] = np.ones((2, 300), np.float32)
 loop.nodes[-1].input[0] = "begin"
@@ -87,8 +87,11 @@ loop.nodes += [
         "ConstantOfShape", ["shape"], ["ones"], value=onnx.numpy_helper.from_array(np.ones(1, np.float32))
     ),
     onnx.helper.make_node("Add", ["x", "ones"], ["more"]),
+    onnx.helper.make_node("Gather", ["words", "batch"], ["word"]),
 ]
-loop = loop.model(loop.outputs + [test_loops.float_value("more")])
+loop.constants["words"] = np.array(["zero", "one", "two"], object)
+word = onnx.helper.make_tensor_value_info("word", onnx.TensorProto.STRING, [1])
+loop = loop.model(loop.outputs + [test_loops.float_value("more"), word])
 
 
 def verbose(options):
@@ -113,9 +116,13 @@ def replaced():
     ort.register_execution_provider_library("revseq", library)
     handed_on = {"session__set_denormal_as_zero": "0"}
     options = harness.options(provider_options=test_loops.LAYERS, **handed_on)
+    options.enable_cpu_mem_arena = False
     session = ort.InferenceSession(harness.load(loop), options)
     feeds = test_loops.Rnn().feed()
-    test_loops.close(session.run(None, feeds), harness.cpu_session(loop).run(None, feeds))
+    *values, words = session.run(None, feeds)
+    assert words.tolist() == ["two"]
+    *expected, _ = harness.cpu_session(loop).run(None, feeds)
+    test_loops.close(values, expected)
     # What fails while loops are looked for leaves them.
     assert test_loops.loops(session) == (1, 1) or os.environ.get("PLUGIN_FAILING")
 
