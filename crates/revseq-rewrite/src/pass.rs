@@ -77,8 +77,9 @@ pub(crate) struct Pass {
     /// The domain and the operators that it applies to; any if there are none.
     domain: &'static str,
     operators: &'static [&'static str],
-    /// Whether it waits until no pass before it changes anything.
-    pub(crate) comes_last: bool,
+    /// Whether it changes loops that stay loops: not for a host that asks what runs instead of them, and
+    /// what the other passes say is about loops as they were written.
+    pub(crate) keeps_loops: bool,
     pub(crate) find: Find,
 }
 
@@ -140,7 +141,7 @@ impl Pass {
             info,
             domain: "",
             operators: &[],
-            comes_last: false,
+            keeps_loops: false,
             find,
         }
     }
@@ -192,9 +193,9 @@ impl Pass {
         self
     }
 
-    /// The same, once no pass before it changes anything.
-    pub(crate) const fn last(mut self) -> Self {
-        self.comes_last = true;
+    /// The same, for loops that stay loops.
+    pub(crate) const fn keeping_loops(mut self) -> Self {
+        self.keeps_loops = true;
         self
     }
 }
