@@ -36,7 +36,7 @@ pub(crate) const PASS: Pass = Pass::rounding(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let graph = steps::graph_of(scope, node).ok_or(Other)??;
+    let graph = steps::graph_of(scope, node)?;
     let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = body::Body::of(scope, node, &inner)?;
     // It may be a map, whose pass reports it.

@@ -46,8 +46,7 @@ fn find(at: &At<'_>) -> Verdict {
         return Err(Left::Later);
     }
     // The passes of layers and of whole maps report what keeps a loop from being read.
-    let graph = steps::graph_of(scope, node).ok_or(Other)?;
-    let graph = graph.map_err(|_| Other)?;
+    let graph = steps::graph_of(scope, node).map_err(|_| Other)?;
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     body.steps = trips::count(&body, node).map_err(|_| Other)?;
