@@ -4,8 +4,6 @@
 //! alone. Passes run again and again, so a node that was left alone is listed for the last look
 //! only. How equal the outputs are follows from the passes that rewrote something.
 
-use crate::passes;
-
 /// Degree to which the outputs equal those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -89,13 +87,13 @@ pub struct Report {
 
 impl Report {
     /// Adds what was done in a further turn, which leaves those nodes alone that still are. The reason of a node
-    /// that the last passes have changed stays the one that it had.
-    pub(crate) fn add_turn(&mut self, mut turn: Self) {
+    /// that one of the passes which keep loops has changed stays the one that it had.
+    pub(crate) fn add_turn(&mut self, mut turn: Self, keeping_loops: &[&str]) {
         let is_done = |step: &Step| matches!(step.outcome, Outcome::Rewritten(_));
         let (done, left): (Vec<Step>, Vec<Step>) = self.steps.drain(..).partition(is_done);
         let is_changed = |node: &Step| {
             let mut done = done.iter().filter(|step| step.is_of_node(node));
-            done.any(|step| passes::comes_last(step.pass))
+            done.any(|step| keeping_loops.contains(&step.pass))
         };
         for step in turn.steps.iter_mut().filter(|step| !is_done(step)) {
             let mut left = left.iter().filter(|it| it.pass == step.pass);

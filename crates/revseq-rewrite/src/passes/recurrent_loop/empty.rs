@@ -7,8 +7,8 @@ use crate::emit::{Emit, SHAPE_IN_PART};
 use crate::report::REFUSES_EMPTY;
 use crate::sizes::Size;
 
+use super::form::Form;
 use super::layer::Layers;
-use super::write::Form;
 
 impl Layers<'_> {
     /// What the report says if a layer refuses an empty input.

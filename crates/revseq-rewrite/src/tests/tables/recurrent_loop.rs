@@ -56,6 +56,12 @@ const LOOPS: &[Inner<'static>] = &[
         ),
     },
     Inner {
+        name: "negated",
+        inputs: "now",
+        outputs: "step",
+        nodes: "step = Neg(now)",
+    },
+    Inner {
         name: "scanned",
         inputs: "h now",
         outputs: "h2 step",
@@ -290,6 +296,19 @@ fn recurrent_loop_of_more_rows_than_its_input() {
             with_bodies(takes("RNN, forward, with its lengths", "Shape Gather Shape Slice Gather Cast Expand Less Where Greater Where Cast Concat Expand RNN Squeeze", &[START, limited])),
         ],
     );
+}
+
+/// It waits until no other pass proves more: here, that a map keeps the sequences.
+#[test]
+fn loops_with_rows_that_may_differ_wait_for_other_passes() {
+    let mapped = "turned = Scan<body=@negated;num_scan_inputs=1>(x)\nlength = Shape(turned)";
+    let row = with_bodies(takes("RNN", ANY, &[mapped, START, LOOP]))
+        .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
+        .with("Gather(shape, zero)", "Gather(length, zero)");
+    let (model, _) = rewritten(&row.model(), &fast());
+    let nodes = &model.graph.as_option().unwrap().node;
+    let layer = nodes.iter().find(|node| node.is("RNN")).unwrap();
+    assert_eq!(layer.input(0), Some("turned"));
 }
 
 /// ONNX Runtime computes a Shape from what is declared, which may be stale.
