@@ -145,7 +145,7 @@ impl<'a> Running<'a> {
         let mut is_over = false;
         while self.steps < most && !is_over {
             let step = self.steps;
-            if step % BETWEEN_STOPS == 0 {
+            if step.is_multiple_of(BETWEEN_STOPS) {
                 check(stop)?;
             }
             if !plan.is_whole {
@@ -162,7 +162,12 @@ impl<'a> Running<'a> {
                 is_over = self.memory[buffer].floats()[place as usize] == 0.0;
             }
             for state in &plan.states {
-                if let Stated::Buffer(State { current, next: Some(next), .. }) = state {
+                if let Stated::Buffer(State {
+                    current,
+                    next: Some(next),
+                    ..
+                }) = state
+                {
                     self.memory.swap(*current, *next);
                 }
             }
@@ -217,10 +222,14 @@ impl<'a> Running<'a> {
             });
         }
         let plan = self.plan;
-        let collected = plan.collected.iter().enumerate().map(|(index, output)| match output {
-            Some(output) => self.collected(index, output),
-            None => Ok(Numbers::Floats(vec![])),
-        });
+        let collected = plan
+            .collected
+            .iter()
+            .enumerate()
+            .map(|(index, output)| match output {
+                Some(output) => self.collected(index, output),
+                None => Ok(Numbers::Floats(vec![])),
+            });
         let collected = collected.collect::<Result<Vec<_>, _>>()?;
         Ok(Carried { states, collected })
     }
@@ -258,10 +267,9 @@ impl<'a> Running<'a> {
     ) -> Result<(), Error> {
         let plan = self.plan;
         for (index, state) in plan.states.iter().enumerate() {
-            if !body.outputs[index] {
+            let Some(kind) = body.outputs[index] else {
                 continue;
-            }
-            let kind = body.states[index].kind;
+            };
             match state {
                 Stated::Nothing => {}
                 Stated::Line(line, sizes) => {

@@ -43,7 +43,12 @@ pub trait Outputs<'a> {
     ///
     /// # Errors
     /// Why there is none; the run ends with that.
-    fn room(&mut self, index: usize, kind: Kind, sizes: &[usize]) -> Result<ElementsMut<'a>, String>;
+    fn room(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        sizes: &[usize],
+    ) -> Result<ElementsMut<'a>, String>;
 }
 
 impl Steps {
@@ -64,9 +69,9 @@ impl Steps {
         self.body.inputs.iter().map(|(name, kind)| (&**name, *kind))
     }
 
-    /// Whether each output of the loop is made.
+    /// The type of each output of the loop, if it is made.
     #[must_use]
-    pub fn outputs(&self) -> &[bool] {
+    pub fn outputs(&self) -> &[Option<Kind>] {
         &self.body.outputs
     }
 
@@ -88,9 +93,6 @@ impl Steps {
                 self.body.inputs.len()
             ));
         }
-        struct T(std::time::Instant);
-        impl Drop for T { fn drop(&mut self) { use std::sync::atomic::*; static MIN: AtomicU64 = AtomicU64::new(u64::MAX); let t = self.0.elapsed().as_nanos() as u64; if MIN.fetch_min(t, Ordering::Relaxed) > t && std::env::var_os("STEPS_TIME").is_some() { eprintln!("LOOP {:.1} us", t as f64 / 1e3); } } }
-        let _t = T(std::time::Instant::now());
         let mut first = 0;
         let mut carried: Option<Carried> = None;
         loop {
@@ -134,7 +136,6 @@ impl Steps {
             states: states.as_deref(),
         };
         let (plan, keyed) = Planner::plan(&self.body, run)?;
-        if std::env::var_os("STEPS_DUMP").is_some() { dump(&plan); }
         let plan = Arc::new(plan);
         let known = keyed.into_iter().map(|index| {
             let elements = inputs[index].elements.integers();
@@ -152,26 +153,4 @@ impl Steps {
         plans.push((key, Arc::clone(&plan)));
         Ok(plan)
     }
-}
-
-fn dump(plan: &Plan) {
-    use crate::kernels::Kernel;
-    for (phase, kernels) in plan.phases.iter().enumerate() {
-        eprintln!("phase {phase}");
-        for scheduled in kernels {
-            match &scheduled.kernel {
-                Kernel::Group(g) => {
-                    eprintln!("  group outer {:?} cut {:?} inner {} ", g.outer, g.cut, g.inner);
-                    for l in &g.loads { eprintln!("     load b{} {:?} outer {:?} block {:?} unit {} reg {:?}", l.place.buffer, plan.buffers[l.place.buffer].source_name(), l.place.outer, l.place.block, l.place.unit, l.register); }
-                    for i in &g.code { eprintln!("     {:?} {:?} -> {}", i.function, i.operands, i.to); }
-                    for l in &g.stores { eprintln!("     store {:?} b{} outer {:?} block {:?} {:?}", l.from, l.place.buffer, l.place.outer, l.place.block, l.reduction); }
-                }
-                Kernel::Product(p) => eprintln!("  product each {} x{} lens {:?}", scheduled.is_each, p.matrices.len(), p.lens),
-                Kernel::Rows(r) => { eprintln!("  rows outer {:?} {}x{} in {:?} numbers {:?} before {:?}", r.outer, r.rows, r.columns, r.columns_in, r.numbers, r.before); for o in &r.code { eprintln!("     {o:?}"); } for l in &r.lines { eprintln!("     line b{} outer {:?} row {}", l.buffer, l.outer, l.row); } }
-                Kernel::Multiply(p) => eprintln!("  multiply each {} batch {:?} sizes {:?}", scheduled.is_each, p.batch, p.sizes),
-                other => eprintln!("  {} each {}", &format!("{other:?}")[..20], scheduled.is_each),
-            }
-        }
-    }
-    for s in &plan.states { if let crate::plan::Stated::Buffer(s) = s { eprintln!("state b{} next {:?} {:?}", s.current, s.next, s.sizes); } }
 }

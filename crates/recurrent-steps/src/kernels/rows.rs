@@ -37,15 +37,27 @@ pub(crate) enum RowOp {
     /// The function of an array and a number.
     Mixed(Float2, usize, usize, usize),
     /// An array times a number, plus an array.
-    ScaleAdd { to: usize, scaled: (usize, usize), added: usize },
+    ScaleAdd {
+        to: usize,
+        scaled: (usize, usize),
+        added: usize,
+    },
     /// The sum of two arrays times numbers.
-    ScaleBoth { to: usize, one: (usize, usize), other: (usize, usize) },
+    ScaleBoth {
+        to: usize,
+        one: (usize, usize),
+        other: (usize, usize),
+    },
     /// Writes a row of a matrix.
     Store { from: usize, line: usize },
     /// Adds an array to the sum of rows.
     Sum { to: usize, from: usize },
     /// Adds an array times a number to the sum of rows.
-    ScaleSum { to: usize, from: usize, number: usize },
+    ScaleSum {
+        to: usize,
+        from: usize,
+        number: usize,
+    },
     /// Adds the sum of an array to the number of the row.
     Total { from: usize, line: usize },
     /// Adds the sum of the products of two arrays to the number of the row.
@@ -181,7 +193,10 @@ impl Rows {
                         let place = (starts[line] + row * at.row) as usize;
                         memory[at.buffer].floats_mut()[place] += total(&arrays[from], len);
                     }
-                    RowOp::Dot { from: [one, other], line } => {
+                    RowOp::Dot {
+                        from: [one, other],
+                        line,
+                    } => {
                         let mut products = arrays[one];
                         for (product, other) in std::iter::zip(&mut products, &arrays[other]) {
                             *product *= other;
@@ -267,7 +282,11 @@ fn apply<const W: usize>(
                 _ => each(made, |it| one[it] * number),
             }
         }
-        RowOp::ScaleAdd { to, scaled: (one, number), added } => {
+        RowOp::ScaleAdd {
+            to,
+            scaled: (one, number),
+            added,
+        } => {
             let (one, number, added) = (arrays[one], numbers[number][entry], arrays[added]);
             each(&mut arrays[to], |it| one[it] * number + added[it]);
         }

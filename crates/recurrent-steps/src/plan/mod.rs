@@ -73,7 +73,9 @@ pub(crate) enum Operation {
     /// Products of matrices, the last two axes of the views.
     Multiply,
     /// Looks the first input up at indices, the second, along an axis of this size and stride.
-    Pick { axis: (usize, isize) },
+    Pick {
+        axis: (usize, isize),
+    },
     /// Writes the second input to the output at indices, the first.
     Scatter {
         targets: Vec<(usize, isize)>,
@@ -188,11 +190,5 @@ impl Stated {
             Self::Buffer(state) => state.sizes != state.next_sizes,
             Self::Line(..) | Self::Nothing => false,
         }
-    }
-}
-
-impl Buffer {
-    pub(crate) fn source_name(&self) -> &'static str {
-        match self.source { Source::Program => "own", Source::Data(..) => "data", Source::Input(_) => "input", Source::Collected(_) => "out" }
     }
 }

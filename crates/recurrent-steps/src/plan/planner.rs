@@ -76,7 +76,9 @@ pub(crate) fn count(sizes: &[usize]) -> Result<usize, Error> {
 }
 
 /// The sizes that these broadcast to.
-pub(crate) fn broadcast<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> Result<Vec<usize>, Error> {
+pub(crate) fn broadcast<'a>(
+    all: impl IntoIterator<Item = &'a [usize]>,
+) -> Result<Vec<usize>, Error> {
     let mut made: Vec<usize> = vec![];
     for sizes in all {
         while made.len() < sizes.len() {
@@ -155,8 +157,12 @@ impl<'a> Planner<'a> {
                 keyed: body.most.iter().chain(&body.starts).copied().collect(),
                 end,
                 steps: match end {
-                    End { is_single: true, .. } => Some(end.most.unwrap_or(1).min(1)),
-                    End { is_decided: true, .. } => None,
+                    End {
+                        is_single: true, ..
+                    } => Some(end.most.unwrap_or(1).min(1)),
+                    End {
+                        is_decided: true, ..
+                    } => None,
                     End { most, .. } => most,
                 },
                 buffers: vec![],
@@ -189,7 +195,11 @@ impl<'a> Planner<'a> {
         if let Some(number) = body.constant_most {
             most = usize::try_from(number.max(0)).ok();
         }
-        let starts = body.starts.as_ref().and_then(first_of).or(body.constant_start);
+        let starts = body
+            .starts
+            .as_ref()
+            .and_then(first_of)
+            .or(body.constant_start);
         if starts == Some(0) {
             most = Some(0);
         }
@@ -384,7 +394,11 @@ impl<'a> Planner<'a> {
             let whole = self.outer_input(slice.input)?;
             let axis = slice.axis(whole.rank())?;
             let size = whole.sizes()[axis];
-            if self.end.most.is_some_and(|most| most + self.run.first != size) {
+            if self
+                .end
+                .most
+                .is_some_and(|most| most + self.run.first != size)
+            {
                 return values(format!("scan inputs of {size} and other steps"));
             }
             let first = self.run.first as i64;
@@ -430,7 +444,11 @@ impl<'a> Planner<'a> {
     fn node(&mut self, node: &'a NodeProto) -> Result<(), Error> {
         let named = |error: Error| match error {
             Error::Values(text) if !text.starts_with("node ") => {
-                let label = if node.name().is_empty() { node.op() } else { node.name() };
+                let label = if node.name().is_empty() {
+                    node.op()
+                } else {
+                    node.name()
+                };
                 Error::Values(format!("node {label:?}: {text}"))
             }
             other => other,
@@ -466,7 +484,11 @@ impl<'a> Planner<'a> {
         let Some([truth]) = self.integers(&condition).as_deref().map(|it| [it[0]]) else {
             return values("its condition depends on the step");
         };
-        let name = if truth == 0 { "else_branch" } else { "then_branch" };
+        let name = if truth == 0 {
+            "else_branch"
+        } else {
+            "then_branch"
+        };
         let Some(graph) = node.graph(name) else {
             return values(format!("it has no {name}"));
         };
@@ -580,13 +602,14 @@ impl<'a> Planner<'a> {
             return values("a matrix that is no constant");
         };
         let shape = [rows.size, columns.size];
-        self.body.packed((*index, view.offset, view.axes.clone()), || {
-            let mut elements = zeros(shape[0] * shape[1])?;
-            for (to, place) in std::iter::zip(&mut elements, view.places()) {
-                *to = all[place];
-            }
-            Ok(PackedMatrix::pack(&elements, shape)?)
-        })
+        self.body
+            .packed((*index, view.offset, view.axes.clone()), || {
+                let mut elements = zeros(shape[0] * shape[1])?;
+                for (to, place) in std::iter::zip(&mut elements, view.places()) {
+                    *to = all[place];
+                }
+                Ok(PackedMatrix::pack(&elements, shape)?)
+            })
     }
 
     /// A copy in a buffer of its own, which primitives may change.
@@ -623,7 +646,10 @@ impl<'a> Planner<'a> {
             Operation::Count(_) => Needs::Number,
             _ => Needs::Nothing,
         };
-        let needs = inputs.iter().map(|view| self.needs(view)).fold(own, Ord::max);
+        let needs = inputs
+            .iter()
+            .map(|view| self.needs(view))
+            .fold(own, Ord::max);
         let buffer = self.buffer(Buffer {
             lane,
             len: count(sizes)?,
@@ -702,9 +728,17 @@ impl<'a> Planner<'a> {
         });
         for (index, scalar) in scalars.iter().enumerate() {
             let one = flat.with(flat.view.slice(0, index as isize, 1, 1));
-            let made = self.map(Function::CompareInts(comparison(scalar)), Kind::Bool, &[&one, &zero])?;
+            let made = self.map(
+                Function::CompareInts(comparison(scalar)),
+                Kind::Bool,
+                &[&one, &zero],
+            )?;
             let to = whole.view.slice(0, index as isize, 1, 1);
-            self.add_to(Operation::Map(Function::Move(Lane::Float)), vec![made.view], to);
+            self.add_to(
+                Operation::Map(Function::Move(Lane::Float)),
+                vec![made.view],
+                to,
+            );
         }
         Ok(View {
             axes: contiguous(&sizes),
@@ -826,7 +860,10 @@ impl<'a> Planner<'a> {
             let current = self.value(&state.input)?;
             let next = self.value(&state.output)?;
             if next.kind != state.kind {
-                return values(format!("state {:?} becomes one of another type", state.input));
+                return values(format!(
+                    "state {:?} becomes one of another type",
+                    state.input
+                ));
             }
             let initial = match self.run.states {
                 // The run has them.
@@ -875,7 +912,10 @@ impl<'a> Planner<'a> {
             if axis > 0 && !is_whole {
                 return values("outputs that are collected along another axis than the first");
             }
-            let steps = self.steps.filter(|_| is_whole).map(|steps| steps + self.run.first);
+            let steps = self
+                .steps
+                .filter(|_| is_whole)
+                .map(|steps| steps + self.run.first);
             let mut whole = sizes.clone();
             whole.insert(axis, steps.unwrap_or(1));
             let buffer = self.buffer(Buffer {

@@ -79,7 +79,10 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
         return None;
     }
     // Something is the same along rows or columns, or is summed.
-    let spots = parts.loads.iter().chain(parts.stores.iter().map(|it| &it.1));
+    let spots = parts
+        .loads
+        .iter()
+        .chain(parts.stores.iter().map(|it| &it.1));
     let fits = |spot: &Spot| matches!(spot.ends(), [_, 0 | 1]) && spot.lane == Lane::Float;
     let is_matrix = |spot: &Spot| matches!(spot.ends(), [1..=isize::MAX, 1]);
     let mut ends = spots.clone();
@@ -193,10 +196,21 @@ impl Writer<'_> {
         let held = match (one, other) {
             (Held::Number(one), Held::Number(other)) => {
                 let to = self.number();
-                self.made.code.push(RowOp::Numbers(function, to, [one, other]));
+                self.made
+                    .code
+                    .push(RowOp::Numbers(function, to, [one, other]));
                 Held::Number(to)
             }
-            (Held::Array { index: one, is_same: a }, Held::Array { index: other, is_same: b }) => {
+            (
+                Held::Array {
+                    index: one,
+                    is_same: a,
+                },
+                Held::Array {
+                    index: other,
+                    is_same: b,
+                },
+            ) => {
                 let to = self.array();
                 let op = self.joined(function, to, (operands, [one, other]));
                 let is_same = a && b;
@@ -243,9 +257,10 @@ impl Writer<'_> {
                 Known::Value(value) => self.uses[value] == 1,
                 Known::Load(_) => false,
             };
-            let place = self.made.code.iter().position(|op| {
-                matches!(op, RowOp::Mixed(Float2::Mul, made, ..) if *made == array)
-            });
+            let place =
+                self.made.code.iter().position(
+                    |op| matches!(op, RowOp::Mixed(Float2::Mul, made, ..) if *made == array),
+                );
             let place = place.filter(|_| is_read_once)?;
             match self.made.code.remove(place) {
                 RowOp::Mixed(_, _, from, number) => Some((from, number)),
@@ -281,7 +296,12 @@ impl Writer<'_> {
             }
             _ => false,
         };
-        let place = self.made.code.iter().position(of_value).filter(|_| is_alone);
+        let place = self
+            .made
+            .code
+            .iter()
+            .position(of_value)
+            .filter(|_| is_alone);
         let op = match (reduction, spot.ends()) {
             (None, [1..=isize::MAX, 1]) => RowOp::Store { from: index, line },
             (Some(Reduction::Sum), [0, 1]) => {

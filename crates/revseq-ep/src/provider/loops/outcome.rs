@@ -38,7 +38,11 @@ fn tell_of(
     steps: &[&Step],
     found: &Found,
 ) -> Result<(), Error> {
-    let mut regions = found.layers.regions.iter().filter(|(_, made)| made.is_some());
+    let mut regions = found
+        .layers
+        .regions
+        .iter()
+        .filter(|(_, made)| made.is_some());
     if regions.any(|(region, _)| region.nodes.contains(&index)) {
         return report.replaced(node, becomes(steps));
     }
@@ -47,7 +51,11 @@ fn tell_of(
         Some((_, Err(reason))) => return report.kept(node, format!("no program: {reason}")),
         None => {}
     }
-    let mut staying = found.layers.staying.iter().filter(|it| it.nodes.contains(&index));
+    let mut staying = found
+        .layers
+        .staying
+        .iter()
+        .filter(|it| it.nodes.contains(&index));
     match (refusal(steps), staying.next()) {
         (Some(reason), _) => report.left(node, reason),
         (None, Some(staying)) => report.kept(node, staying.reason.clone()),
