@@ -362,7 +362,7 @@ def test_a_profile_names_the_provider(tmp_path):
 
 
 def test_wrong_values_are_named():
-    with pytest.raises(Exception, match='"loops" is "layer", expected "keep" or "layers"'):
+    with pytest.raises(Exception, match='"loops" is "layer", expected "keep", "layers" or "steps"'):
         replacing(Rnn().model(), {"loops": "layer"})
     with pytest.raises(Exception, match='"assume" is "padded", expected "right-padded"'):
         replacing(Rnn().model(), {"assume": "padded"})
