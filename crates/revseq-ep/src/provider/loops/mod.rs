@@ -265,7 +265,7 @@ fn find(
         let captured = captured.iter().find(|name| !inputs.contains(name));
         if let Some(name) = captured.filter(|_| !fuses_captured) {
             return Err(format!(
-                "it captures {name:?}, which ONNX Runtime hands on from 1.25 on"
+                "it captures {name:?}, which ONNX Runtime hands on from 1.27 on"
             ));
         }
         let label = label(*place).map_err(|error| text(&error))?;
