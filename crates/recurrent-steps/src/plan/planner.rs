@@ -179,7 +179,10 @@ impl<'a> Planner<'a> {
         };
         let mut most = None;
         if let Some(slice) = body.slices.first() {
-            let sizes = run.inputs[slice.input].sizes;
+            let sizes = match slice.whole {
+                Known::Constant(index) => &*body.constants[index].sizes,
+                Known::Input(index) => run.inputs[index].sizes,
+            };
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
         if let Some(index) = &body.most {
@@ -381,7 +384,10 @@ impl<'a> Planner<'a> {
     fn bind_slices(&mut self) -> Result<(), Error> {
         let body = self.body;
         for slice in &body.slices {
-            let whole = self.outer_input(slice.input)?;
+            let whole = match slice.whole {
+                Known::Constant(index) => self.constant(index),
+                Known::Input(index) => self.outer_input(index)?,
+            };
             let axis = slice.axis(whole.rank())?;
             let size = whole.sizes()[axis];
             if self.end.most.is_some_and(|most| most + self.run.first != size) {
