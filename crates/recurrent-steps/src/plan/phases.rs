@@ -83,6 +83,7 @@ pub(super) fn plan(
     Ok(Plan {
         steps: planner.steps,
         most: None,
+        is_single: false,
         is_whole: false,
         buffers: std::mem::take(&mut planner.buffers),
         phases: kernels,

@@ -114,7 +114,7 @@ struct End {
     is_found: bool,
     /// Whether a step decides.
     is_decided: bool,
-    /// Whether the program is of one step, since the sizes of states change.
+    /// Whether the program is of one step, since the sizes of values change.
     is_single: bool,
 }
 
@@ -208,10 +208,10 @@ impl<'a> Planner<'a> {
         let lines = self.bind_states()?;
         self.bind_slices()?;
         if let Some(name) = &body.number {
-            let line = Line {
+            let line = self.seen(Line {
                 base: self.run.first as i64,
                 slope: 1,
-            };
+            });
             let number = Value::known(Kind::Int64, &[], vec![line.into()]);
             self.names.insert(name.as_str().into(), number);
         }
@@ -219,11 +219,16 @@ impl<'a> Planner<'a> {
             let truth = Value::known(Kind::Bool, &[], vec![true.into()]);
             self.names.insert(name.as_str().into(), truth);
         }
+        // What fails for want of the end, or with the number of the step, is tried otherwise.
+        let mut failure = None;
         for index in &body.order {
-            self.node(&body.graph.node[*index])?;
+            let made = self.node(&body.graph.node[*index]);
+            failure = failure.or(made.err());
         }
         let mut condition = None;
-        if let Some(name) = &body.condition_out {
+        if let Some(name) = &body.condition_out
+            && (failure.is_none() || self.value(name).is_ok())
+        {
             let value = self.value(name)?;
             let count = value.view.len();
             if count != 1 {
@@ -250,10 +255,27 @@ impl<'a> Planner<'a> {
                 None => condition = Some(self.materialised(&value)?),
             }
         }
-        if self.end.most.is_none() && condition.is_none() {
+        if let Some(failure) = failure {
+            if self.end.is_single || body.number.is_none() {
+                return Err(failure);
+            }
+            return Ok(Outcome::Other(End {
+                is_single: true,
+                ..self.end
+            }));
+        }
+        if self.end.most.is_none() && condition.is_none() && !self.end.is_single {
             return values("the loop has no end");
         }
         self.finish(lines, condition)
+    }
+
+    /// A number as the program sees it: that of its only step, if it has no other.
+    fn seen(&self, line: Line) -> Line {
+        match self.end.is_single {
+            true => Line { slope: 0, ..line },
+            false => line,
+        }
     }
 
     /// The number of steps after which a condition that follows the number is false; `None` if it stays true.
@@ -341,7 +363,7 @@ impl<'a> Planner<'a> {
             let line = self.counter(index, &initial);
             lines.push(line);
             let value = if let Some(line) = line {
-                Value::known(state.kind, &initial.sizes(), vec![line.into()])
+                Value::known(state.kind, &initial.sizes(), vec![self.seen(line).into()])
             } else {
                 let sizes = match self.run.states {
                     Some(sizes) => sizes[index].clone(),
@@ -514,8 +536,9 @@ impl<'a> Planner<'a> {
         value.scalars()?.into_iter().map(Scalar::constant).collect()
     }
 
+    /// The most steps that the program runs, if that is known.
     pub(crate) fn steps(&self) -> Option<usize> {
-        self.steps
+        self.steps.or(self.end.most)
     }
 
     fn buffer(&mut self, buffer: Buffer) -> usize {
@@ -916,6 +939,7 @@ impl<'a> Planner<'a> {
         let plan = phases::plan(self, states, collected, condition)?;
         Ok(Outcome::Made(Plan {
             most: self.end.most,
+            is_single: self.end.is_single,
             is_whole,
             ..plan
         }))
