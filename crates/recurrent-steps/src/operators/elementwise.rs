@@ -85,7 +85,15 @@ pub(super) fn activation(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
         "Softplus" => Activation::Softplus,
         "Softsign" => Activation::Softsign,
         "Tanh" => Activation::Tanh,
-        "ThresholdedRelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
+        "ThresholdedRelu" => {
+            // Greater than alpha, where that of layers is not smaller.
+            let (value, alpha) = (call.input(0)?, planner.float(alpha(1.0)));
+            let greater = Function::CompareFloats(Comparison::Greater);
+            let is_kept = planner.map(greater, Kind::Bool, &[value, &alpha])?;
+            let zero = planner.float(0.0);
+            let select = Function::Select(Lane::Float);
+            return Ok(vec![planner.map(select, Kind::Float, &[&is_kept, value, &zero])?]);
+        }
         _ => return values("it is no activation"),
     };
     let function = Function::Float1(Float1::Activation(function));
