@@ -207,7 +207,10 @@ pub(super) fn clip(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         let bound = match (call.optional(index), call.node.float(name).value()) {
             (Some(value), _) => value.clone(),
             (None, Some(number)) => planner.float(number),
-            (None, None) => continue,
+            (None, None) if is_int => continue,
+            // As ONNX says, which leaves no infinity.
+            (None, None) if index == 1 => planner.float(f32::MIN),
+            (None, None) => planner.float(f32::MAX),
         };
         // Elements that are NaN stay so.
         let (int, float) = match index {
