@@ -585,7 +585,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn constant_float(&self, value: &Value) -> Option<f32> {
         let view = &value.view;
         match &self.buffers[view.buffer()?].source {
-            Source::Data(Data::Floats(all), _) if view.len() == 1 => {
+            Source::Data(Data::Floats(all), _) if view.len() == 1 && view.step == 0 => {
                 all.get(view.offset as usize).copied()
             }
             _ => None,
@@ -594,6 +594,10 @@ impl<'a> Planner<'a> {
 
     /// The index of the model's constant that a view is of.
     pub(crate) fn constant_index(&self, view: &View) -> Option<usize> {
+        // A part that moves with the step is another one in each.
+        if view.step != 0 {
+            return None;
+        }
         match self.buffers[view.buffer()?].source {
             Source::Data(Data::Floats(_), index) => index,
             _ => None,
