@@ -677,8 +677,14 @@ impl<'a> Planner<'a> {
     pub(crate) fn add_to(&mut self, operation: Operation, inputs: Vec<View>, output: View) {
         let needs = inputs.iter().map(|view| self.needs(view)).max();
         if let Some(buffer) = output.buffer() {
+            // A place that moves with the step is another one in each.
+            let is_own = matches!(self.buffers[buffer].source, Source::Program);
+            let place = match is_own && output.step != 0 {
+                true => Needs::Number,
+                false => Needs::Nothing,
+            };
             let own = &mut self.buffers[buffer].needs;
-            *own = needs.unwrap_or(Needs::Nothing).max(*own);
+            *own = needs.unwrap_or(Needs::Nothing).max(place).max(*own);
         }
         self.primitives.push(Primitive {
             operation,
