@@ -63,8 +63,8 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) name: String,
-    /// The index among the inputs.
-    pub(crate) input: usize,
+    /// Where the slices of all steps are.
+    pub(crate) whole: Known,
     axis: i64,
     pub(crate) is_reversed: bool,
 }
@@ -208,7 +208,7 @@ impl Body {
             reader.bind(&name, kind, false);
             slices.push(Slice {
                 name,
-                input: reader.as_input(outer, kind),
+                whole: reader.known(outer)?,
                 axis: axes.get(index).copied().unwrap_or(0),
                 is_reversed: directions.get(index) == Some(&1),
             });
@@ -440,13 +440,11 @@ impl Reader<'_> {
         Ok(kind)
     }
 
-    /// The index of an outer value among the inputs, which it is made if it is a constant.
-    fn as_input(&mut self, name: &str, kind: Kind) -> usize {
-        if let Some(index) = self.input_index(name) {
-            return index;
-        }
-        self.inputs.push((name.to_owned(), kind));
-        self.inputs.len() - 1
+    /// Where the elements of an outer value that was read are known from.
+    fn known(&self, name: &str) -> Result<Known, String> {
+        let place = self.places.get(name);
+        let place = place.ok_or_else(|| format!("{name:?} is not read"))?;
+        Ok(self.reads[*place].known)
     }
 
     fn input_index(&self, name: &str) -> Option<usize> {

@@ -141,7 +141,11 @@ impl<'a> Running<'a> {
         let plan = self.plan;
         let [before, each, after] = &plan.phases;
         let most = plan.steps.or(plan.most).unwrap_or(usize::MAX);
-        self.phase(before, plan.steps.unwrap_or(0), stop)?;
+        // Where no step runs, indices need not fit.
+        let is_any = most > 0;
+        if is_any {
+            self.phase(before, plan.steps.unwrap_or(0), stop)?;
+        }
         let mut is_over = false;
         while self.steps < most && !is_over {
             let step = self.steps;
@@ -173,7 +177,9 @@ impl<'a> Running<'a> {
             }
             self.steps += 1;
         }
-        self.phase(after, plan.steps.unwrap_or(0), stop)?;
+        if is_any {
+            self.phase(after, plan.steps.unwrap_or(0), stop)?;
+        }
         Ok(is_over || plan.most == Some(self.steps))
     }
 

@@ -102,7 +102,7 @@ impl Steps {
             let is_over = running.run(stop)?;
             first += running.steps();
             // A step that changes sizes is the only one of its program.
-            if is_over || !plan.changes_sizes() {
+            if is_over || !plan.is_single {
                 return running.finish(&self.body, first, outputs);
             }
             carried = Some(running.carry()?);

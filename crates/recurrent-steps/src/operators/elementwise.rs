@@ -89,7 +89,19 @@ pub(super) fn activation(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
         "Softplus" => Activation::Softplus,
         "Softsign" => Activation::Softsign,
         "Tanh" => Activation::Tanh,
-        "ThresholdedRelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
+        "ThresholdedRelu" => {
+            // Greater than alpha, where that of layers is not smaller.
+            let (value, alpha) = (call.input(0)?, planner.float(alpha(1.0)));
+            let greater = Function::CompareFloats(Comparison::Greater);
+            let is_kept = planner.map(greater, Kind::Bool, &[value, &alpha])?;
+            let zero = planner.float(0.0);
+            let select = Function::Select(Lane::Float);
+            return Ok(vec![planner.map(
+                select,
+                Kind::Float,
+                &[&is_kept, value, &zero],
+            )?]);
+        }
         _ => return values("it is no activation"),
     };
     let function = Function::Float1(Float1::Activation(function));
@@ -216,7 +228,10 @@ pub(super) fn clip(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         let bound = match (call.optional(index), call.node.float(name).value()) {
             (Some(value), _) => value.clone(),
             (None, Some(number)) => planner.float(number),
-            (None, None) => continue,
+            (None, None) if is_int => continue,
+            // As ONNX says, which leaves no infinity.
+            (None, None) if index == 1 => planner.float(f32::MIN),
+            (None, None) => planner.float(f32::MAX),
         };
         // Elements that are NaN stay so.
         let (int, float) = match index {

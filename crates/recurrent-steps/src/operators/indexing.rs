@@ -11,6 +11,12 @@ use crate::view::{Axis, Base, View};
 fn inside(scalar: Scalar, size: usize, steps: Option<usize>) -> Option<(i64, i64)> {
     let line = scalar.line()?;
     let size = size as i64;
+    // No step reads what is there, but the place has to be one.
+    if steps == Some(0) {
+        let from_end = if line.base < 0 { size } else { 0 };
+        let base = line.base + from_end;
+        return (0..size).contains(&base).then_some((base, line.slope));
+    }
     let last = match (line.slope, steps) {
         (0, _) => line.base,
         (_, Some(steps)) => line.at(steps.saturating_sub(1) as i64),
@@ -18,7 +24,7 @@ fn inside(scalar: Scalar, size: usize, steps: Option<usize>) -> Option<(i64, i64
     };
     let is_within =
         |range: std::ops::Range<i64>| range.contains(&line.base) && range.contains(&last);
-    if is_within(0..size) || steps == Some(0) {
+    if is_within(0..size) {
         Some((line.base, line.slope))
     } else if is_within(-size..0) {
         Some((line.base + size, line.slope))

@@ -165,6 +165,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Option<usize>,
     /// The most steps from its first on, if the loop says so.
     pub(crate) most: Option<usize>,
+    /// Whether the next step needs another program, since sizes change.
+    pub(crate) is_single: bool,
     /// Whether it runs so many that what they collect is whole.
     pub(crate) is_whole: bool,
     pub(crate) buffers: Vec<Buffer>,
@@ -174,13 +176,6 @@ pub(crate) struct Plan {
     pub(crate) collected: Vec<Option<Collected>>,
     /// Where the condition of the next step lies, and how far it moves with a step.
     pub(crate) condition: Option<(usize, isize, isize)>,
-}
-
-impl Plan {
-    /// Whether a step changes the sizes of states, so that the next needs another program.
-    pub(crate) fn changes_sizes(&self) -> bool {
-        self.states.iter().any(Stated::changes_sizes)
-    }
 }
 
 impl Stated {

@@ -73,6 +73,10 @@ pub(super) fn plan(
         });
     }
     let places = in_place(planner, &mut states, &mut made);
+    // The condition may be a state that is written where it lies.
+    let condition = condition.map(|(buffer, offset, step)| {
+        (places.get(&buffer).copied().unwrap_or(buffer), offset, step)
+    });
     let mut kernels: [Vec<Scheduled>; 3] = Default::default();
     for (units, kernels) in std::iter::zip(&made, &mut kernels) {
         for unit in units {
@@ -87,6 +91,7 @@ pub(super) fn plan(
     Ok(Plan {
         steps: planner.steps,
         most: None,
+        is_single: false,
         is_whole: false,
         buffers: std::mem::take(&mut planner.buffers),
         phases: kernels,

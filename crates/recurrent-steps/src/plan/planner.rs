@@ -116,7 +116,7 @@ struct End {
     is_found: bool,
     /// Whether a step decides.
     is_decided: bool,
-    /// Whether the program is of one step, since the sizes of states change.
+    /// Whether the program is of one step, since the sizes of values change.
     is_single: bool,
 }
 
@@ -185,7 +185,10 @@ impl<'a> Planner<'a> {
         };
         let mut most = None;
         if let Some(slice) = body.slices.first() {
-            let sizes = run.inputs[slice.input].sizes;
+            let sizes = match slice.whole {
+                Known::Constant(index) => &*body.constants[index].sizes,
+                Known::Input(index) => run.inputs[index].sizes,
+            };
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
         if let Some(index) = &body.most {
@@ -215,10 +218,10 @@ impl<'a> Planner<'a> {
         let lines = self.bind_states()?;
         self.bind_slices()?;
         if let Some(name) = &body.number {
-            let line = Line {
+            let line = self.seen(Line {
                 base: self.run.first as i64,
                 slope: 1,
-            };
+            });
             let number = Value::known(Kind::Int64, &[], vec![line.into()]);
             self.names.insert(name.as_str().into(), number);
         }
@@ -226,11 +229,16 @@ impl<'a> Planner<'a> {
             let truth = Value::known(Kind::Bool, &[], vec![true.into()]);
             self.names.insert(name.as_str().into(), truth);
         }
+        // What fails for want of the end, or with the number of the step, is tried otherwise.
+        let mut failure = None;
         for index in &body.order {
-            self.node(&body.graph.node[*index])?;
+            let made = self.node(&body.graph.node[*index]);
+            failure = failure.or(made.err());
         }
         let mut condition = None;
-        if let Some(name) = &body.condition_out {
+        if let Some(name) = &body.condition_out
+            && (failure.is_none() || self.value(name).is_ok())
+        {
             let value = self.value(name)?;
             let count = value.view.len();
             if count != 1 {
@@ -257,10 +265,27 @@ impl<'a> Planner<'a> {
                 None => condition = Some(self.materialised(&value)?),
             }
         }
-        if self.end.most.is_none() && condition.is_none() {
+        if let Some(failure) = failure {
+            if self.end.is_single || body.number.is_none() {
+                return Err(failure);
+            }
+            return Ok(Outcome::Other(End {
+                is_single: true,
+                ..self.end
+            }));
+        }
+        if self.end.most.is_none() && condition.is_none() && !self.end.is_single {
             return values("the loop has no end");
         }
         self.finish(lines, condition)
+    }
+
+    /// A number as the program sees it: that of its only step, if it has no other.
+    fn seen(&self, line: Line) -> Line {
+        match self.end.is_single {
+            true => Line { slope: 0, ..line },
+            false => line,
+        }
     }
 
     /// The number of steps after which a condition that follows the number is false; `None` if it stays true.
@@ -348,7 +373,7 @@ impl<'a> Planner<'a> {
             let line = self.counter(index, &initial);
             lines.push(line);
             let value = if let Some(line) = line {
-                Value::known(state.kind, &initial.sizes(), vec![line.into()])
+                Value::known(state.kind, &initial.sizes(), vec![self.seen(line).into()])
             } else {
                 let sizes = match self.run.states {
                     Some(sizes) => sizes[index].clone(),
@@ -391,7 +416,10 @@ impl<'a> Planner<'a> {
     fn bind_slices(&mut self) -> Result<(), Error> {
         let body = self.body;
         for slice in &body.slices {
-            let whole = self.outer_input(slice.input)?;
+            let whole = match slice.whole {
+                Known::Constant(index) => self.constant(index),
+                Known::Input(index) => self.outer_input(index)?,
+            };
             let axis = slice.axis(whole.rank())?;
             let size = whole.sizes()[axis];
             if self
@@ -530,8 +558,9 @@ impl<'a> Planner<'a> {
         value.scalars()?.into_iter().map(Scalar::constant).collect()
     }
 
+    /// The most steps that the program runs, if that is known.
     pub(crate) fn steps(&self) -> Option<usize> {
-        self.steps
+        self.steps.or(self.end.most)
     }
 
     fn buffer(&mut self, buffer: Buffer) -> usize {
@@ -578,7 +607,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn constant_float(&self, value: &Value) -> Option<f32> {
         let view = &value.view;
         match &self.buffers[view.buffer()?].source {
-            Source::Data(Data::Floats(all), _) if view.len() == 1 => {
+            Source::Data(Data::Floats(all), _) if view.len() == 1 && view.step == 0 => {
                 all.get(view.offset as usize).copied()
             }
             _ => None,
@@ -587,6 +616,10 @@ impl<'a> Planner<'a> {
 
     /// The index of the model's constant that a view is of.
     pub(crate) fn constant_index(&self, view: &View) -> Option<usize> {
+        // A part that moves with the step is another one in each.
+        if view.step != 0 {
+            return None;
+        }
         match self.buffers[view.buffer()?].source {
             Source::Data(Data::Floats(_), index) => index,
             _ => None,
@@ -670,8 +703,14 @@ impl<'a> Planner<'a> {
     pub(crate) fn add_to(&mut self, operation: Operation, inputs: Vec<View>, output: View) {
         let needs = inputs.iter().map(|view| self.needs(view)).max();
         if let Some(buffer) = output.buffer() {
+            // A place that moves with the step is another one in each.
+            let is_own = matches!(self.buffers[buffer].source, Source::Program);
+            let place = match is_own && output.step != 0 {
+                true => Needs::Number,
+                false => Needs::Nothing,
+            };
             let own = &mut self.buffers[buffer].needs;
-            *own = needs.unwrap_or(Needs::Nothing).max(*own);
+            *own = needs.unwrap_or(Needs::Nothing).max(place).max(*own);
         }
         self.primitives.push(Primitive {
             operation,
@@ -950,6 +989,7 @@ impl<'a> Planner<'a> {
         let plan = phases::plan(self, states, collected, condition)?;
         Ok(Outcome::Made(Plan {
             most: self.end.most,
+            is_single: self.end.is_single,
             is_whole,
             ..plan
         }))

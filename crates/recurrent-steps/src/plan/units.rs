@@ -455,9 +455,8 @@ fn group(primitives: &[Primitive], unit: &Unit, memory: &MemoryOf<'_>) -> Result
                 if is_read || writers > 1 || memory.outside.contains(&buffer) {
                     stores.push((Known::Value(value), primitive));
                 }
-                if writers == 1 {
-                    made.insert(buffer, value);
-                }
+                // Who reads it in this group reads these elements, also if others wrote the buffer before.
+                made.insert(buffer, value);
             }
             _ => {
                 let from = match operands[0] {
