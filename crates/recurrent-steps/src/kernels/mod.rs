@@ -12,7 +12,7 @@ pub(crate) use group::{
 pub(crate) use memory::{Memory, zeros};
 pub(crate) use others::{At, Best, Count, Multiply, Pick, Product, Scatter};
 
-pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows};
+pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows, Update};
 
 use crate::error::Error;
 

@@ -64,6 +64,22 @@ pub(crate) enum RowOp {
     Dot { from: [usize; 2], line: usize },
 }
 
+/// `s = a m + x y` for each row `m` of a matrix, and what is made of `s`: the program of most matrix states.
+/// Numbers are 1 and arrays 0 where there are none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update {
+    /// The line of the matrix, and the number `a`.
+    pub(crate) matrix: (usize, Option<usize>),
+    /// The array `y`, and the number `x`.
+    pub(crate) outer: Option<(usize, usize)>,
+    /// The line that `s` is written to.
+    pub(crate) store: Option<usize>,
+    /// The array that `q s` is added to, and `q`.
+    pub(crate) sum: Option<(usize, Option<usize>)>,
+    /// The line that the sum of `c s` is added to, and the array `c`.
+    pub(crate) dot: Option<(usize, Option<usize>)>,
+}
+
 /// A program for rows of matrices.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
@@ -78,6 +94,8 @@ pub(crate) struct Rows {
     /// What happens once for some columns, to arrays that are the same in all rows.
     pub(crate) before: Vec<RowOp>,
     pub(crate) code: Vec<RowOp>,
+    /// The same as one operation behind those of numbers, if it is one.
+    pub(crate) update: Option<Update>,
     /// The sums of rows: which arrays they are, and where they go.
     pub(crate) sums: Vec<(usize, usize)>,
     /// What sums of a row go to, which begins with 0.
@@ -161,20 +179,46 @@ impl Rows {
         for op in &self.before {
             apply(op, &mut arrays, &mut numbers, 0);
         }
-        for row in 0..self.rows {
-            let entry = row % TABLE;
-            if entry == 0 {
-                let count = TABLE.min(self.rows - row);
-                for &(to, line) in &self.numbers {
-                    let at = &self.lines[line];
-                    let start = starts[line] + row as isize * at.row;
-                    let from = memory[at.buffer].floats();
-                    for (index, to) in numbers[to][..count].iter_mut().enumerate() {
-                        *to = from[(start + index as isize * at.row) as usize];
-                    }
+        for first in (0..self.rows).step_by(TABLE) {
+            let count = TABLE.min(self.rows - first);
+            for &(to, line) in &self.numbers {
+                let at = &self.lines[line];
+                let start = starts[line] + first as isize * at.row;
+                let from = memory[at.buffer].floats();
+                for (index, to) in numbers[to][..count].iter_mut().enumerate() {
+                    *to = from[(start + index as isize * at.row) as usize];
                 }
             }
-            let row = row as isize;
+            let place = Part {
+                starts,
+                column,
+                len,
+                first,
+                count,
+            };
+            match &self.update {
+                Some(update) => self.update(update, memory, (&mut arrays, &mut numbers), place),
+                None => self.interpret(memory, (&mut arrays, &mut numbers), place),
+            }
+        }
+        for &(from, line) in &self.sums {
+            let start = starts[line] as usize + column;
+            let to = memory[self.lines[line].buffer].floats_mut();
+            store(&arrays[from], to, start, len);
+        }
+    }
+
+    /// Runs the program for some columns of some rows, an operation at a time.
+    #[inline(always)]
+    fn interpret<const W: usize>(
+        &self,
+        memory: &mut [Memory<'_>],
+        (arrays, numbers): Held<'_, W>,
+        place: Part<'_>,
+    ) {
+        let Part { starts, column, len, .. } = place;
+        for entry in 0..place.count {
+            let row = (place.first + entry) as isize;
             for op in &self.code {
                 match *op {
                     RowOp::Load { to, line } => {
@@ -205,16 +249,107 @@ impl Rows {
                         let place = (starts[line] + row * at.row) as usize;
                         memory[at.buffer].floats_mut()[place] += total(&products, len);
                     }
-                    _ => apply(op, &mut arrays, &mut numbers, entry),
+                    _ => apply(op, arrays, numbers, entry),
                 }
             }
         }
-        for &(from, line) in &self.sums {
-            let start = starts[line] as usize + column;
-            let to = memory[self.lines[line].buffer].floats_mut();
-            store(&arrays[from], to, start, len);
+    }
+
+    /// Runs the program for some columns of some rows as one operation.
+    #[inline(always)]
+    fn update<const W: usize>(
+        &self,
+        update: &Update,
+        memory: &mut [Memory<'_>],
+        (arrays, numbers): Held<'_, W>,
+        place: Part<'_>,
+    ) {
+        for op in &self.code {
+            if let RowOp::Numbers(..) = op {
+                for entry in 0..place.count {
+                    apply(op, arrays, numbers, entry);
+                }
+            }
+        }
+        let held = (arrays, numbers);
+        match (update.store.is_some(), update.sum.is_some(), update.dot.is_some()) {
+            (true, true, false) => self.each_row::<W, true, true, false>(update, memory, held, place),
+            (true, false, true) => self.each_row::<W, true, false, true>(update, memory, held, place),
+            (false, true, false) => self.each_row::<W, false, true, false>(update, memory, held, place),
+            (false, false, true) => self.each_row::<W, false, false, true>(update, memory, held, place),
+            (true, false, false) => self.each_row::<W, true, false, false>(update, memory, held, place),
+            _ => self.each_row::<W, true, true, true>(update, memory, held, place),
         }
     }
+
+    #[inline(always)]
+    fn each_row<const W: usize, const STORE: bool, const SUM: bool, const DOT: bool>(
+        &self,
+        update: &Update,
+        memory: &mut [Memory<'_>],
+        (arrays, numbers): Held<'_, W>,
+        place: Part<'_>,
+    ) {
+        let Part { starts, column, len, first, count } = place;
+        let ones = [1.0_f32; TABLE];
+        let number = |index: Option<usize>| match index {
+            Some(index) => numbers[index],
+            None => ones,
+        };
+        let scales = number(update.matrix.1);
+        let (y, factors) = match update.outer {
+            Some((array, number)) => (arrays[array], numbers[number]),
+            None => ([0.0; W], [0.0; TABLE]),
+        };
+        let (sum, asked) = update.sum.unwrap_or_default();
+        let asked = number(asked);
+        let (dot, c) = update.dot.unwrap_or_default();
+        let c = c.map_or([1.0; W], |array| arrays[array]);
+        let at = |line: usize, row: usize| starts[line] + (first + row) as isize * self.lines[line].row;
+        let from = update.matrix.0;
+        let to = update.store.unwrap_or_default();
+        let mut sums = if SUM { arrays[sum] } else { [0.0; W] };
+        for row in 0..count {
+            let (a, x, q) = (scales[row], factors[row], asked[row]);
+            let mut s = [0.0_f32; W];
+            let start = at(from, row) as usize + column;
+            load(&mut s, memory[self.lines[from].buffer].floats(), start, len);
+            for (s, y) in std::iter::zip(&mut s, &y) {
+                *s = *s * a + y * x;
+            }
+            if STORE && update.store.is_some() {
+                let start = at(to, row) as usize + column;
+                store(&s, memory[self.lines[to].buffer].floats_mut(), start, len);
+            }
+            if SUM {
+                for (sum, s) in std::iter::zip(&mut sums, &s) {
+                    *sum += s * q;
+                }
+            }
+            if DOT && update.dot.is_some() {
+                for (s, c) in std::iter::zip(&mut s, &c) {
+                    *s *= c;
+                }
+                memory[self.lines[dot].buffer].floats_mut()[at(dot, row) as usize] += total(&s, len);
+            }
+        }
+        if SUM && update.sum.is_some() {
+            arrays[sum] = sums;
+        }
+    }
+}
+
+/// The arrays and numbers of a program for rows.
+type Held<'a, const W: usize> = (&'a mut [[f32; W]; MOST], &'a mut [[f32; TABLE]; MOST]);
+
+/// Some columns of some rows.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    starts: &'a [isize; 2 * MOST],
+    column: usize,
+    len: usize,
+    first: usize,
+    count: usize,
 }
 
 #[inline(always)]

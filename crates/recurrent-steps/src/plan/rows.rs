@@ -2,7 +2,7 @@
 
 use crate::elements::Lane;
 use crate::function::{Float2, Function, Reduction};
-use crate::kernels::{Line, MOST_IN_ROWS as MOST, RowOp, Rows};
+use crate::kernels::{Line, MOST_IN_ROWS as MOST, RowOp, Rows, Update};
 
 /// Where a group reads or writes, along all of its axes.
 #[derive(Clone, Debug)]
@@ -116,6 +116,7 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
             code: vec![],
             sums: vec![],
             totals: vec![],
+            update: None,
         },
         held: vec![None; parts.code.len()],
         loaded: vec![None; parts.loads.len()],
@@ -129,7 +130,74 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
     for (value, spot, reduction) in parts.stores {
         writer.store(*value, spot, *reduction)?;
     }
+    writer.made.update = update(&writer.made);
     (writer.arrays <= MOST && writer.numbers <= MOST).then_some(writer.made)
+}
+
+/// The code as one operation behind those of numbers, if it is one.
+fn update(made: &Rows) -> Option<Update> {
+    let mut code = made.code.iter().filter(|op| !matches!(op, RowOp::Numbers(..)));
+    let RowOp::Load { to: matrix, line } = *code.next()? else {
+        return None;
+    };
+    let mut update = Update {
+        matrix: (line, None),
+        outer: None,
+        store: None,
+        sum: None,
+        dot: None,
+    };
+    let mut rest: Vec<&RowOp> = code.collect();
+    let mut current = matrix;
+    if let Some(op) = rest.first() {
+        let made = match **op {
+            RowOp::Mixed(Float2::Mul, to, from, number) if from == matrix => {
+                update.matrix.1 = Some(number);
+                Some(to)
+            }
+            RowOp::ScaleAdd { to, scaled, added } if added == matrix && scaled.0 != matrix => {
+                update.outer = Some(scaled);
+                Some(to)
+            }
+            RowOp::ScaleBoth { to, one, other } if (one.0 == matrix) != (other.0 == matrix) => {
+                let (own, outer) = if one.0 == matrix { (one, other) } else { (other, one) };
+                update.matrix.1 = Some(own.1);
+                update.outer = Some(outer);
+                Some(to)
+            }
+            _ => None,
+        };
+        if let Some(to) = made {
+            current = to;
+            rest.remove(0);
+        }
+    }
+    for op in rest {
+        match *op {
+            RowOp::Store { from, line } if from == current && update.store.is_none() => {
+                update.store = Some(line);
+            }
+            RowOp::Sum { to, from } if from == current && update.sum.is_none() => {
+                update.sum = Some((to, None));
+            }
+            RowOp::ScaleSum { to, from, number } if from == current && update.sum.is_none() => {
+                update.sum = Some((to, Some(number)));
+            }
+            RowOp::Total { from, line } if from == current && update.dot.is_none() => {
+                update.dot = Some((line, None));
+            }
+            RowOp::Dot { from: [one, other], line } if update.dot.is_none() => {
+                let array = match (one == current, other == current) {
+                    (true, false) => other,
+                    (false, true) => one,
+                    _ => return None,
+                };
+                update.dot = Some((line, Some(array)));
+            }
+            _ => return None,
+        }
+    }
+    Some(update)
 }
 
 impl Writer<'_> {
