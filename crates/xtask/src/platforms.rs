@@ -170,7 +170,9 @@ fn qemu() -> Result<(Cross, [OsString; 4]), String> {
 pub(crate) fn neon() -> Result<(), String> {
     let (cross, _) = qemu()?;
     cross.test("recurrent-layers", "--lib").run()?;
-    cross.test("revseq-kernels revseq-graph", "--tests").run()
+    cross
+        .test("recurrent-steps revseq-kernels revseq-graph", "--tests")
+        .run()
 }
 
 /// Tests on AArch64 under QEMU: all models on tract and on ONNX Runtime, and the provider's Python tests.
@@ -289,6 +291,7 @@ pub(crate) fn x86_64() -> Result<(), String> {
         };
         let kernels = "--package recurrent-layers --package revseq-kernels --lib";
         test(cargo("test"), &format!("{kernels} -- {WITHOUT_LARGE}"))?;
+        test(cargo("test"), "--package recurrent-steps --tests")?;
         test(
             crate::workspace("test"),
             "--test loops -- floats:: layers_compute",
@@ -356,6 +359,7 @@ pub(crate) fn wasm() -> Result<(), String> {
     };
     let packages = "recurrent-layers revseq-kernels revseq-graph";
     cross.test(packages, "--lib").run()?;
+    cross.test("recurrent-steps", "--tests").run()?;
     let tests = "--test op --test slice --test read --test loops";
     cross.test("revseq-tract tract-onnx-extra", tests).run()
 }

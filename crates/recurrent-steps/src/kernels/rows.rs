@@ -216,7 +216,12 @@ impl Rows {
         (arrays, numbers): Held<'_, W>,
         place: Part<'_>,
     ) {
-        let Part { starts, column, len, .. } = place;
+        let Part {
+            starts,
+            column,
+            len,
+            ..
+        } = place;
         for entry in 0..place.count {
             let row = (place.first + entry) as isize;
             for op in &self.code {
@@ -272,12 +277,26 @@ impl Rows {
             }
         }
         let held = (arrays, numbers);
-        match (update.store.is_some(), update.sum.is_some(), update.dot.is_some()) {
-            (true, true, false) => self.each_row::<W, true, true, false>(update, memory, held, place),
-            (true, false, true) => self.each_row::<W, true, false, true>(update, memory, held, place),
-            (false, true, false) => self.each_row::<W, false, true, false>(update, memory, held, place),
-            (false, false, true) => self.each_row::<W, false, false, true>(update, memory, held, place),
-            (true, false, false) => self.each_row::<W, true, false, false>(update, memory, held, place),
+        match (
+            update.store.is_some(),
+            update.sum.is_some(),
+            update.dot.is_some(),
+        ) {
+            (true, true, false) => {
+                self.each_row::<W, true, true, false>(update, memory, held, place)
+            }
+            (true, false, true) => {
+                self.each_row::<W, true, false, true>(update, memory, held, place)
+            }
+            (false, true, false) => {
+                self.each_row::<W, false, true, false>(update, memory, held, place)
+            }
+            (false, false, true) => {
+                self.each_row::<W, false, false, true>(update, memory, held, place)
+            }
+            (true, false, false) => {
+                self.each_row::<W, true, false, false>(update, memory, held, place)
+            }
             _ => self.each_row::<W, true, true, true>(update, memory, held, place),
         }
     }
@@ -290,7 +309,13 @@ impl Rows {
         (arrays, numbers): Held<'_, W>,
         place: Part<'_>,
     ) {
-        let Part { starts, column, len, first, count } = place;
+        let Part {
+            starts,
+            column,
+            len,
+            first,
+            count,
+        } = place;
         let ones = [1.0_f32; TABLE];
         let number = |index: Option<usize>| match index {
             Some(index) => numbers[index],
@@ -305,7 +330,8 @@ impl Rows {
         let asked = number(asked);
         let (dot, c) = update.dot.unwrap_or_default();
         let c = c.map_or([1.0; W], |array| arrays[array]);
-        let at = |line: usize, row: usize| starts[line] + (first + row) as isize * self.lines[line].row;
+        let at =
+            |line: usize, row: usize| starts[line] + (first + row) as isize * self.lines[line].row;
         let from = update.matrix.0;
         let to = update.store.unwrap_or_default();
         let mut sums = if SUM { arrays[sum] } else { [0.0; W] };
@@ -330,7 +356,8 @@ impl Rows {
                 for (s, c) in std::iter::zip(&mut s, &c) {
                     *s *= c;
                 }
-                memory[self.lines[dot].buffer].floats_mut()[at(dot, row) as usize] += total(&s, len);
+                memory[self.lines[dot].buffer].floats_mut()[at(dot, row) as usize] +=
+                    total(&s, len);
             }
         }
         if SUM && update.sum.is_some() {

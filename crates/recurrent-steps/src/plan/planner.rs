@@ -81,6 +81,7 @@ pub(crate) fn broadcast<'a>(
 ) -> Result<Vec<usize>, Error> {
     let mut made: Vec<usize> = vec![];
     for sizes in all {
+        let before = made.clone();
         while made.len() < sizes.len() {
             made.insert(0, 1);
         }
@@ -89,7 +90,7 @@ pub(crate) fn broadcast<'a>(
             if *own == 1 {
                 *own = size;
             } else if size != 1 && size != *own {
-                return values(format!("sizes {sizes:?} do not broadcast to {:?}", *own));
+                return values(format!("sizes {before:?} and {sizes:?} do not broadcast"));
             }
         }
     }

@@ -136,7 +136,10 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
 
 /// The code as one operation behind those of numbers, if it is one.
 fn update(made: &Rows) -> Option<Update> {
-    let mut code = made.code.iter().filter(|op| !matches!(op, RowOp::Numbers(..)));
+    let mut code = made
+        .code
+        .iter()
+        .filter(|op| !matches!(op, RowOp::Numbers(..)));
     let RowOp::Load { to: matrix, line } = *code.next()? else {
         return None;
     };
@@ -160,7 +163,11 @@ fn update(made: &Rows) -> Option<Update> {
                 Some(to)
             }
             RowOp::ScaleBoth { to, one, other } if (one.0 == matrix) != (other.0 == matrix) => {
-                let (own, outer) = if one.0 == matrix { (one, other) } else { (other, one) };
+                let (own, outer) = if one.0 == matrix {
+                    (one, other)
+                } else {
+                    (other, one)
+                };
                 update.matrix.1 = Some(own.1);
                 update.outer = Some(outer);
                 Some(to)
@@ -186,7 +193,10 @@ fn update(made: &Rows) -> Option<Update> {
             RowOp::Total { from, line } if from == current && update.dot.is_none() => {
                 update.dot = Some((line, None));
             }
-            RowOp::Dot { from: [one, other], line } if update.dot.is_none() => {
+            RowOp::Dot {
+                from: [one, other],
+                line,
+            } if update.dot.is_none() => {
                 let array = match (one == current, other == current) {
                     (true, false) => other,
                     (false, true) => one,

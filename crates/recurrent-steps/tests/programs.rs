@@ -1,0 +1,348 @@
+//! Loops as programs, against what their formulas give.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use recurrent_layers::Stop;
+use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Outputs, Steps, Tensor};
+use revseq_onnx::model::{
+    AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto, int,
+    int64_tensor, node, tensor, text, untyped,
+};
+
+/// Around the loop, names with a small `n` first are int64, and all others float32.
+struct Values;
+
+impl Around for Values {
+    fn code(&self, name: &str) -> Option<i32> {
+        Some(if name.starts_with('n') { INT64 } else { FLOAT })
+    }
+
+    fn constant(&self, _name: &str) -> Option<TensorProto> {
+        None
+    }
+}
+
+/// The memory of outputs, and the sizes that they were asked for.
+struct Room<'a> {
+    memory: Vec<Option<&'a mut [f32]>>,
+    sizes: Vec<Vec<usize>>,
+}
+
+impl<'a> Room<'a> {
+    fn new(memory: &'a mut [Vec<f32>]) -> Self {
+        let sizes = vec![vec![]; memory.len()];
+        let memory = memory.iter_mut().map(|it| Some(&mut **it)).collect();
+        Self { memory, sizes }
+    }
+}
+
+impl<'a> Outputs<'a> for Room<'a> {
+    fn room(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        sizes: &[usize],
+    ) -> Result<ElementsMut<'a>, String> {
+        assert_eq!(kind, Kind::Float);
+        self.sizes[index] = sizes.to_vec();
+        let all = self.memory[index].take().ok_or("it was given before")?;
+        all.get_mut(..sizes.iter().product())
+            .map(ElementsMut::Float)
+            .ok_or_else(|| format!("{sizes:?} are too many"))
+    }
+}
+
+fn body(nodes: Vec<NodeProto>, inputs: &[&str], outputs: &[&str]) -> AttributeProto {
+    let graph = GraphProto {
+        node: nodes,
+        input: inputs.iter().map(|name| untyped(name)).collect(),
+        output: outputs.iter().map(|name| untyped(name)).collect(),
+        ..GraphProto::default()
+    };
+    AttributeProto {
+        name: Some("body".into()),
+        r#type: Some(AttributeType::GRAPH),
+        g: graph.into(),
+        ..AttributeProto::default()
+    }
+}
+
+fn constant(name: &str, value: TensorProto) -> NodeProto {
+    node("Constant", &[], &[name], vec![tensor("value", value)])
+}
+
+/// Numbers that look like chance.
+fn numbers(len: usize, seed: usize) -> Vec<f32> {
+    let number = |index: usize| ((index * 7 + seed * 13) % 23) as f32 / 16.0 - 0.7;
+    (0..len).map(number).collect()
+}
+
+fn floats<'a>(sizes: &'a [usize], elements: &'a [f32]) -> Tensor<'a> {
+    Tensor {
+        sizes,
+        elements: Elements::Float(elements),
+    }
+}
+
+fn close(actual: &[f32], expected: &[f32], what: &str) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    for (index, (actual, expected)) in std::iter::zip(actual, expected).enumerate() {
+        let bound = 1e-4 * expected.abs().max(1.0);
+        assert!(
+            (actual - expected).abs() <= bound,
+            "{what} {index}: {actual} for {expected}"
+        );
+    }
+}
+
+/// `S ← g S + k vᵀ`, `o = Sᵀ q` and `p = S r`, for sizes that fill blocks and for others.
+#[test]
+fn matrix_states_are_those_of_their_formula() {
+    for [heads, keys, values] in [
+        [1, 4, 16],
+        [2, 33, 70],
+        [3, 8, 15],
+        [2, 5, 130],
+        [1, 64, 64],
+    ] {
+        let steps = 3;
+        let axis = |name: &str, axis: i64| constant(name, int64_tensor(&[1], &[axis]));
+        let unsqueeze =
+            |from: &str, axis: &str, to: &str| node("Unsqueeze", &[from, axis], &[to], vec![]);
+        let nodes = vec![
+            axis("one", 1),
+            axis("two", 2),
+            unsqueeze("g", "two", "g_wide"),
+            unsqueeze("k", "two", "k_wide"),
+            unsqueeze("v", "one", "v_wide"),
+            node("Mul", &["g_wide", "s"], &["faded"], vec![]),
+            node("Mul", &["k_wide", "v_wide"], &["outer"], vec![]),
+            node("Add", &["faded", "outer"], &["next"], vec![]),
+            unsqueeze("q", "one", "q_wide"),
+            node("MatMul", &["q_wide", "next"], &["o_wide"], vec![]),
+            node("Squeeze", &["o_wide", "one"], &["o"], vec![]),
+            node(
+                "Einsum",
+                &["next", "r"],
+                &["p"],
+                vec![text("equation", "hkv,hv->hk")],
+            ),
+        ];
+        let inputs = ["s", "g", "k", "v", "q", "r"];
+        let scan = node(
+            "Scan",
+            &["s0", "gs", "ks", "vs", "qs", "rs"],
+            &["last", "os", "ps"],
+            vec![
+                body(nodes, &inputs, &["next", "o", "p"]),
+                int("num_scan_inputs", 5),
+            ],
+        );
+        let program = Steps::read(&scan, 17, &Values).unwrap();
+        let by_key = [steps, heads, keys];
+        let by_value = [steps, heads, values];
+        let s0 = numbers(heads * keys * values, 1);
+        let [g, k, q] = [2, 3, 4].map(|seed| numbers(steps * heads * keys, seed));
+        let [v, r] = [5, 6].map(|seed| numbers(steps * heads * values, seed));
+        let sizes = [heads, keys, values];
+        let given = [
+            floats(&sizes, &s0),
+            floats(&by_key, &g),
+            floats(&by_key, &k),
+            floats(&by_value, &v),
+            floats(&by_key, &q),
+            floats(&by_value, &r),
+        ];
+        let mut memory = [s0.len(), v.len(), k.len()].map(|len| vec![f32::NAN; len]);
+        program
+            .run(&given, &mut Room::new(&mut memory), None)
+            .unwrap();
+
+        let (mut s, mut o, mut p) = (s0.clone(), vec![0.0; v.len()], vec![0.0; k.len()]);
+        for step in 0..steps {
+            for head in 0..heads {
+                for key in 0..keys {
+                    let row = (step * heads + head) * keys + key;
+                    for value in 0..values {
+                        let column = (step * heads + head) * values + value;
+                        let at = &mut s[(head * keys + key) * values + value];
+                        *at = g[row] * *at + k[row] * v[column];
+                        o[column] += q[row] * *at;
+                        p[row] += r[column] * *at;
+                    }
+                }
+            }
+        }
+        close(&memory[0], &s, &format!("state of {sizes:?}"));
+        close(&memory[1], &o, &format!("columns of {sizes:?}"));
+        close(&memory[2], &p, &format!("rows of {sizes:?}"));
+    }
+}
+
+/// States that change places, one of which is read after it is written.
+#[test]
+fn states_are_those_of_the_step_before() {
+    let nodes = vec![
+        node("Add", &["a", "b"], &["sum"], vec![]),
+        node("Identity", &["a"], &["old"], vec![]),
+        node("Mul", &["sum", "old"], &["product"], vec![]),
+    ];
+    let scan = node(
+        "Scan",
+        &["a0", "b0", "xs"],
+        &["a_last", "b_last", "products"],
+        vec![
+            body(nodes, &["a", "b", "x"], &["sum", "old", "product"]),
+            int("num_scan_inputs", 1),
+        ],
+    );
+    let program = Steps::read(&scan, 17, &Values).unwrap();
+    let (a, b) = (vec![1.0, 2.0], vec![0.5, 0.0]);
+    let given = [
+        floats(&[2], &a),
+        floats(&[2], &b),
+        floats(&[3, 1], &[0.0; 3]),
+    ];
+    let mut memory = [vec![0.0; 2], vec![0.0; 2], vec![0.0; 6]];
+    program
+        .run(&given, &mut Room::new(&mut memory), None)
+        .unwrap();
+    // (1, 0.5) → (1.5, 1) → (2.5, 1.5) → (4, 2.5); (2, 0) → (2, 2) → (4, 2) → (6, 4)
+    assert_eq!(memory[0], [4.0, 6.0]);
+    assert_eq!(memory[1], [2.5, 4.0]);
+    assert_eq!(memory[2], [1.5, 4.0, 3.75, 8.0, 10.0, 24.0]);
+}
+
+/// A row from the end, and parts that move with the step.
+#[test]
+fn views_move_with_the_step() {
+    let nodes = vec![
+        constant("last", int64_tensor(&[], &[3])),
+        constant("one", int64_tensor(&[1], &[1])),
+        constant("zero", int64_tensor(&[1], &[0])),
+        node("Sub", &["last", "n"], &["back"], vec![]),
+        node("Gather", &["x", "back"], &["row"], vec![]),
+        node("Unsqueeze", &["n", "zero"], &["from"], vec![]),
+        node("Add", &["from", "one"], &["to"], vec![]),
+        node("Slice", &["x", "from", "to", "zero"], &["part"], vec![]),
+        node("Squeeze", &["part", "zero"], &["same"], vec![]),
+        node("Sub", &["row", "same"], &["difference"], vec![]),
+        node("Add", &["h", "difference"], &["next"], vec![]),
+        node("Identity", &["on"], &["go"], vec![]),
+    ];
+    let looped = node(
+        "Loop",
+        &["n_most", "", "h0"],
+        &["h_last", "all"],
+        vec![body(
+            nodes,
+            &["n", "on", "h"],
+            &["go", "next", "difference"],
+        )],
+    );
+    let program = Steps::read(&looped, 17, &Values).unwrap();
+    let x = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0, 30.0, 31.0];
+    for steps in [4, 0, 3, 4] {
+        let most = [steps as i64];
+        let count = Tensor {
+            sizes: &[],
+            elements: Elements::Int64(&most),
+        };
+        let by_name = |name: &str| match name {
+            "n_most" => count,
+            "h0" => floats(&[2], &[5.0, 6.0]),
+            _ => floats(&[4, 2], &x),
+        };
+        let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
+        let mut memory = [vec![0.0; 2], vec![0.0; 2 * steps]];
+        let mut room = Room::new(&mut memory);
+        program.run(&given, &mut room, None).unwrap();
+        assert_eq!(room.sizes, [vec![2], vec![steps, 2]]);
+        let all: Vec<f32> = [30.0, 10.0, -10.0, -30.0][..steps]
+            .iter()
+            .flat_map(|&it| [it; 2])
+            .collect();
+        assert_eq!(memory[1], all);
+        let sum: f32 = all.iter().step_by(2).sum();
+        assert_eq!(memory[0], [5.0 + sum, 6.0 + sum]);
+    }
+}
+
+/// What says after some questions that the run is to end.
+struct After(AtomicUsize);
+
+impl Stop for After {
+    fn is_wanted(&self) -> bool {
+        self.0.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+}
+
+fn sums() -> Steps {
+    let nodes = vec![node("Add", &["h", "x"], &["next"], vec![])];
+    let attributes = vec![
+        body(nodes, &["h", "x"], &["next"]),
+        int("num_scan_inputs", 1),
+    ];
+    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
+    Steps::read(&scan, 17, &Values).unwrap()
+}
+
+#[test]
+fn a_run_ends_early_if_that_is_wanted() {
+    let program = sums();
+    let x = vec![1.0; 1000];
+    let given = [floats(&[1], &[0.0]), floats(&[1000, 1], &x)];
+    let mut memory = [vec![0.0]];
+    let stop = After(AtomicUsize::new(10));
+    let ended = program.run(&given, &mut Room::new(&mut memory), Some(&stop));
+    assert_eq!(ended, Err(Error::Stopped));
+    let stop = After(AtomicUsize::new(1000));
+    program
+        .run(&given, &mut Room::new(&mut memory), Some(&stop))
+        .unwrap();
+    assert_eq!(memory[0], [1000.0]);
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_with_its_values() {
+    let program = sums();
+    let error = |given: &[Tensor<'_>]| {
+        let mut memory = [vec![0.0; 4]];
+        let run = program.run(given, &mut Room::new(&mut memory), None);
+        run.unwrap_err().to_string()
+    };
+    let wrong = error(&[floats(&[2], &[0.0; 2]), floats(&[4, 3], &[0.0; 12])]);
+    assert_eq!(wrong, "node \"Add\": sizes [2] and [3] do not broadcast");
+    let wrong = error(&[floats(&[2], &[0.0; 2])]);
+    assert_eq!(wrong, "1 inputs, expected 2");
+    let wrong = error(&[floats(&[3], &[0.0; 2]), floats(&[4, 3], &[0.0; 12])]);
+    assert!(wrong.contains("2 elements"), "{wrong}");
+}
+
+#[test]
+fn what_no_program_has_is_said_in_a_line() {
+    let refused = |nodes: Vec<NodeProto>| {
+        let attributes = vec![
+            body(nodes, &["h", "x"], &["next"]),
+            int("num_scan_inputs", 1),
+        ];
+        let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
+        Steps::read(&scan, 17, &Values).unwrap_err()
+    };
+    assert_eq!(
+        refused(vec![node("NonZero", &["h"], &["next"], vec![])]),
+        "its NonZero node is none that programs have"
+    );
+    assert_eq!(
+        refused(vec![node("Cast", &["h"], &["next"], vec![int("to", 10)])]),
+        "its Cast node makes elements of float16"
+    );
+    let nodes = vec![
+        node("Cast", &["h"], &["axes"], vec![int("to", 7)]),
+        node("ReduceSum", &["x", "axes"], &["next"], vec![]),
+    ];
+    assert_eq!(
+        refused(nodes),
+        "its ReduceSum node reads \"axes\", which each step computes"
+    );
+}
