@@ -208,7 +208,7 @@ impl<'a> Planner<'a> {
             most = Some(0);
         }
         // What no one counts to is no number of steps.
-        let most = most.filter(|&most| most < 1 << 48);
+        let most = most.filter(|&most| (most as u64) < 1 << 48);
         Ok(most.map(|most| most.saturating_sub(run.first)))
     }
 
