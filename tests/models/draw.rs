@@ -93,6 +93,15 @@ impl Run {
         Self { floats, ..self }
     }
 
+    /// This run with floats up to 1.
+    #[must_use]
+    pub fn small(self) -> Self {
+        Self {
+            floats: Floats::Small,
+            ..self
+        }
+    }
+
     /// A number for each element of an input.
     #[must_use]
     pub fn mixed(&self, index: usize) -> u64 {

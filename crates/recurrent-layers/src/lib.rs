@@ -28,8 +28,9 @@
 //!
 //! `layer.rs` describes layers, `packed.rs` lays weights in the panels of `product.rs`, of all gates
 //! together if a vector holds the units, and `run.rs` checks a run's slices. `step.rs` computes steps
-//! of the units in `units.rs`, `logistic.rs` Sigmoid and Tanh, `activation.rs` the other functions; `element.rs` has what differs
-//! between floats and doubles. How threads wait for each other is `team/shares.rs`, which loom checks.
+//! of the units in `units.rs`, for the sequences in `sequences.rs`; `logistic.rs` has Sigmoid and Tanh,
+//! `activation.rs` the other functions, `element.rs` what differs between floats and doubles. How threads
+//! wait for each other is `team/shares.rs`, which loom checks.
 //!
 //! Gates close: a Sigmoid is exactly 0 and 1, and a Tanh -1 and 1, for arguments that are large
 //! enough, so that a state that is held stays what it is for any number of steps.
@@ -52,6 +53,7 @@ mod place;
 mod product;
 mod quantized;
 mod run;
+mod sequences;
 mod step;
 mod team;
 mod threads;

@@ -8,7 +8,7 @@ use crate::memory;
 use crate::packed::PackedLayer;
 use crate::place::Place;
 use crate::product::Rows;
-use crate::step::Sequences;
+use crate::sequences::Sequences;
 use crate::team::{self, Memory, Part, States};
 use crate::threads::Threads;
 

@@ -8,7 +8,7 @@ use crate::memory;
 use crate::packed::{Direction, PackedLayer};
 use crate::panels::block_units;
 use crate::product::Rows;
-use crate::step::Sequences;
+use crate::sequences::Sequences;
 
 /// The fewest rows, if available, of the products of inputs with weights: enough that weights are
 /// read rarely, and few enough that the products stay in a cache until their steps.

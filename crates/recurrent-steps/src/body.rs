@@ -63,8 +63,8 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) name: String,
-    /// The index among the inputs.
-    pub(crate) input: usize,
+    /// Where the slices of all steps are.
+    pub(crate) whole: Known,
     axis: i64,
     pub(crate) is_reversed: bool,
 }
@@ -121,8 +121,8 @@ pub(crate) struct Body {
     pub(crate) states: Vec<State>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) collected: Vec<Output>,
-    /// Whether each output of the loop is read.
-    pub(crate) outputs: Vec<bool>,
+    /// The type of each output of the loop, if it is read.
+    pub(crate) outputs: Vec<Option<Kind>>,
     /// Matrices, by the constant, the place and the axes that they are of.
     packed: Mutex<HashMap<Part, PackedMatrix<f32>>>,
 }
@@ -172,7 +172,10 @@ impl Body {
         let mut states: Vec<State> = vec![];
         let mut unknown = vec![];
         for index in 0..layout.states {
-            let initial = node.input(leading + index).ok_or("it lacks a state")?.to_owned();
+            let initial = node
+                .input(leading + index)
+                .ok_or("it lacks a state")?
+                .to_owned();
             let input = body_inputs.next().ok_or("its body lacks an input")?;
             let output = body_outputs.next().ok_or("its body lacks an output")?;
             // A list that nothing depends on does no harm.
@@ -205,7 +208,7 @@ impl Body {
             reader.bind(&name, kind, false);
             slices.push(Slice {
                 name,
-                input: reader.as_input(outer, kind),
+                whole: reader.known(outer)?,
                 axis: axes.get(index).copied().unwrap_or(0),
                 is_reversed: directions.get(index) == Some(&1),
             });
@@ -221,18 +224,31 @@ impl Body {
                 is_read: read(layout.states + index),
             })
             .collect();
-        let outputs = (0..layout.states + collected.len()).map(read).collect();
         // What runs: nodes that a state, the condition or an output needs.
         let mut wanted: HashSet<String> = condition_out.iter().cloned().collect();
-        wanted.extend(collected.iter().filter(|it| it.is_read).map(|it| it.name.clone()));
+        wanted.extend(
+            collected
+                .iter()
+                .filter(|it| it.is_read)
+                .map(|it| it.name.clone()),
+        );
         for (index, state) in states.iter_mut().enumerate() {
             state.is_live = read(index);
         }
         let order = loop {
-            wanted.extend(states.iter().filter(|it| it.is_live).map(|it| it.output.clone()));
+            wanted.extend(
+                states
+                    .iter()
+                    .filter(|it| it.is_live)
+                    .map(|it| it.output.clone()),
+            );
             let (order, needed) = live(&graph, &wanted);
-            let mut more = states.iter_mut().filter(|it| !it.is_live && needed.contains(&it.input));
-            let Some(state) = more.next() else { break order };
+            let mut more = states
+                .iter_mut()
+                .filter(|it| !it.is_live && needed.contains(&it.input));
+            let Some(state) = more.next() else {
+                break order;
+            };
             state.is_live = true;
         };
         if let Some((_, reason)) = unknown.into_iter().find(|it| states[it.0].is_live) {
@@ -245,7 +261,10 @@ impl Body {
         for state in states.iter().filter(|it| it.is_live) {
             let kind = reader.kind(&state.output)?;
             if kind != state.kind {
-                return Err(format!("its state {:?} becomes one of another type", state.input));
+                return Err(format!(
+                    "its state {:?} becomes one of another type",
+                    state.input
+                ));
             }
             if let Some(name) = &state.adds {
                 // The name may be of a value that the body does not know otherwise.
@@ -254,6 +273,15 @@ impl Body {
         }
         for name in wanted {
             reader.kind(&name)?;
+        }
+        let names = states.iter().map(|it| &it.input);
+        let names = names.chain(collected.iter().map(|it| &it.name));
+        let mut outputs = vec![];
+        for (index, name) in names.enumerate() {
+            outputs.push(match read(index) {
+                true => Some(reader.kind(name)?),
+                false => None,
+            });
         }
         let constant_int = |reader: &Reader<'_>, name: Option<&str>| {
             let index = reader.constant_index(name?)?;
@@ -347,7 +375,12 @@ fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<St
             order.push(index);
             wanted.extend(node.inputs().map(str::to_owned));
             for inner in node.graphs().flat_map(GraphProto::with_inner) {
-                wanted.extend(inner.node.iter().flat_map(|it| it.inputs().map(str::to_owned)));
+                wanted.extend(
+                    inner
+                        .node
+                        .iter()
+                        .flat_map(|it| it.inputs().map(str::to_owned)),
+                );
                 wanted.extend(inner.outputs().map(str::to_owned));
             }
         }
@@ -411,13 +444,11 @@ impl Reader<'_> {
         Ok(kind)
     }
 
-    /// The index of an outer value among the inputs, which it is made if it is a constant.
-    fn as_input(&mut self, name: &str, kind: Kind) -> usize {
-        if let Some(index) = self.input_index(name) {
-            return index;
-        }
-        self.inputs.push((name.to_owned(), kind));
-        self.inputs.len() - 1
+    /// Where the elements of an outer value that was read are known from.
+    fn known(&self, name: &str) -> Result<Known, String> {
+        let place = self.places.get(name);
+        let place = place.ok_or_else(|| format!("{name:?} is not read"))?;
+        Ok(self.reads[*place].known)
     }
 
     fn input_index(&self, name: &str) -> Option<usize> {
@@ -540,8 +571,7 @@ impl Reader<'_> {
             }
         };
         let kind = kind.ok_or("lacks an input")?;
-        let is_known = kind != Kind::Float
-            && (rule.is_of_sizes || rule.folds && all_known);
+        let is_known = kind != Kind::Float && (rule.is_of_sizes || rule.folds && all_known);
         let outputs: Vec<String> = node.outputs().map(str::to_owned).collect();
         for name in outputs {
             self.bind(&name, kind, is_known);
@@ -558,7 +588,9 @@ impl Reader<'_> {
         let names = ["then_branch", "else_branch"];
         let mut kinds: [Vec<(Kind, bool)>; 2] = Default::default();
         for (kinds, name) in std::iter::zip(&mut kinds, names) {
-            let graph = node.graph(name).ok_or_else(|| format!("{label} has no {name}"))?;
+            let graph = node
+                .graph(name)
+                .ok_or_else(|| format!("{label} has no {name}"))?;
             self.constants_of(graph)?;
             for inner in &graph.node {
                 self.node(inner)?;
@@ -592,7 +624,12 @@ pub(crate) fn constant_of(tensor: &TensorProto) -> Result<Constant, String> {
         }
         Kind::Int32 => {
             let (chunks, _) = bytes.as_chunks::<4>();
-            Data::Ints(chunks.iter().map(|it| i32::from_le_bytes(*it).into()).collect())
+            Data::Ints(
+                chunks
+                    .iter()
+                    .map(|it| i32::from_le_bytes(*it).into())
+                    .collect(),
+            )
         }
         Kind::Int64 => {
             let (chunks, _) = bytes.as_chunks::<8>();
@@ -602,7 +639,12 @@ pub(crate) fn constant_of(tensor: &TensorProto) -> Result<Constant, String> {
         Kind::Bool if bytes.len() <= MOST_KNOWN => {
             Data::Ints(bytes.iter().map(|&it| i64::from(it != 0)).collect())
         }
-        Kind::Bool => Data::Floats(bytes.iter().map(|&it| f32::from(u8::from(it != 0))).collect()),
+        Kind::Bool => Data::Floats(
+            bytes
+                .iter()
+                .map(|&it| f32::from(u8::from(it != 0)))
+                .collect(),
+        ),
     };
     Ok(Constant { kind, sizes, data })
 }
@@ -619,7 +661,13 @@ fn value_of(node: &NodeProto) -> Option<TensorProto> {
     let [attribute] = &*node.attribute else {
         return None;
     };
-    let AttributeProto { i, f, ints, floats: all, .. } = attribute;
+    let AttributeProto {
+        i,
+        f,
+        ints,
+        floats: all,
+        ..
+    } = attribute;
     Some(match attribute.name() {
         "value" => node.tensor("value").value()?.clone(),
         "value_int" => TensorProto {

@@ -28,6 +28,17 @@ impl Kind {
         })
     }
 
+    /// ONNX's code of the type.
+    #[must_use]
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Float => FLOAT,
+            Self::Int64 => INT64,
+            Self::Int32 => INT32,
+            Self::Bool => BOOL,
+        }
+    }
+
     /// The numbers that stand for its elements in a program.
     pub(crate) fn lane(self) -> Lane {
         match self {

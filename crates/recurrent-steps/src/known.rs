@@ -166,12 +166,17 @@ impl Fold {
 pub(crate) fn modulo(a: i64, b: i64, of_dividend: bool) -> Option<i64> {
     let rest = a.checked_rem(b)?;
     let is_other_side = rest != 0 && (rest < 0) != (b < 0);
-    Some(if is_other_side && !of_dividend { rest + b } else { rest })
+    Some(if is_other_side && !of_dividend {
+        rest + b
+    } else {
+        rest
+    })
 }
 
 fn compare(comparison: Comparison, one: Scalar, other: Scalar) -> Option<Scalar> {
     // A truth value that is compared with a constant is itself or its opposite.
-    if let (Some(truth), Some(with), Comparison::Equal) = (one.truth, other.constant(), comparison) {
+    if let (Some(truth), Some(with), Comparison::Equal) = (one.truth, other.constant(), comparison)
+    {
         let truth = if with == 0 { truth.opposite() } else { truth };
         return Some(Scalar {
             truth: Some(truth),

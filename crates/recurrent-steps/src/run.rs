@@ -5,8 +5,8 @@ use recurrent_layers::Stop;
 use crate::body::Body;
 use crate::elements::{Elements, ElementsMut, Kind, Lane, Tensor};
 use crate::error::{Error, values};
-use crate::limits::{Limits, bytes, bytes_of};
 use crate::kernels::{Memory, Registers, zeros};
+use crate::limits::{Limits, bytes, bytes_of};
 use crate::plan::{Collected, Data, Plan, Scheduled, Source, State, Stated, count};
 use crate::steps::Outputs;
 use crate::view::View;
@@ -147,12 +147,16 @@ impl<'a> Running<'a> {
         let plan = self.plan;
         let [before, each, after] = &plan.phases;
         let most = plan.steps.or(plan.most).unwrap_or(usize::MAX);
-        self.phase(before, plan.steps.unwrap_or(0), stop)?;
+        // Where no step runs, indices need not fit.
+        let is_any = most > 0;
+        if is_any {
+            self.phase(before, plan.steps.unwrap_or(0), stop)?;
+        }
         let own = bytes_of(&plan.buffers);
         let mut is_over = false;
         while self.steps < most && !is_over {
             let step = self.steps;
-            if step % BETWEEN_STOPS == 0 {
+            if step.is_multiple_of(BETWEEN_STOPS) {
                 check(stop)?;
             }
             limits.allow_steps(first + step + 1)?;
@@ -173,13 +177,20 @@ impl<'a> Running<'a> {
                 is_over = self.memory[buffer].floats()[place as usize] == 0.0;
             }
             for state in &plan.states {
-                if let Stated::Buffer(State { current, next: Some(next), .. }) = state {
+                if let Stated::Buffer(State {
+                    current,
+                    next: Some(next),
+                    ..
+                }) = state
+                {
                     self.memory.swap(*current, *next);
                 }
             }
             self.steps += 1;
         }
-        self.phase(after, plan.steps.unwrap_or(0), stop)?;
+        if is_any {
+            self.phase(after, plan.steps.unwrap_or(0), stop)?;
+        }
         Ok(is_over || plan.most == Some(self.steps))
     }
 
@@ -228,10 +239,14 @@ impl<'a> Running<'a> {
             });
         }
         let plan = self.plan;
-        let collected = plan.collected.iter().enumerate().map(|(index, output)| match output {
-            Some(output) => self.collected(index, output),
-            None => Ok(Numbers::Floats(vec![])),
-        });
+        let collected = plan
+            .collected
+            .iter()
+            .enumerate()
+            .map(|(index, output)| match output {
+                Some(output) => self.collected(index, output),
+                None => Ok(Numbers::Floats(vec![])),
+            });
         let collected = collected.collect::<Result<Vec<_>, _>>()?;
         Ok(Carried { states, collected })
     }
@@ -269,10 +284,9 @@ impl<'a> Running<'a> {
     ) -> Result<(), Error> {
         let plan = self.plan;
         for (index, state) in plan.states.iter().enumerate() {
-            if !body.outputs[index] {
+            let Some(kind) = body.outputs[index] else {
                 continue;
-            }
-            let kind = body.states[index].kind;
+            };
             match state {
                 Stated::Nothing => {}
                 Stated::Line(line, sizes) => {

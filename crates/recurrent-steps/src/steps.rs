@@ -44,7 +44,12 @@ pub trait Outputs<'a> {
     ///
     /// # Errors
     /// Why there is none; the run ends with that.
-    fn room(&mut self, index: usize, kind: Kind, sizes: &[usize]) -> Result<ElementsMut<'a>, String>;
+    fn room(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        sizes: &[usize],
+    ) -> Result<ElementsMut<'a>, String>;
 }
 
 impl Steps {
@@ -65,9 +70,9 @@ impl Steps {
         self.body.inputs.iter().map(|(name, kind)| (&**name, *kind))
     }
 
-    /// Whether each output of the loop is made.
+    /// The type of each output of the loop, if it is made.
     #[must_use]
-    pub fn outputs(&self) -> &[bool] {
+    pub fn outputs(&self) -> &[Option<Kind>] {
         &self.body.outputs
     }
 
@@ -114,7 +119,7 @@ impl Steps {
             let is_over = running.run(stop, limits, first)?;
             first += running.steps();
             // A step that changes sizes is the only one of its program.
-            if is_over || !plan.changes_sizes() {
+            if is_over || !plan.is_single {
                 return running.finish(&self.body, first, outputs);
             }
             carried = Some(running.carry()?);
@@ -148,7 +153,6 @@ impl Steps {
             states: states.as_deref(),
         };
         let (plan, keyed) = Planner::plan(&self.body, run)?;
-        if std::env::var_os("STEPS_DUMP").is_some() { dump(&plan); }
         let plan = Arc::new(plan);
         let known = keyed.into_iter().map(|index| {
             let elements = inputs[index].elements.integers();
@@ -166,25 +170,4 @@ impl Steps {
         plans.push((key, Arc::clone(&plan)));
         Ok(plan)
     }
-}
-
-fn dump(plan: &Plan) {
-    use crate::kernels::Kernel;
-    for (phase, kernels) in plan.phases.iter().enumerate() {
-        eprintln!("phase {phase}");
-        for scheduled in kernels {
-            match &scheduled.kernel {
-                Kernel::Group(g) => {
-                    eprintln!("  group outer {:?} cut {:?} inner {} ", g.outer, g.cut, g.inner);
-                    for l in &g.loads { eprintln!("     load b{} {:?} outer {:?} block {:?} unit {} reg {:?}", l.place.buffer, plan.buffers[l.place.buffer].source_name(), l.place.outer, l.place.block, l.place.unit, l.register); }
-                    for i in &g.code { eprintln!("     {:?} {:?} -> {}", i.function, i.operands, i.to); }
-                    for l in &g.stores { eprintln!("     store {:?} b{} outer {:?} block {:?} {:?}", l.from, l.place.buffer, l.place.outer, l.place.block, l.reduction); }
-                }
-                Kernel::Product(p) => eprintln!("  product each {} x{} lens {:?}", scheduled.is_each, p.matrices.len(), p.lens),
-                Kernel::Multiply(p) => eprintln!("  multiply each {} batch {:?} sizes {:?}", scheduled.is_each, p.batch, p.sizes),
-                other => eprintln!("  {} each {}", &format!("{other:?}")[..20], scheduled.is_each),
-            }
-        }
-    }
-    for s in &plan.states { if let crate::plan::Stated::Buffer(s) = s { eprintln!("state b{} next {:?} {:?}", s.current, s.next, s.sizes); } }
 }

@@ -204,7 +204,7 @@ fn regroup(axes: &[Axis], sizes: &[usize]) -> Option<Vec<Axis>> {
         if current.size == 1 {
             current = runs.next()?;
         }
-        if size == 0 || current.size % size != 0 {
+        if size == 0 || !current.size.is_multiple_of(size) {
             return None;
         }
         made.push(Axis {

@@ -185,6 +185,18 @@ compare(session.run(None, layer.feeds(3, 2)), layer.plain().run(None, layer.feed
     assert "not enough memory for" in found
 
 
+def test_an_output_that_nothing_reads_takes_no_memory():
+    """It would have 300 MB."""
+    limited("""
+layer = Layer("RNN", units=64)
+del layer.model.graph.output[0]
+session = layer.session(threads=1)
+feeds = layer.feeds(20_000, 64)
+limit(100 << 20)
+assert session.run(None, feeds)[0].any()
+""")
+
+
 def test_a_lack_of_memory_for_weights_is_a_status():
     found = limited("""
 layer = Layer("GRU", units=1500, outputs=["", "y_h"], weights_are_inputs=True)

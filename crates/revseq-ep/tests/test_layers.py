@@ -551,3 +551,50 @@ def test_names_of_any_bytes(provider_options):
     feeds = layer.feeds(4, 2)
     expected = ort.InferenceSession(model, harness.options(ep=False)).run(None, feeds)
     compare(made.run(None, feeds), expected)
+
+
+@pytest.mark.parametrize("mode", ["ORT_SEQUENTIAL", "ORT_PARALLEL"])
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_outputs_that_nothing_reads_are_not_made(mode, level):
+    """ONNX Runtime plans memory for them, which later values of their size use again."""
+    layer = Layer("LSTM", units=FEATURES)
+    graph = layer.model.graph
+    x = graph.input[0].type.tensor_type.shape.dim
+    x[0].dim_value, x[1].dim_value = 7, 3
+    del graph.output[2], graph.output[0]
+    graph.node.extend([
+        helper.make_node("Unsqueeze", ["x", "axis"], ["steps"]),
+        helper.make_node("Add", ["steps", "y_h"], ["sum"]),
+        helper.make_node("Sin", ["sum"], ["sine"]),
+        helper.make_node("Mul", ["sine", "sum"], ["product"]),
+    ])  # fmt: skip
+    graph.initializer.append(numpy_helper.from_array(np.array([1]), "axis"))
+    graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, None))
+    options = harness.options(provider_options=ON)
+    options.execution_mode = getattr(ort.ExecutionMode, mode)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session, feeds = harness.session(layer.model, options), layer.feeds(7, 3)
+    assert "LSTM" in harness.assigned(session)[harness.EP]
+    for _ in range(3):
+        compare(session.run(None, feeds), layer.plain().run(None, feeds))
+
+
+def test_an_output_that_a_branch_reads_is_made():
+    layer = Layer("GRU")
+    graph = layer.model.graph
+    number = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node(op, ["y"], [name])], name, [], [number(name)]
+        )
+        for name, op in [("then", "Neg"), ("else", "Abs")]
+    }
+    graph.node.append(helper.make_node("If", ["which"], ["z"], **branches))
+    graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, []))
+    del graph.output[:]
+    graph.output.append(number("z"))
+    session = harness.session(layer.model, provider_options=ON)
+    assert "GRU" in harness.assigned(session)[harness.EP]
+    for which in (True, False):
+        feeds = layer.feeds(7, 3) | {"which": np.array(which)}
+        compare(session.run(None, feeds), layer.plain().run(None, feeds))

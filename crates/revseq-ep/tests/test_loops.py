@@ -213,6 +213,61 @@ def test_a_loop_in_a_branch_is_replaced():
         check(model, feeds, taken=1 if harness.HOST >= (1, 27) else loops(replacing(model))[0])
 
 
+def counted(rnn: Rnn, sequence: str) -> list[onnx.NodeProto]:
+    """The nodes of a loop over the first four steps of a sequence, however many it has."""
+    rnn.constants |= {"four": np.array(4, np.int64), "yes": np.array(True), "two": np.zeros((2, 4), np.float32)}
+    truth = lambda name: helper.make_tensor_value_info(name, TensorProto.BOOL, [])
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", [sequence, "step"], ["now"], axis=0),
+            helper.make_node("MatMul", ["now", "w"], ["a"]),
+            helper.make_node("MatMul", ["h", "r"], ["b"]),
+            helper.make_node("Add", ["a", "b"], ["ab"]),
+            helper.make_node("Tanh", ["ab"], ["h2"]),
+            helper.make_node("Identity", ["h2"], ["y2"]),
+            helper.make_node("Identity", ["goes_on"], ["goes_on_then"]),
+        ],
+        "steps",
+        [helper.make_tensor_value_info("step", TensorProto.INT64, []), truth("goes_on"), float_value("h", [2, 4])],
+        [truth("goes_on_then"), float_value("h2", [2, 4]), float_value("y2", [2, 4])],
+    )
+    return [helper.make_node("Loop", ["four", "yes", "two"], ["last", "y"], name="the_loop", body=body)]
+
+
+def test_wrong_sizes_of_what_a_branch_reads_are_no_proof():
+    """ONNX Runtime checks the sizes of the model's inputs alone."""
+    rnn = Rnn()
+    branch = helper.make_graph(counted(rnn, "turned"), "then", [], rnn.outputs)
+    nodes = [helper.make_node("Identity", [of], [to]) for of, to in [("two", "last0"), ("turned", "y0")]]
+    other = helper.make_graph(nodes, "else", [], [float_value("last0"), float_value("y0")])
+    rnn.nodes = [
+        helper.make_node("Neg", ["x"], ["turned"]),
+        helper.make_node("If", ["which"], ["last", "y"], then_branch=branch, else_branch=other),
+    ]
+    rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
+    model = rnn.model()
+    model.graph.value_info.append(float_value("turned", [4, 2, 3]))
+    for steps in (4, 6):
+        check(model, rnn.feed(steps) | {"which": np.array(True)}, taken=0)
+
+
+def test_wrong_sizes_of_the_inputs_of_a_body_are_no_proof():
+    rnn = Rnn()
+    nodes = counted(rnn, "state")
+    nodes += [helper.make_node("Identity", [it], [f"{it}_then"]) for it in ("state", "always")]
+    always = [helper.make_tensor_value_info(it, TensorProto.BOOL, []) for it in ("always", "always_then")]
+    body = helper.make_graph(
+        nodes,
+        "rounds",
+        [helper.make_tensor_value_info("round", TensorProto.INT64, []), always[0], float_value("state", [4, 2, 3])],
+        [always[1], float_value("state_then"), *rnn.outputs],
+    )
+    rnn.nodes = [helper.make_node("Loop", ["four", "", "x"], ["state4", "last4", "y4"], body=body)]
+    model = rnn.model([float_value(it) for it in ("state4", "last4", "y4")])
+    for steps in (4, 6):
+        check(model, rnn.feed(steps), taken=0)
+
+
 def test_what_lies_between_the_loop_and_its_input_goes_with_it():
     """The layer reads the sequence before it is turned, and others read it turned."""
     rnn = Rnn()
@@ -307,7 +362,7 @@ def test_a_profile_names_the_provider(tmp_path):
 
 
 def test_wrong_values_are_named():
-    with pytest.raises(Exception, match='"loops" is "layer", expected "keep" or "layers"'):
+    with pytest.raises(Exception, match='"loops" is "layer", expected "keep", "layers" or "steps"'):
         replacing(Rnn().model(), {"loops": "layer"})
     with pytest.raises(Exception, match='"assume" is "padded", expected "right-padded"'):
         replacing(Rnn().model(), {"assume": "padded"})

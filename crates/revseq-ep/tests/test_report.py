@@ -17,17 +17,19 @@ from test_loops import EXPORTED, LAYERS, TAKEN, Rnn, close, float_value, loops, 
 OPTION = "ep.dynamic.revseq_report"
 
 
+class Answer(ctypes.Structure):
+    """An answer of the library."""
+
+    _fields_ = [
+        ("kind", ctypes.c_uint32),
+        ("model", ctypes.c_size_t * 2),
+        ("text", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+    ]
+
+
 def left_behind(key: str) -> tuple[int, str]:
     """What the library has under a key, as a host in any language takes it."""
-
-    class Answer(ctypes.Structure):
-        _fields_ = [
-            ("kind", ctypes.c_uint32),
-            ("model", ctypes.c_size_t * 2),
-            ("text", ctypes.c_void_p),
-            ("size", ctypes.c_size_t),
-        ]
-
     library = ctypes.CDLL(harness.library())
     library.RevSeqSessionReport.restype = ctypes.POINTER(Answer)
     library.RevSeqFree.argtypes = [ctypes.POINTER(Answer)]

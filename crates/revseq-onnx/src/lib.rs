@@ -17,7 +17,7 @@
 //! | how many axes does it have? | [`sizes::rank`] |
 //! | how long is an axis, or of which other axis is it the length? | [`sizes::axis`] |
 //! | is a number in it a size of another value? | [`sizes::scalar`], [`sizes::element_at`] |
-//! | does this condition hold in every run? | [`truth::of`] |
+//! | does this condition hold in every run? | [`sizes::truth`] |
 //! | in which order can these nodes run? | [`order::sorted`] |
 //!
 //! Answers are proved from the graph and hold in every run; what cannot be proved is `None`. How
@@ -77,7 +77,6 @@ pub mod proto;
 pub mod scope;
 pub mod sizes;
 pub mod tensor;
-pub mod truth;
 pub mod types;
 mod visit;
 

@@ -11,7 +11,7 @@ pub enum Lengths {
     Clamp,
 }
 
-/// What becomes of loops that are recurrent layers.
+/// What becomes of loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loops {
     /// They stay loops.
@@ -21,6 +21,9 @@ pub enum Loops {
     AsLayers,
     /// The same, where the valid steps of every mask come first.
     AsLayersIfRightPadded,
+    /// As [`AsLayers`](Self::AsLayers), and loops that are no layers run as programs that are planned once
+    /// for the sizes of a run.
+    AsSteps,
 }
 
 /// Options of a session with the provider. By default it runs reversals alone.
@@ -109,8 +112,10 @@ impl Options {
             Some(true) => add("layers", "on"),
             Some(false) => add("layers", "off"),
         }
-        if self.loops != Loops::Keep {
-            add("loops", "layers");
+        match self.loops {
+            Loops::Keep => {}
+            Loops::AsLayers | Loops::AsLayersIfRightPadded => add("loops", "layers"),
+            Loops::AsSteps => add("loops", "steps"),
         }
         if self.loops == Loops::AsLayersIfRightPadded {
             add("assume", "right-padded");

@@ -3,7 +3,8 @@
 //! A round looks at every node of every graph, inner graphs first, and then applies all edits that
 //! the pass has found. Each edit makes equal values under the same names, so none of them
 //! invalidates another. Dead nodes go after each round, since a later pass asks how often a value
-//! is read. A pass is done when a round finds nothing, and the rewrite when no pass finds anything.
+//! is read. A pass is done when a round finds nothing, and the rewrite when no pass finds anything. A
+//! pass may leave a node for later, until then.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +20,7 @@ use crate::model::{
 };
 use crate::pass::{At, Context, Edit, Left, Options, Pass};
 use crate::path::{Path, graph_at};
+use crate::rename::rename;
 use crate::report::{Outcome, Report, Step};
 use crate::runtimes::{self, Runtime};
 use crate::scope::{Names, Scope};
@@ -52,24 +54,28 @@ pub(crate) fn rewrite(
         written: HashSet::new(),
     };
     let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
-    // Once the last passes change something, the reasons of the others are about what these have written.
+    // Once a pass changes loops, the reasons of the others are about what it has written.
     let mut are_reasons_known = false;
+    // A turn in which nothing is found is followed by one for what passes have left for later, up to a change.
+    let mut waits = true;
     let is_settled = (0..MAXIMUM_TURNS).any(|_| {
         let mut is_changed = false;
         for (pass, found) in std::iter::zip(passes, &mut found) {
-            if pass.comes_last && is_changed {
+            if !waits && (is_changed || !found.is_waiting) {
                 continue;
             }
-            let known = are_reasons_known && !pass.comes_last;
+            let known = are_reasons_known && !pass.keeps_loops;
             let known = known.then(|| std::mem::take(&mut found.left));
-            let changes = driver.settle(model, pass, found);
+            let changes = driver.settle(model, pass, waits, found);
             if let Some(known) = known {
                 found.left = known;
             }
-            are_reasons_known |= changes && pass.comes_last;
+            are_reasons_known |= changes && pass.keeps_loops;
             is_changed |= changes;
         }
-        !is_changed
+        let has_later = waits && found.iter().any(|found| found.is_waiting);
+        waits = is_changed;
+        !is_changed && !has_later
     });
     if !is_settled {
         let steps = found.iter().map(|found| found.rewritten.len()).sum();
@@ -120,6 +126,8 @@ struct Found {
     rewritten: Vec<Step>,
     /// The nodes that it left alone in its last turn.
     left: Vec<Step>,
+    /// Whether it left a node for later.
+    is_waiting: bool,
 }
 
 impl Found {
@@ -133,14 +141,25 @@ impl Found {
 
 impl Driver<'_> {
     /// Runs a pass until it changes nothing; whether it changed anything.
-    fn settle(&mut self, model: &mut ModelProto, pass: &'static Pass, found: &mut Found) -> bool {
+    fn settle(
+        &mut self,
+        model: &mut ModelProto,
+        pass: &'static Pass,
+        waits: bool,
+        found: &mut Found,
+    ) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
-            let Round { edits, left, .. } =
-                look(model, pass, self.options, self.runtime, &self.names);
+            let context = Context::new(self.options, model, waits);
+            let Round {
+                edits,
+                left,
+                is_waiting,
+            } = look(model, pass, context, self.runtime, &self.names);
             let is_done = edits.is_empty();
             let steps = edits.iter().map(|place| place.step.clone());
             found.rewritten.extend(steps);
             found.left = left;
+            found.is_waiting = is_waiting;
             if !is_done {
                 let declared = edits.iter().flat_map(|place| &place.edit.declared);
                 self.unread.know(declared.map(ValueInfoProto::name));
@@ -169,7 +188,7 @@ struct Placed {
 struct Round {
     edits: Vec<Placed>,
     left: Vec<Step>,
-    /// Whether the pass takes a node later.
+    /// Whether the pass leaves a node for later.
     is_waiting: bool,
 }
 
@@ -182,31 +201,8 @@ fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
     options.assume.constant_initializers || model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
 }
 
-/// Runs a pass over every node of a model, also those that it takes later if there is nothing else.
+/// Runs a pass over every node of a model.
 fn look(
-    model: &ModelProto,
-    pass: &'static Pass,
-    options: &Options,
-    runtime: Option<&'static Runtime>,
-    names: &Names,
-) -> Round {
-    let look = |waits| {
-        look_once(
-            model,
-            pass,
-            Context::new(options, model, waits),
-            runtime,
-            names,
-        )
-    };
-    let round = look(true);
-    match round.is_waiting && round.edits.is_empty() {
-        true => look(false),
-        false => round,
-    }
-}
-
-fn look_once(
     model: &ModelProto,
     pass: &'static Pass,
     context: Context<'_>,
@@ -470,39 +466,6 @@ fn captured(
         let mut inner = inner.clone();
         inner.extend(graph.defined());
         captured(&graph.node, names, &inner, found);
-    }
-}
-
-/// Redirects reads to other values, except where a subgraph shadows the name.
-pub(crate) fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
-    for node in nodes {
-        for input in &mut node.input {
-            if let Some(new) = names.get(input) {
-                input.clone_from(new);
-            }
-        }
-        for graph in node.graphs_mut() {
-            let mut own = HashMap::new();
-            let is_hidden = graph.defined().any(|name| names.contains_key(name));
-            if is_hidden {
-                own.clone_from(names);
-                for name in graph.defined() {
-                    own.remove(name);
-                }
-            }
-            let names = if is_hidden { &own } else { names };
-            rename(&mut graph.node, names);
-            for output in &graph.output.clone() {
-                let Some(new) = output.name.as_ref().and_then(|name| names.get(name)) else {
-                    continue;
-                };
-                // A value of the outer graph that the subgraph outputs under its name.
-                let old = output.name.clone().unwrap_or_default();
-                graph
-                    .node
-                    .push(model::node("Identity", &[new], &[&old], Vec::new()));
-            }
-        }
     }
 }
 

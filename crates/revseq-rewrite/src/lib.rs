@@ -27,6 +27,7 @@ mod passes;
 mod path;
 mod prepare;
 mod regions;
+mod rename;
 mod report;
 mod runtimes;
 mod verdict;
@@ -48,7 +49,7 @@ pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{
     ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope, sizes,
-    truth, types,
+    types,
 };
 pub use runtimes::{RUNTIMES, RuntimeInfo};
 
@@ -93,13 +94,15 @@ pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Erro
     if !forms.iter().any(|name| passes::tract::is_one(name)) {
         return driver::rewrite(model, &passes, options);
     }
+    let keeping_loops = passes.iter().filter(|pass| pass.keeps_loops);
+    let keeping_loops: Vec<&str> = keeping_loops.map(|pass| pass.info.name).collect();
     let mut report = Report::default();
     // The passes may leave work for the form that the runtime reads.
     for _ in 0..driver::MAXIMUM_TURNS {
         let mut turn = prepare::prepare(model, options, &forms)?;
         turn.append(driver::rewrite(model, &passes, options)?);
         let is_done = turn.rewritten().next().is_none();
-        report.add_turn(turn);
+        report.add_turn(turn, &keeping_loops);
         if is_done {
             return Ok(report);
         }

@@ -37,6 +37,16 @@ pub struct Options {
     pub takes_empty: bool,
 }
 
+impl Options {
+    /// Whether the LSTM and GRU that are written may be computed by ONNX Runtime itself, which ends the
+    /// process where they get nothing.
+    pub(crate) fn may_be_onnx_runtime(&self) -> bool {
+        let takes_empty = self.takes_empty || self.masked_layers;
+        let runtime = self.runtime.as_deref();
+        !takes_empty && runtime.is_none_or(|it| it == "onnxruntime-web")
+    }
+}
+
 /// Facts that the caller vouches for because the graph cannot prove them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
@@ -67,8 +77,9 @@ pub(crate) struct Pass {
     /// The domain and the operators that it applies to; any if there are none.
     domain: &'static str,
     operators: &'static [&'static str],
-    /// Whether it waits until no pass before it changes anything.
-    pub(crate) comes_last: bool,
+    /// Whether it changes loops that stay loops: not for a host that asks what runs instead of them, and
+    /// what the other passes say is about loops as they were written.
+    pub(crate) keeps_loops: bool,
     pub(crate) find: Find,
 }
 
@@ -130,7 +141,7 @@ impl Pass {
             info,
             domain: "",
             operators: &[],
-            comes_last: false,
+            keeps_loops: false,
             find,
         }
     }
@@ -182,9 +193,9 @@ impl Pass {
         self
     }
 
-    /// The same, once no pass before it changes anything.
-    pub(crate) const fn last(mut self) -> Self {
-        self.comes_last = true;
+    /// The same, for loops that stay loops.
+    pub(crate) const fn keeping_loops(mut self) -> Self {
+        self.keeps_loops = true;
         self
     }
 }

@@ -4,8 +4,6 @@
 //! alone. Passes run again and again, so a node that was left alone is listed for the last look
 //! only. How equal the outputs are follows from the passes that rewrote something.
 
-use crate::passes;
-
 /// Degree to which the outputs equal those of the original model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -16,6 +14,12 @@ pub enum Exactness {
     /// Equality up to rounding: the same numbers are added in another order.
     Rounding,
 }
+
+/// What is said of layers that refuse an empty batch, and of those that also refuse no steps.
+pub(crate) const REFUSES_EMPTY: [&str; 2] = [
+    "; an empty batch is an error",
+    "; an empty batch or no steps are an error",
+];
 
 /// The result for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,13 +87,13 @@ pub struct Report {
 
 impl Report {
     /// Adds what was done in a further turn, which leaves those nodes alone that still are. The reason of a node
-    /// that the last passes have changed stays the one that it had.
-    pub(crate) fn add_turn(&mut self, mut turn: Self) {
+    /// that one of the passes which keep loops has changed stays the one that it had.
+    pub(crate) fn add_turn(&mut self, mut turn: Self, keeping_loops: &[&str]) {
         let is_done = |step: &Step| matches!(step.outcome, Outcome::Rewritten(_));
         let (done, left): (Vec<Step>, Vec<Step>) = self.steps.drain(..).partition(is_done);
         let is_changed = |node: &Step| {
             let mut done = done.iter().filter(|step| step.is_of_node(node));
-            done.any(|step| passes::comes_last(step.pass))
+            done.any(|step| keeping_loops.contains(&step.pass))
         };
         for step in turn.steps.iter_mut().filter(|step| !is_done(step)) {
             let mut left = left.iter().filter(|it| it.pass == step.pass);
@@ -119,6 +123,15 @@ impl Report {
         self.steps
             .iter()
             .filter(|step| matches!(step.outcome, Outcome::LeftAlone(_)))
+    }
+
+    /// Whether a layer of the rewritten model refuses an empty batch, which the nodes in its place may answer.
+    #[must_use]
+    pub fn refuses_empty_batch(&self) -> bool {
+        self.rewritten().any(|step| match &step.outcome {
+            Outcome::Rewritten(to) => REFUSES_EMPTY.iter().any(|words| to.contains(words)),
+            Outcome::LeftAlone(_) => false,
+        })
     }
 
     /// Returns how equal the rewritten model's outputs are.

@@ -138,14 +138,6 @@ pub(crate) fn find(options: &Options) -> Result<Option<&'static Runtime>, Error>
     })
 }
 
-/// Whether the LSTM and GRU that are written may be computed by ONNX Runtime itself, which ends the process
-/// where they get nothing.
-pub(crate) fn may_be_onnx_runtime(options: &Options) -> bool {
-    let takes_empty = options.takes_empty || options.masked_layers;
-    let runtime = options.runtime.as_deref();
-    !takes_empty && runtime.is_none_or(|it| it == "onnxruntime-web")
-}
-
 impl Runtime {
     /// Says which layer of a replacement the runtime lacks.
     ///

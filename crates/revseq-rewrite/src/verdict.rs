@@ -13,7 +13,8 @@ pub(crate) enum Left {
     Other,
     /// The pass applies but leaves it alone, for this reason.
     Because(String),
-    /// The pass takes it once there is nothing else: other replacements may prove more of what it reads.
+    /// The pass may take it once no pass finds anything else: others know it as it is written, or prove more of
+    /// what it reads.
     Later,
 }
 

@@ -1159,9 +1159,8 @@ fn rounds() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
     (bytes, vec![("rounds", tensor0(1_i64 << 19)), ("x", x)])
 }
 
-/// A layer of 100,000 steps.
-fn long_layer() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
-    let units = 256;
+/// A layer of 100,000 steps, with the output that is read and its first axes.
+fn long_layer(units: i64, read: &str, axes: &[&str]) -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
     let weights = |name: &str, inputs: i64| {
         let mut weights = stored(name, &vec![0.01; (4 * units * inputs) as usize]);
         weights.dims = vec![1, 4 * units, inputs];
@@ -1169,11 +1168,11 @@ fn long_layer() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
     };
     let bytes = model(
         vec![with(
-            node("LSTM", &["x", "w", "r"], &["y"]),
+            node("LSTM", &["x", "w", "r"], &["y", "y_h"]),
             int("hidden_size", units),
         )],
         vec![value("x", FLOAT, &["steps", "1", "8"])],
-        vec![value("y", FLOAT, &["steps", "1", "1", "256"])],
+        vec![value(read, FLOAT, &[axes, &[&units.to_string()]].concat())],
         |graph| graph.initializer = vec![weights("w", 8), weights("r", units)],
     );
     let x = Tensor::zero::<f32>(&[100_000, 1, 8]).expect("floats");
@@ -1238,7 +1237,7 @@ fn runs_end_at_a_deadline_or_when_they_are_interrupted() {
     let soon = Duration::from_millis(50);
     for (what, (bytes, inputs)) in [
         ("a loop", rounds()),
-        ("a layer", long_layer()),
+        ("a layer", long_layer(256, "y", &["steps", "1", "1"])),
         ("a Scan", long_scan()),
         ("a chain", long_chain()),
     ] {
@@ -1280,6 +1279,28 @@ fn runs_end_at_a_deadline_or_when_they_are_interrupted() {
             let message = run(&session, None);
             assert!(message.contains("50ms that are allowed"), "{message}");
         }
+    }
+}
+
+/// The output of all steps has 200 MB: writing it takes longer than a run may that is over.
+#[test]
+fn a_layer_with_a_large_output_ends_at_once() {
+    for (read, axes) in [("y", &["steps", "1", "1"][..]), ("y_h", &["1", "1"])] {
+        let (bytes, inputs) = long_layer(512, read, axes);
+        let session = open(&bytes);
+        let run = |_| {
+            let inputs = inputs.clone();
+            let interrupt = Interrupt::new().with_time(Duration::from_millis(1));
+            let begin = Instant::now();
+            let error = session.run_with(inputs, &interrupt);
+            let time = begin.elapsed();
+            let error = error.expect_err("its time is over");
+            assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+            time
+        };
+        // The machine may be busy during some of them.
+        let time = (0..5).map(run).min().expect("a time");
+        assert!(time < Duration::from_millis(50), "{read}: {time:?}");
     }
 }
 

@@ -137,7 +137,7 @@
 //! Sequences and optionals as states, states whose rank changes, and loops nested more than 8
 //! graphs deep are errors when the model is loaded.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[macro_use]
 mod typed_op;

@@ -24,7 +24,7 @@ use crate::packed::{Direction, PackedLayer};
 use crate::panels::block_units;
 use crate::place::{self, Place};
 use crate::product::{self, Rows};
-use crate::step::Sequences;
+use crate::sequences::Sequences;
 use crate::threads::{Stop, Threads};
 use crate::units::Units;
 use shares::{Shares, Work, lock};

@@ -151,12 +151,7 @@ impl Group {
     }
 
     #[inline(always)]
-    fn blocks(
-        &self,
-        memory: &mut [Memory<'_>],
-        registers: &mut Registers,
-        step: isize,
-    ) {
+    fn blocks(&self, memory: &mut [Memory<'_>], registers: &mut Registers, step: isize) {
         for store in &self.stores {
             if let Some(reduction) = store.reduction {
                 self.clear(&store.place, reduction, memory, step);
@@ -454,7 +449,7 @@ fn read_row<T: Copy>(from: &[T], at: isize, stride: isize, to: &mut [T]) {
     match stride {
         0 => to.fill(from[at as usize]),
         1 => to.copy_from_slice(&from[at as usize..at as usize + to.len()]),
-        1.. => {
+        2.. => {
             let from = from[at as usize..].iter().step_by(stride as usize);
             for (to, from) in std::iter::zip(to, from) {
                 *to = *from;
@@ -588,7 +583,14 @@ fn reduce<T: Copy>(
         [(_, stride), (size, _), ..] => {
             let len = from.len() / count.max(1);
             for (index, from) in from.chunks_exact(len.max(1)).enumerate() {
-                reduce_all(to, at + index as isize * stride, size, &axes[1..], from, with);
+                reduce_all(
+                    to,
+                    at + index as isize * stride,
+                    size,
+                    &axes[1..],
+                    from,
+                    with,
+                );
             }
         }
     }
@@ -610,20 +612,21 @@ fn reduce_all<T: Copy>(
         [(_, stride), (size, _), ..] => {
             let len = from.len() / count.max(1);
             for (index, from) in from.chunks_exact(len.max(1)).enumerate() {
-                reduce_all(to, at + index as isize * stride, size, &axes[1..], from, with);
+                reduce_all(
+                    to,
+                    at + index as isize * stride,
+                    size,
+                    &axes[1..],
+                    from,
+                    with,
+                );
             }
         }
     }
 }
 
 #[inline(always)]
-fn reduce_row<T: Copy>(
-    to: &mut [T],
-    at: isize,
-    stride: isize,
-    from: &[T],
-    with: &impl Reduce<T>,
-) {
+fn reduce_row<T: Copy>(to: &mut [T], at: isize, stride: isize, from: &[T], with: &impl Reduce<T>) {
     match stride {
         0 => {
             let to = &mut to[at as usize];

@@ -4,6 +4,7 @@ mod group;
 mod log;
 mod memory;
 mod others;
+mod rows;
 
 pub(crate) use group::{
     BLOCK, Group, Instruction, Load, MAXIMUM_AXES, Operand, Place, Registers, Store,
@@ -11,12 +12,15 @@ pub(crate) use group::{
 pub(crate) use memory::{Memory, zeros};
 pub(crate) use others::{At, Best, Count, Multiply, Pick, Product, Scatter};
 
+pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows, Update};
+
 use crate::error::Error;
 
 /// A part of a program that runs at once.
 #[derive(Clone, Debug)]
 pub(crate) enum Kernel {
     Group(Group),
+    Rows(Rows),
     Product(Product),
     Multiply(Multiply),
     Pick(Pick),
@@ -35,6 +39,7 @@ impl Kernel {
     ) -> Result<(), Error> {
         match self {
             Self::Group(group) => group.run(memory, registers, step),
+            Self::Rows(rows) => rows.run(memory, step),
             Self::Product(product) => product.run(memory, step)?,
             Self::Multiply(multiply) => multiply.run(memory, step),
             Self::Pick(pick) => pick.run(memory, step)?,

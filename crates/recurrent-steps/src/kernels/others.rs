@@ -126,7 +126,7 @@ impl Multiply {
                     let factor = one[(first + term * number as isize) as usize];
                     let start = (starts[1] + other_term * number as isize) as usize;
                     for (to, other) in std::iter::zip(&mut *to, &other[start..start + columns]) {
-                        *to = *to + factor * *other;
+                        *to += factor * *other;
                     }
                 }
                 continue;
@@ -202,7 +202,12 @@ impl Pick {
         let indices = memory[self.indices.buffer].ints();
         let from = &memory[self.from.buffer];
         let done = match self.lane {
-            Lane::Float => self.pick(indices, from.floats(), places, &mut taken.floats_mut()[to..]),
+            Lane::Float => self.pick(
+                indices,
+                from.floats(),
+                places,
+                &mut taken.floats_mut()[to..],
+            ),
             Lane::Int => self.pick(indices, from.ints(), places, &mut taken.ints_mut()[to..]),
         };
         memory[self.to.buffer] = taken;

@@ -72,7 +72,11 @@ pub(super) fn activation(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
             let part = planner.map(float2(Float2::Div), Kind::Float, &[call.input(0)?, &alpha])?;
             let elu = Function::Float1(Float1::Activation(Activation::Elu { alpha: 1.0 }));
             let made = planner.map(elu, Kind::Float, &[&part])?;
-            return Ok(vec![planner.map(float2(Float2::Mul), Kind::Float, &[&made, &alpha])?]);
+            return Ok(vec![planner.map(
+                float2(Float2::Mul),
+                Kind::Float,
+                &[&made, &alpha],
+            )?]);
         }
         "Elu" => Activation::Elu { alpha: alpha(1.0) },
         "HardSigmoid" => Activation::HardSigmoid {
@@ -85,11 +89,27 @@ pub(super) fn activation(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
         "Softplus" => Activation::Softplus,
         "Softsign" => Activation::Softsign,
         "Tanh" => Activation::Tanh,
-        "ThresholdedRelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
+        "ThresholdedRelu" => {
+            // Greater than alpha, where that of layers is not smaller.
+            let (value, alpha) = (call.input(0)?, planner.float(alpha(1.0)));
+            let greater = Function::CompareFloats(Comparison::Greater);
+            let is_kept = planner.map(greater, Kind::Bool, &[value, &alpha])?;
+            let zero = planner.float(0.0);
+            let select = Function::Select(Lane::Float);
+            return Ok(vec![planner.map(
+                select,
+                Kind::Float,
+                &[&is_kept, value, &zero],
+            )?]);
+        }
         _ => return values("it is no activation"),
     };
     let function = Function::Float1(Float1::Activation(function));
-    Ok(vec![planner.map(function, Kind::Float, &[call.input(0)?])?])
+    Ok(vec![planner.map(
+        function,
+        Kind::Float,
+        &[call.input(0)?],
+    )?])
 }
 
 pub(super) fn float2(function: Float2) -> Function {
@@ -99,7 +119,12 @@ pub(super) fn float2(function: Float2) -> Function {
 /// The functions of numbers, of whole numbers and of floats, by the name of the operator.
 fn functions(call: &Call<'_>) -> Option<(Fold, Function)> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
-    let compare = |comparison| (Fold::Compare(comparison), Function::CompareFloats(comparison));
+    let compare = |comparison| {
+        (
+            Fold::Compare(comparison),
+            Function::CompareFloats(comparison),
+        )
+    };
     Some(match call.node.op() {
         "Add" => (Fold::Add, float2(Float2::Add)),
         "Sub" => (Fold::Sub, float2(Float2::Sub)),
@@ -170,7 +195,11 @@ pub(super) fn not(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
     if let Some(made) = folded(Kind::Bool, &[value], |all| Some(opposite(all[0])))? {
         return Ok(vec![made]);
     }
-    Ok(vec![planner.map(Function::Float1(Float1::Not), Kind::Bool, &[value])?])
+    Ok(vec![planner.map(
+        Function::Float1(Float1::Not),
+        Kind::Bool,
+        &[value],
+    )?])
 }
 
 pub(super) fn pow(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
@@ -199,7 +228,10 @@ pub(super) fn clip(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         let bound = match (call.optional(index), call.node.float(name).value()) {
             (Some(value), _) => value.clone(),
             (None, Some(number)) => planner.float(number),
-            (None, None) => continue,
+            (None, None) if is_int => continue,
+            // As ONNX says, which leaves no infinity.
+            (None, None) if index == 1 => planner.float(f32::MIN),
+            (None, None) => planner.float(f32::MAX),
         };
         // Elements that are NaN stay so.
         let (int, float) = match index {
@@ -226,11 +258,7 @@ pub(super) fn cast(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
 }
 
 /// The same numbers in another type.
-pub(super) fn convert(
-    planner: &mut Planner<'_>,
-    value: &Value,
-    to: Kind,
-) -> Result<Value, Error> {
+pub(super) fn convert(planner: &mut Planner<'_>, value: &Value, to: Kind) -> Result<Value, Error> {
     let from = value.kind;
     if from == to {
         return Ok(value.clone());
@@ -269,7 +297,9 @@ pub(super) fn convert(
     };
     let made = planner.map(function, to, &[value])?;
     match (function, to) {
-        (Function::IntOfFloat, Kind::Int32) => planner.map(Function::Int1(Int1::Wrap), to, &[&made]),
+        (Function::IntOfFloat, Kind::Int32) => {
+            planner.map(Function::Int1(Int1::Wrap), to, &[&made])
+        }
         _ => Ok(made),
     }
 }
@@ -298,5 +328,9 @@ pub(super) fn choose(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
         return Ok(vec![chosen.with(chosen.view.broadcast(&sizes))]);
     }
     let function = Function::Select(one.kind.lane());
-    Ok(vec![planner.map(function, one.kind, &[condition, one, other])?])
+    Ok(vec![planner.map(
+        function,
+        one.kind,
+        &[condition, one, other],
+    )?])
 }

@@ -11,13 +11,20 @@ use crate::view::{Axis, Base, View};
 fn inside(scalar: Scalar, size: usize, steps: Option<usize>) -> Option<(i64, i64)> {
     let line = scalar.line()?;
     let size = size as i64;
+    // No step reads what is there, but the place has to be one.
+    if steps == Some(0) {
+        let from_end = if line.base < 0 { size } else { 0 };
+        let base = line.base + from_end;
+        return (0..size).contains(&base).then_some((base, line.slope));
+    }
     let last = match (line.slope, steps) {
         (0, _) => line.base,
         (_, Some(steps)) => line.at(steps.saturating_sub(1) as i64),
         (_, None) => return None,
     };
-    let is_within = |range: std::ops::Range<i64>| range.contains(&line.base) && range.contains(&last);
-    if is_within(0..size) || steps == Some(0) {
+    let is_within =
+        |range: std::ops::Range<i64>| range.contains(&line.base) && range.contains(&last);
+    if is_within(0..size) {
         Some((line.base, line.slope))
     } else if is_within(-size..0) {
         Some((line.base + size, line.slope))
@@ -75,10 +82,7 @@ pub(super) fn gather(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     // Sizes: those before the axis, those of the indices, those behind it.
     let from = planner.materialised(value)?;
     let picked = in_memory(planner, indices)?;
-    let still = |axis: &Axis| Axis {
-        stride: 0,
-        ..*axis
-    };
+    let still = |axis: &Axis| Axis { stride: 0, ..*axis };
     let (before, behind) = (&from.axes[..along], &from.axes[along + 1..]);
     let middle = &picked.axes;
     let data: Vec<Axis> = before
@@ -129,7 +133,10 @@ pub(super) fn gather_elements(
     let picked = in_memory(planner, indices)?;
     let of = |(place, (own, index)): (usize, (&Axis, &Axis))| {
         if place != along && index.size > own.size {
-            return values(format!("{} indices along an axis of {}", index.size, own.size));
+            return values(format!(
+                "{} indices along an axis of {}",
+                index.size, own.size
+            ));
         }
         Ok(Axis {
             size: index.size,
@@ -192,14 +199,21 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
         return values("indices without an axis");
     };
     if tuple.size > value.rank() {
-        return values(format!("indices of {} axes of {}", tuple.size, value.rank()));
+        return values(format!(
+            "indices of {} axes of {}",
+            tuple.size,
+            value.rank()
+        ));
     }
     let lead = indices.sizes();
     let lead = &lead[..lead.len() - 1];
     let rest = value.sizes()[tuple.size..].to_vec();
     let expected = [lead, &rest].concat();
     if updates.sizes() != expected {
-        return values(format!("updates of {:?}, expected {expected:?}", updates.sizes()));
+        return values(format!(
+            "updates of {:?}, expected {expected:?}",
+            updates.sizes()
+        ));
     }
     let whole = planner.own_copy(value)?;
     let all = &whole.view.axes;
@@ -225,7 +239,10 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
             return Ok(vec![whole]);
         }
     }
-    let targets = all[..tuple.size].iter().map(|it| (it.size, it.stride)).collect();
+    let targets = all[..tuple.size]
+        .iter()
+        .map(|it| (it.size, it.stride))
+        .collect();
     let still = lead.iter().map(|&size| Axis { size, stride: 0 });
     let to = View {
         axes: still.chain(all[tuple.size..].iter().copied()).collect(),
@@ -235,11 +252,19 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
     let apart = written.axes.last().map_or(0, |axis| axis.stride);
     let still = rest.iter().map(|&size| Axis { size, stride: 0 });
     let written = View {
-        axes: written.axes[..lead.len()].iter().copied().chain(still).collect(),
+        axes: written.axes[..lead.len()]
+            .iter()
+            .copied()
+            .chain(still)
+            .collect(),
         ..written
     };
     let updates = planner.materialised(updates)?;
-    planner.add_to(Operation::Scatter { targets, apart }, vec![written, updates], to);
+    planner.add_to(
+        Operation::Scatter { targets, apart },
+        vec![written, updates],
+        to,
+    );
     Ok(vec![whole])
 }
 

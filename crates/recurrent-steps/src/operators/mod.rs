@@ -170,7 +170,9 @@ static RULES: &[Rule] = {
         rule("Equal", Any, Bool, e::binary).folds(),
         rule("Erf", Floats, Same, e::unary),
         rule("Exp", Floats, Same, e::unary),
-        rule("Expand", Any, Same, shapes::expand).known(&[1]).folds(),
+        rule("Expand", Any, Same, shapes::expand)
+            .known(&[1])
+            .folds(),
         rule("Flatten", Any, Same, shapes::flatten),
         rule("Floor", Floats, Same, e::unary),
         rule("Gather", Any, Same, indexing::gather).folds(),
@@ -181,7 +183,12 @@ static RULES: &[Rule] = {
         rule("HardSigmoid", Floats, Same, e::activation),
         rule("Identity", Any, Same, shapes::identity).folds(),
         rule("IsNaN", Floats, Bool, e::unary),
-        rule("LayerNormalization", Floats, Same, reductions::layer_normalization),
+        rule(
+            "LayerNormalization",
+            Floats,
+            Same,
+            reductions::layer_normalization,
+        ),
         rule("LeakyRelu", Floats, Same, e::activation),
         rule("Less", Numbers, Bool, e::binary).folds(),
         rule("LessOrEqual", Numbers, Bool, e::binary).folds(),
@@ -211,7 +218,9 @@ static RULES: &[Rule] = {
         rule("ReduceSum", Numbers, Same, reductions::reduce).known(&[1]),
         rule("ReduceSumSquare", Floats, Same, reductions::reduce).known(&[1]),
         rule("Relu", Floats, Same, e::activation),
-        rule("Reshape", Any, Same, shapes::reshape).known(&[1]).folds(),
+        rule("Reshape", Any, Same, shapes::reshape)
+            .known(&[1])
+            .folds(),
         rule("Round", Floats, Same, e::unary),
         rule("ScatterElements", Any, Same, indexing::scatter_elements),
         rule("ScatterND", Any, Same, indexing::scatter_nd),
@@ -220,20 +229,26 @@ static RULES: &[Rule] = {
         rule("Sign", Numbers, Same, e::unary),
         rule("Sin", Floats, Same, e::unary),
         rule("Size", Any, Int64, shapes::size).of_sizes(),
-        rule("Slice", Any, Same, shapes::slice).known(&[1, 2, 3, 4]).folds(),
+        rule("Slice", Any, Same, shapes::slice)
+            .known(&[1, 2, 3, 4])
+            .folds(),
         rule("Softmax", Floats, Same, reductions::softmax),
         rule("Softplus", Floats, Same, e::activation),
         rule("Softsign", Floats, Same, e::activation),
         rule("Split", Any, Same, shapes::split).known(&[1]).folds(),
         rule("Sqrt", Floats, Same, e::unary),
-        rule("Squeeze", Any, Same, shapes::squeeze).known(&[1]).folds(),
+        rule("Squeeze", Any, Same, shapes::squeeze)
+            .known(&[1])
+            .folds(),
         rule("Sub", Numbers, Same, e::binary).folds(),
         rule("Sum", Floats, Same, e::variadic),
         rule("Tanh", Floats, Same, e::activation),
         rule("ThresholdedRelu", Floats, Same, e::activation),
         rule("Tile", Any, Same, shapes::tile).known(&[1]),
         rule("Transpose", Any, Same, shapes::transpose).folds(),
-        rule("Unsqueeze", Any, Same, shapes::unsqueeze).known(&[1]).folds(),
+        rule("Unsqueeze", Any, Same, shapes::unsqueeze)
+            .known(&[1])
+            .folds(),
         rule("Where", Any, Second, e::choose).folds(),
         rule("Xor", Truths, Same, e::binary).folds(),
     ]

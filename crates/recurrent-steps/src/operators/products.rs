@@ -208,7 +208,11 @@ pub(super) fn einsum(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     for (index, letters) in equation.operands.iter().enumerate() {
         let value = call.input(index)?;
         if value.rank() != letters.len() {
-            return values(format!("{} letters for {} axes", letters.len(), value.rank()));
+            return values(format!(
+                "{} letters for {} axes",
+                letters.len(),
+                value.rank()
+            ));
         }
         operands.push((letters.clone(), value.clone()));
     }
@@ -218,9 +222,13 @@ pub(super) fn einsum(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     };
     // From the left, two at a time; letters that nothing reads later are summed at once.
     while let Some(next) = operands.next() {
-        let later: Vec<char> = operands.as_slice().iter().flat_map(|it| it.0.clone()).collect();
+        let later: Vec<char> = operands
+            .as_slice()
+            .iter()
+            .flat_map(|it| it.0.clone())
+            .collect();
         let is_kept = |it: &char| equation.output.contains(it) || later.contains(it);
-        made = pair(planner, made, next, &is_kept)?;
+        made = pair(planner, made, next, &is_kept, &equation.output)?;
     }
     let (letters, value) = made;
     let summed: Vec<usize> = (0..letters.len())
@@ -246,12 +254,16 @@ fn pair(
     (one_letters, one): Lettered,
     (other_letters, other): Lettered,
     is_kept: &dyn Fn(&char) -> bool,
+    output: &[char],
 ) -> Result<Lettered, Error> {
     let both = |it: &&char| other_letters.contains(it);
     let shared: Vec<char> = one_letters.iter().filter(both).copied().collect();
     let (batch, summed): (Vec<char>, Vec<char>) = shared.iter().partition(|it| is_kept(it));
     let only = |own: &[char], others: &[char]| -> Vec<char> {
-        own.iter().filter(|it| !others.contains(it)).copied().collect()
+        own.iter()
+            .filter(|it| !others.contains(it))
+            .copied()
+            .collect()
     };
     let rows = only(&one_letters, &other_letters);
     let columns = only(&other_letters, &one_letters);
@@ -300,7 +312,12 @@ fn pair(
         return Ok((letters, made));
     }
     // A vector with a constant matrix, with one of each batch.
-    if let Some(made) = with_constant(planner, (&one_letters, &one), (&other_letters, &other), (&batch, &summed, &rows, &columns))? {
+    if let Some(made) = with_constant(
+        planner,
+        (&one_letters, &one),
+        (&other_letters, &other),
+        (&batch, &summed, &rows, &columns),
+    )? {
         return Ok(made);
     }
     // Elements times elements, in the order of the larger operand.
@@ -309,10 +326,21 @@ fn pair(
         false => (&other_letters, &one_letters),
     };
     let order = [&**large, &*only(small, large)].concat();
+    // Without a sum, what is written last is in the order of the output.
+    let order = match order.iter().all(|it| output.contains(it)) {
+        true => output
+            .iter()
+            .filter(|it| order.contains(it))
+            .copied()
+            .collect(),
+        false => order,
+    };
     let first = one.with(arranged(&one_letters, &one, &order));
     let second = other.with(arranged(&other_letters, &other, &order));
     let made = planner.map(float2(Float2::Mul), Kind::Float, &[&first, &second])?;
-    let gone: Vec<usize> = (0..order.len()).filter(|&it| !is_kept(&order[it])).collect();
+    let gone: Vec<usize> = (0..order.len())
+        .filter(|&it| !is_kept(&order[it]))
+        .collect();
     if gone.is_empty() {
         return Ok((order, made));
     }
@@ -336,7 +364,8 @@ fn with_constant(
     other: (&[char], &Value),
     (batch, summed, rows, columns): Letters<'_>,
 ) -> Result<Option<Lettered>, Error> {
-    let is_constant = |planner: &Planner<'_>, value: &Value| planner.constant_index(&value.view).is_some();
+    let is_constant =
+        |planner: &Planner<'_>, value: &Value| planner.constant_index(&value.view).is_some();
     let (left, right, own, out) = if is_constant(planner, other.1) {
         (one, other, rows, columns)
     } else if is_constant(planner, one.1) {

@@ -23,14 +23,17 @@ fn two(
 
 pub(super) fn reduce(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
     let value = call.input(0)?;
-    let given = call.parameter(planner, 1, "axes")?.filter(|all| !all.is_empty());
+    let given = call
+        .parameter(planner, 1, "axes")?
+        .filter(|all| !all.is_empty());
     let along = match given {
         Some(all) => axes(&all, value.rank())?,
         None if call.int("noop_with_empty_axes", 0) != 0 => vec![],
         None => (0..value.rank()).collect(),
     };
     let count: usize = along.iter().map(|&it| value.view.axes[it].size).product();
-    let sum = |planner: &mut Planner<'_>, value: &Value| planner.reduce(Reduction::Sum, value, &along);
+    let sum =
+        |planner: &mut Planner<'_>, value: &Value| planner.reduce(Reduction::Sum, value, &along);
     let made = match call.node.op() {
         "ReduceSum" => sum(planner, value)?,
         "ReduceProd" => planner.reduce(Reduction::Product, value, &along)?,
@@ -139,5 +142,7 @@ pub(super) fn layer_normalization(
             made = two(planner, function, &made, operand)?;
         }
     }
-    Ok(vec![made.with(View { ..made.view.clone() })])
+    Ok(vec![made.with(View {
+        ..made.view.clone()
+    })])
 }

@@ -45,11 +45,16 @@ pub(super) fn squeeze(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<
     let value = call.input(0)?;
     let gone = match call.parameter(planner, 1, "axes")? {
         Some(all) => axes(&all, value.rank())?,
-        None => (0..value.rank()).filter(|&it| value.view.axes[it].size == 1).collect(),
+        None => (0..value.rank())
+            .filter(|&it| value.view.axes[it].size == 1)
+            .collect(),
     };
     let mut view = value.view.clone();
     if let Some(place) = gone.iter().find(|&&place| view.axes[place].size != 1) {
-        return values(format!("axis {place} has {} elements, not 1", view.axes[*place].size));
+        return values(format!(
+            "axis {place} has {} elements, not 1",
+            view.axes[*place].size
+        ));
     }
     let mut place = 0;
     view.axes.retain(|_| {
@@ -105,7 +110,11 @@ pub(super) fn transpose(_: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
         None => (0..value.rank()).rev().collect(),
     };
     if order.len() != value.rank() {
-        return values(format!("an order of {} axes of {}", order.len(), value.rank()));
+        return values(format!(
+            "an order of {} axes of {}",
+            order.len(),
+            value.rank()
+        ));
     }
     Ok(vec![value.with(value.view.permute(&order))])
 }
@@ -113,7 +122,10 @@ pub(super) fn transpose(_: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
 pub(super) fn expand(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
     let value = call.input(0)?;
     let to = call.parameter(planner, 1, "shape")?.unwrap_or_default();
-    let to: Vec<usize> = to.iter().map(|&it| usize::try_from(it).unwrap_or(0)).collect();
+    let to: Vec<usize> = to
+        .iter()
+        .map(|&it| usize::try_from(it).unwrap_or(0))
+        .collect();
     let own = value.sizes();
     let sizes = broadcast([&*own, &*to])?;
     Ok(vec![value.with(value.view.broadcast(&sizes))])
@@ -133,7 +145,11 @@ pub(super) fn tile(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         sizes.push(size.saturating_mul(axis.size));
     }
     if axes.len() != 2 * value.rank() {
-        return values(format!("{} repeats of {} axes", repeats.len(), value.rank()));
+        return values(format!(
+            "{} repeats of {} axes",
+            repeats.len(),
+            value.rank()
+        ));
     }
     view.axes = axes;
     Ok(vec![planner.reshape(&value.with(view), &sizes)?])
@@ -146,7 +162,10 @@ fn part(start: i64, end: i64, apart: i64, size: usize) -> (isize, usize) {
     let (start, end) = if apart > 0 {
         (place(start).clamp(0, size), place(end).clamp(0, size))
     } else {
-        (place(start).clamp(-1, size - 1), place(end).clamp(-1, size - 1))
+        (
+            place(start).clamp(-1, size - 1),
+            place(end).clamp(-1, size - 1),
+        )
     };
     let distance = i128::from(end) - i128::from(start);
     let apart = i128::from(apart);
@@ -160,7 +179,10 @@ fn part(start: i64, end: i64, apart: i64, size: usize) -> (isize, usize) {
 
 pub(super) fn slice(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
     let value = call.input(0)?;
-    let lines = |planner: &mut Planner<'_>, index: usize, name: &str| -> Result<Option<Vec<Scalar>>, Error> {
+    let lines = |planner: &mut Planner<'_>,
+                 index: usize,
+                 name: &str|
+     -> Result<Option<Vec<Scalar>>, Error> {
         if let Some(input) = call.optional(index)
             && let Some(scalars) = input.scalars()
         {
@@ -226,7 +248,10 @@ pub(super) fn split(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
     let along = axis(call.int("axis", 0), value.rank())?;
     let size = value.view.axes[along].size;
     let sizes = match call.parameter(planner, 1, "split")? {
-        Some(all) => all.iter().map(|&it| usize::try_from(it).unwrap_or(0)).collect(),
+        Some(all) => all
+            .iter()
+            .map(|&it| usize::try_from(it).unwrap_or(0))
+            .collect(),
         None => {
             let parts = call.node.output.len().max(1);
             let each = size.div_ceil(parts);
@@ -303,7 +328,10 @@ pub(super) fn constant_of_shape(
     let Some(sizes) = call.parameter(planner, 0, "input")? else {
         return values("the shape is missing");
     };
-    let sizes: Vec<usize> = sizes.iter().map(|&it| usize::try_from(it).unwrap_or(0)).collect();
+    let sizes: Vec<usize> = sizes
+        .iter()
+        .map(|&it| usize::try_from(it).unwrap_or(0))
+        .collect();
     count(&sizes)?;
     let tensor = call.node.tensor("value").value();
     let one = match tensor {
@@ -325,7 +353,11 @@ pub(super) fn range(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
     let kind = call.input(0)?.kind;
     for index in 0..3 {
         let number = planner.integers(call.input(index)?);
-        let Some([number]) = number.as_deref().and_then(|all| all.first_chunk::<1>()).copied() else {
+        let Some([number]) = number
+            .as_deref()
+            .and_then(|all| all.first_chunk::<1>())
+            .copied()
+        else {
             return values("its bounds depend on the step");
         };
         numbers.push(number);

@@ -6,6 +6,7 @@
 
 mod phases;
 mod planner;
+mod rows;
 mod units;
 
 use std::sync::Arc;
@@ -72,7 +73,9 @@ pub(crate) enum Operation {
     /// Products of matrices, the last two axes of the views.
     Multiply,
     /// Looks the first input up at indices, the second, along an axis of this size and stride.
-    Pick { axis: (usize, isize) },
+    Pick {
+        axis: (usize, isize),
+    },
     /// Writes the second input to the output at indices, the first.
     Scatter {
         targets: Vec<(usize, isize)>,
@@ -162,6 +165,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Option<usize>,
     /// The most steps from its first on, if the loop says so.
     pub(crate) most: Option<usize>,
+    /// Whether the next step needs another program, since sizes change.
+    pub(crate) is_single: bool,
     /// Whether it runs so many that what they collect is whole.
     pub(crate) is_whole: bool,
     pub(crate) buffers: Vec<Buffer>,
@@ -173,13 +178,6 @@ pub(crate) struct Plan {
     pub(crate) condition: Option<(usize, isize, isize)>,
 }
 
-impl Plan {
-    /// Whether a step changes the sizes of states, so that the next needs another program.
-    pub(crate) fn changes_sizes(&self) -> bool {
-        self.states.iter().any(Stated::changes_sizes)
-    }
-}
-
 impl Stated {
     /// Whether a step changes its sizes.
     pub(crate) fn changes_sizes(&self) -> bool {
@@ -187,11 +185,5 @@ impl Stated {
             Self::Buffer(state) => state.sizes != state.next_sizes,
             Self::Line(..) | Self::Nothing => false,
         }
-    }
-}
-
-impl Buffer {
-    pub(crate) fn source_name(&self) -> &'static str {
-        match self.source { Source::Program => "own", Source::Data(..) => "data", Source::Input(_) => "input", Source::Collected(_) => "out" }
     }
 }

@@ -42,7 +42,11 @@ pub(super) fn plan(
     let wide = phases.widen(planner, steps);
     // The condition may be of a buffer of all steps.
     let condition = condition.map(|(buffer, offset, step)| match wide.contains(&buffer) {
-        true => (buffer, offset, step + (planner.buffers[buffer].len / steps.max(1)) as isize),
+        true => (
+            buffer,
+            offset,
+            step + (planner.buffers[buffer].len / steps.max(1)) as isize,
+        ),
         false => (buffer, offset, step),
     });
     let gone = phases.without_moves(planner, &mut states, &wide);
@@ -69,6 +73,10 @@ pub(super) fn plan(
         });
     }
     let places = in_place(planner, &mut states, &mut made);
+    // The condition may be a state that is written where it lies.
+    let condition = condition.map(|(buffer, offset, step)| {
+        (places.get(&buffer).copied().unwrap_or(buffer), offset, step)
+    });
     let mut kernels: [Vec<Scheduled>; 3] = Default::default();
     for (units, kernels) in std::iter::zip(&made, &mut kernels) {
         for unit in units {
@@ -83,6 +91,7 @@ pub(super) fn plan(
     Ok(Plan {
         steps: planner.steps,
         most: None,
+        is_single: false,
         is_whole: false,
         buffers: std::mem::take(&mut planner.buffers),
         phases: kernels,
@@ -111,10 +120,17 @@ fn repeat_cheap(planner: &mut Planner<'_>) {
         let readers: Vec<usize> = (index + 1..planner.primitives.len())
             .filter(|&reader| {
                 let reader = &planner.primitives[reader];
-                reader.is_grouped() && reader.reads().any(|it| it == buffer)
+                let is_move = matches!(reader.operation, Operation::Map(Function::Move(_)));
+                reader.is_grouped() && !is_move && reader.reads().any(|it| it == buffer)
             })
             .collect();
-        for (copies, reader) in readers.into_iter().skip(1).enumerate() {
+        // One that is moved is kept anyway.
+        let is_kept = planner.primitives.iter().any(|it| {
+            matches!(it.operation, Operation::Map(Function::Move(_)))
+                && it.reads().any(|it| it == buffer)
+        });
+        let first = if is_kept { 0 } else { 1 };
+        for (copies, reader) in readers.into_iter().skip(first).enumerate() {
             let reader = reader + copies;
             let mut copy = planner.primitives[index].clone();
             let mut own = planner.buffers[buffer].clone();
@@ -170,7 +186,10 @@ impl Phases {
         let needs = |primitive: &Primitive| planner.buffers[primitive.writes()].needs;
         let mut forced = HashSet::new();
         let is_product = |primitive: &Primitive| {
-            matches!(primitive.operation, Operation::Product { .. } | Operation::Multiply)
+            matches!(
+                primitive.operation,
+                Operation::Product { .. } | Operation::Multiply
+            )
         };
         for (index, primitive) in primitives.iter().enumerate().rev() {
             let is_forced = is_product(primitive) || forced.contains(&index);
@@ -184,10 +203,12 @@ impl Phases {
         let steps = planner.steps;
         for (index, primitive) in primitives.iter().enumerate() {
             let is_before = match needs(primitive) {
-                Needs::Nothing => !matches!(
-                    planner.buffers[primitive.writes()].source,
-                    Source::Collected(_)
-                ) && !nexts.contains(&primitive.writes()),
+                Needs::Nothing => {
+                    !matches!(
+                        planner.buffers[primitive.writes()].source,
+                        Source::Collected(_)
+                    ) && !nexts.contains(&primitive.writes())
+                }
                 Needs::Number => {
                     let own = planner.buffers[primitive.writes()].len;
                     steps.is_some_and(|steps| {
@@ -196,10 +217,8 @@ impl Phases {
                             || matches!(primitive.operation, Operation::Reduce(_))
                             || forced.contains(&index);
                         fits && all <= MOST_AFTER
-                    }) && matches!(
-                        planner.buffers[primitive.writes()].source,
-                        Source::Program
-                    ) && !nexts.contains(&primitive.writes())
+                    }) && matches!(planner.buffers[primitive.writes()].source, Source::Program)
+                        && !nexts.contains(&primitive.writes())
                 }
                 Needs::States => false,
             };
@@ -236,7 +255,9 @@ impl Phases {
             });
             let all: usize = kept.map(|it| planner.buffers[it].len).sum();
             let all = all.max(planner.buffers[buffer].len).saturating_mul(steps);
-            let follows = primitive.reads().any(|it| writers[it].iter().any(|&it| of[it] == AFTER));
+            let follows = primitive
+                .reads()
+                .any(|it| writers[it].iter().any(|&it| of[it] == AFTER));
             let is_product = matches!(primitive.operation, Operation::Product { .. });
             if follows || is_product && all <= MOST_AFTER {
                 of[index] = AFTER;
@@ -298,7 +319,9 @@ impl Phases {
                 continue;
             };
             let from = &planner.primitives[mover].inputs[0];
-            let Some(buffer) = from.buffer() else { continue };
+            let Some(buffer) = from.buffer() else {
+                continue;
+            };
             let own = &planner.buffers[buffer];
             let is_whole = from.is_contiguous() && from.offset == 0 && from.step == 0;
             let mut writers = self.writers[buffer].iter();
@@ -351,7 +374,11 @@ fn in_place(
             let is_move = matches!(primitive.operation, Operation::Map(Function::Move(_)));
             is_move && primitive.writes() == next && primitive.inputs[0].is_same(&whole)
         };
-        let mover = steps[writer].primitives.iter().copied().find(|&it| moves(it));
+        let mover = steps[writer]
+            .primitives
+            .iter()
+            .copied()
+            .find(|&it| moves(it));
         if writers.next().is_some() && mover.is_none() {
             continue;
         }
@@ -367,7 +394,10 @@ fn in_place(
         };
         let place = units::place(&output.output, own.steps);
         let is_beside = outputs.all(|primitive| {
-            let mut reads = primitive.inputs.iter().filter(|it| it.buffer() == Some(state.current));
+            let mut reads = primitive
+                .inputs
+                .iter()
+                .filter(|it| it.buffer() == Some(state.current));
             reads.all(|view| units::place(view, own.steps) == place)
         });
         let is_map = matches!(output.operation, Operation::Map(_));

@@ -76,7 +76,9 @@ pub(crate) fn count(sizes: &[usize]) -> Result<usize, Error> {
 }
 
 /// The sizes that these broadcast to.
-pub(crate) fn broadcast<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> Result<Vec<usize>, Error> {
+pub(crate) fn broadcast<'a>(
+    all: impl IntoIterator<Item = &'a [usize]>,
+) -> Result<Vec<usize>, Error> {
     let mut made: Vec<usize> = vec![];
     for sizes in all {
         while made.len() < sizes.len() {
@@ -114,7 +116,7 @@ struct End {
     is_found: bool,
     /// Whether a step decides.
     is_decided: bool,
-    /// Whether the program is of one step, since the sizes of states change.
+    /// Whether the program is of one step, since the sizes of values change.
     is_single: bool,
 }
 
@@ -155,8 +157,12 @@ impl<'a> Planner<'a> {
                 keyed: body.most.iter().chain(&body.starts).copied().collect(),
                 end,
                 steps: match end {
-                    End { is_single: true, .. } => Some(end.most.unwrap_or(1).min(1)),
-                    End { is_decided: true, .. } => None,
+                    End {
+                        is_single: true, ..
+                    } => Some(end.most.unwrap_or(1).min(1)),
+                    End {
+                        is_decided: true, ..
+                    } => None,
                     End { most, .. } => most,
                 },
                 buffers: vec![],
@@ -179,7 +185,10 @@ impl<'a> Planner<'a> {
         };
         let mut most = None;
         if let Some(slice) = body.slices.first() {
-            let sizes = run.inputs[slice.input].sizes;
+            let sizes = match slice.whole {
+                Known::Constant(index) => &*body.constants[index].sizes,
+                Known::Input(index) => run.inputs[index].sizes,
+            };
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
         if let Some(index) = &body.most {
@@ -189,7 +198,11 @@ impl<'a> Planner<'a> {
         if let Some(number) = body.constant_most {
             most = usize::try_from(number.max(0)).ok();
         }
-        let starts = body.starts.as_ref().and_then(first_of).or(body.constant_start);
+        let starts = body
+            .starts
+            .as_ref()
+            .and_then(first_of)
+            .or(body.constant_start);
         if starts == Some(0) {
             most = Some(0);
         }
@@ -205,10 +218,10 @@ impl<'a> Planner<'a> {
         let lines = self.bind_states()?;
         self.bind_slices()?;
         if let Some(name) = &body.number {
-            let line = Line {
+            let line = self.seen(Line {
                 base: self.run.first as i64,
                 slope: 1,
-            };
+            });
             let number = Value::known(Kind::Int64, &[], vec![line.into()]);
             self.names.insert(name.as_str().into(), number);
         }
@@ -216,11 +229,16 @@ impl<'a> Planner<'a> {
             let truth = Value::known(Kind::Bool, &[], vec![true.into()]);
             self.names.insert(name.as_str().into(), truth);
         }
+        // What fails for want of the end, or with the number of the step, is tried otherwise.
+        let mut failure = None;
         for index in &body.order {
-            self.node(&body.graph.node[*index])?;
+            let made = self.node(&body.graph.node[*index]);
+            failure = failure.or(made.err());
         }
         let mut condition = None;
-        if let Some(name) = &body.condition_out {
+        if let Some(name) = &body.condition_out
+            && (failure.is_none() || self.value(name).is_ok())
+        {
             let value = self.value(name)?;
             let count = value.view.len();
             if count != 1 {
@@ -247,10 +265,27 @@ impl<'a> Planner<'a> {
                 None => condition = Some(self.materialised(&value)?),
             }
         }
-        if self.end.most.is_none() && condition.is_none() {
+        if let Some(failure) = failure {
+            if self.end.is_single || body.number.is_none() {
+                return Err(failure);
+            }
+            return Ok(Outcome::Other(End {
+                is_single: true,
+                ..self.end
+            }));
+        }
+        if self.end.most.is_none() && condition.is_none() && !self.end.is_single {
             return values("the loop has no end");
         }
         self.finish(lines, condition)
+    }
+
+    /// A number as the program sees it: that of its only step, if it has no other.
+    fn seen(&self, line: Line) -> Line {
+        match self.end.is_single {
+            true => Line { slope: 0, ..line },
+            false => line,
+        }
     }
 
     /// The number of steps after which a condition that follows the number is false; `None` if it stays true.
@@ -338,7 +373,7 @@ impl<'a> Planner<'a> {
             let line = self.counter(index, &initial);
             lines.push(line);
             let value = if let Some(line) = line {
-                Value::known(state.kind, &initial.sizes(), vec![line.into()])
+                Value::known(state.kind, &initial.sizes(), vec![self.seen(line).into()])
             } else {
                 let sizes = match self.run.states {
                     Some(sizes) => sizes[index].clone(),
@@ -381,10 +416,17 @@ impl<'a> Planner<'a> {
     fn bind_slices(&mut self) -> Result<(), Error> {
         let body = self.body;
         for slice in &body.slices {
-            let whole = self.outer_input(slice.input)?;
+            let whole = match slice.whole {
+                Known::Constant(index) => self.constant(index),
+                Known::Input(index) => self.outer_input(index)?,
+            };
             let axis = slice.axis(whole.rank())?;
             let size = whole.sizes()[axis];
-            if self.end.most.is_some_and(|most| most + self.run.first != size) {
+            if self
+                .end
+                .most
+                .is_some_and(|most| most + self.run.first != size)
+            {
                 return values(format!("scan inputs of {size} and other steps"));
             }
             let first = self.run.first as i64;
@@ -430,7 +472,11 @@ impl<'a> Planner<'a> {
     fn node(&mut self, node: &'a NodeProto) -> Result<(), Error> {
         let named = |error: Error| match error {
             Error::Values(text) if !text.starts_with("node ") => {
-                let label = if node.name().is_empty() { node.op() } else { node.name() };
+                let label = if node.name().is_empty() {
+                    node.op()
+                } else {
+                    node.name()
+                };
                 Error::Values(format!("node {label:?}: {text}"))
             }
             other => other,
@@ -466,7 +512,11 @@ impl<'a> Planner<'a> {
         let Some([truth]) = self.integers(&condition).as_deref().map(|it| [it[0]]) else {
             return values("its condition depends on the step");
         };
-        let name = if truth == 0 { "else_branch" } else { "then_branch" };
+        let name = if truth == 0 {
+            "else_branch"
+        } else {
+            "then_branch"
+        };
         let Some(graph) = node.graph(name) else {
             return values(format!("it has no {name}"));
         };
@@ -508,8 +558,9 @@ impl<'a> Planner<'a> {
         value.scalars()?.into_iter().map(Scalar::constant).collect()
     }
 
+    /// The most steps that the program runs, if that is known.
     pub(crate) fn steps(&self) -> Option<usize> {
-        self.steps
+        self.steps.or(self.end.most)
     }
 
     fn buffer(&mut self, buffer: Buffer) -> usize {
@@ -556,7 +607,7 @@ impl<'a> Planner<'a> {
     pub(crate) fn constant_float(&self, value: &Value) -> Option<f32> {
         let view = &value.view;
         match &self.buffers[view.buffer()?].source {
-            Source::Data(Data::Floats(all), _) if view.len() == 1 => {
+            Source::Data(Data::Floats(all), _) if view.len() == 1 && view.step == 0 => {
                 all.get(view.offset as usize).copied()
             }
             _ => None,
@@ -565,6 +616,10 @@ impl<'a> Planner<'a> {
 
     /// The index of the model's constant that a view is of.
     pub(crate) fn constant_index(&self, view: &View) -> Option<usize> {
+        // A part that moves with the step is another one in each.
+        if view.step != 0 {
+            return None;
+        }
         match self.buffers[view.buffer()?].source {
             Source::Data(Data::Floats(_), index) => index,
             _ => None,
@@ -580,13 +635,14 @@ impl<'a> Planner<'a> {
             return values("a matrix that is no constant");
         };
         let shape = [rows.size, columns.size];
-        self.body.packed((*index, view.offset, view.axes.clone()), || {
-            let mut elements = zeros(shape[0] * shape[1])?;
-            for (to, place) in std::iter::zip(&mut elements, view.places()) {
-                *to = all[place];
-            }
-            Ok(PackedMatrix::pack(&elements, shape)?)
-        })
+        self.body
+            .packed((*index, view.offset, view.axes.clone()), || {
+                let mut elements = zeros(shape[0] * shape[1])?;
+                for (to, place) in std::iter::zip(&mut elements, view.places()) {
+                    *to = all[place];
+                }
+                Ok(PackedMatrix::pack(&elements, shape)?)
+            })
     }
 
     /// A copy in a buffer of its own, which primitives may change.
@@ -623,7 +679,10 @@ impl<'a> Planner<'a> {
             Operation::Count(_) => Needs::Number,
             _ => Needs::Nothing,
         };
-        let needs = inputs.iter().map(|view| self.needs(view)).fold(own, Ord::max);
+        let needs = inputs
+            .iter()
+            .map(|view| self.needs(view))
+            .fold(own, Ord::max);
         let buffer = self.buffer(Buffer {
             lane,
             len: count(sizes)?,
@@ -644,8 +703,14 @@ impl<'a> Planner<'a> {
     pub(crate) fn add_to(&mut self, operation: Operation, inputs: Vec<View>, output: View) {
         let needs = inputs.iter().map(|view| self.needs(view)).max();
         if let Some(buffer) = output.buffer() {
+            // A place that moves with the step is another one in each.
+            let is_own = matches!(self.buffers[buffer].source, Source::Program);
+            let place = match is_own && output.step != 0 {
+                true => Needs::Number,
+                false => Needs::Nothing,
+            };
             let own = &mut self.buffers[buffer].needs;
-            *own = needs.unwrap_or(Needs::Nothing).max(*own);
+            *own = needs.unwrap_or(Needs::Nothing).max(place).max(*own);
         }
         self.primitives.push(Primitive {
             operation,
@@ -702,9 +767,17 @@ impl<'a> Planner<'a> {
         });
         for (index, scalar) in scalars.iter().enumerate() {
             let one = flat.with(flat.view.slice(0, index as isize, 1, 1));
-            let made = self.map(Function::CompareInts(comparison(scalar)), Kind::Bool, &[&one, &zero])?;
+            let made = self.map(
+                Function::CompareInts(comparison(scalar)),
+                Kind::Bool,
+                &[&one, &zero],
+            )?;
             let to = whole.view.slice(0, index as isize, 1, 1);
-            self.add_to(Operation::Map(Function::Move(Lane::Float)), vec![made.view], to);
+            self.add_to(
+                Operation::Map(Function::Move(Lane::Float)),
+                vec![made.view],
+                to,
+            );
         }
         Ok(View {
             axes: contiguous(&sizes),
@@ -826,7 +899,10 @@ impl<'a> Planner<'a> {
             let current = self.value(&state.input)?;
             let next = self.value(&state.output)?;
             if next.kind != state.kind {
-                return values(format!("state {:?} becomes one of another type", state.input));
+                return values(format!(
+                    "state {:?} becomes one of another type",
+                    state.input
+                ));
             }
             let initial = match self.run.states {
                 // The run has them.
@@ -875,7 +951,10 @@ impl<'a> Planner<'a> {
             if axis > 0 && !is_whole {
                 return values("outputs that are collected along another axis than the first");
             }
-            let steps = self.steps.filter(|_| is_whole).map(|steps| steps + self.run.first);
+            let steps = self
+                .steps
+                .filter(|_| is_whole)
+                .map(|steps| steps + self.run.first);
             let mut whole = sizes.clone();
             whole.insert(axis, steps.unwrap_or(1));
             let buffer = self.buffer(Buffer {
@@ -910,6 +989,7 @@ impl<'a> Planner<'a> {
         let plan = phases::plan(self, states, collected, condition)?;
         Ok(Outcome::Made(Plan {
             most: self.end.most,
+            is_single: self.end.is_single,
             is_whole,
             ..plan
         }))

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::rows::{self, Known, Parts, Spot};
 use super::{Buffer, Operation, Primitive, Scheduled};
 use crate::elements::Lane;
 use crate::error::{Error, values};
-use crate::function::Function;
+use crate::function::{Function, Reduction};
 use crate::kernels::{
-    At, BLOCK, Best, Count, Group, Instruction, Kernel, Load, MAXIMUM_AXES, Multiply, Operand, Pick,
-    Place, Product, Scatter, Store,
+    At, BLOCK, Best, Count, Group, Instruction, Kernel, Load, MAXIMUM_AXES, Multiply, Operand,
+    Pick, Place, Product, Scatter, Store,
 };
 use crate::view::{Axis, View, merged};
 
@@ -45,7 +46,10 @@ pub(super) fn join(
     let mut units = vec![];
     let mut pending: HashMap<usize, Vec<usize>> = HashMap::new();
     for &index in &open {
-        pending.entry(primitives[index].writes()).or_default().push(index);
+        pending
+            .entry(primitives[index].writes())
+            .or_default()
+            .push(index);
     }
     let sizes = |index: usize| -> Vec<usize> {
         let primitive = &primitives[index];
@@ -70,16 +74,20 @@ pub(super) fn join(
                     let is_map = matches!(made.operation, Operation::Map(_));
                     let steps = steps_of(made);
                     let is_alone = pending[&buffer].len() == 1;
-                    !(own
-                        && is_map
-                        && is_alone
-                        && place(view, steps) == place(&made.output, steps))
+                    !(own && is_map && is_alone && place(view, steps) == place(&made.output, steps))
                 })
             })
         };
         let nothing = HashMap::new();
-        let ready: Vec<usize> = open.iter().copied().filter(|&it| !waits(it, &nothing)).collect();
-        let single = ready.iter().copied().find(|&it| !primitives[it].is_grouped());
+        let ready: Vec<usize> = open
+            .iter()
+            .copied()
+            .filter(|&it| !waits(it, &nothing))
+            .collect();
+        let single = ready
+            .iter()
+            .copied()
+            .find(|&it| !primitives[it].is_grouped());
         let unit = match single {
             Some(index) => vec![index],
             None => {
@@ -104,7 +112,8 @@ pub(super) fn join(
                     }
                     let is_with_reader = |index: &usize| {
                         let primitive = &primitives[*index];
-                        let reads = |it: &usize| primitives[*it].reads().any(|it| it == primitive.writes());
+                        let reads =
+                            |it: &usize| primitives[*it].reads().any(|it| it == primitive.writes());
                         !primitive.is_copy || unit.iter().any(reads)
                     };
                     let kept: Vec<usize> = unit.iter().copied().filter(is_with_reader).collect();
@@ -200,7 +209,10 @@ pub(super) fn kernel(
         output,
         ..
     } = &primitives[index];
-    let (at, lane_of) = (|view: &View| memory.at(view), |view: &View| memory.lane(view));
+    let (at, lane_of) = (
+        |view: &View| memory.at(view),
+        |view: &View| memory.lane(view),
+    );
     let to = at(output);
     let single = |kernel| Scheduled {
         kernel,
@@ -208,7 +220,7 @@ pub(super) fn kernel(
     };
     Ok(match operation {
         Operation::Map(_) | Operation::Reduce(_) => Scheduled {
-            kernel: Kernel::Group(group(primitives, unit, memory)?),
+            kernel: group(primitives, unit, memory)?,
             is_each: false,
         },
         Operation::Product { matrices, lens } => {
@@ -237,9 +249,14 @@ pub(super) fn kernel(
                 return values("a product of other than two");
             };
             let rank = one.rank();
-            let (lead, [row, term]) = (&one.axes[..rank - 2], [one.axes[rank - 2], one.axes[rank - 1]]);
-            let (beside, [same, column]) =
-                (&other.axes[..rank - 2], [other.axes[rank - 2], other.axes[rank - 1]]);
+            let (lead, [row, term]) = (
+                &one.axes[..rank - 2],
+                [one.axes[rank - 2], one.axes[rank - 1]],
+            );
+            let (beside, [same, column]) = (
+                &other.axes[..rank - 2],
+                [other.axes[rank - 2], other.axes[rank - 1]],
+            );
             single(Kernel::Multiply(Multiply {
                 batch: together([lead, beside]),
                 sizes: [row.size, term.size, column.size],
@@ -337,7 +354,10 @@ impl Writer<'_> {
             offset: view.offset,
             step: if self.steps.is_some() { 0 } else { view.step },
             outer,
-            block: block.into_iter().map(|axis| (axis.size, axis.stride)).collect(),
+            block: block
+                .into_iter()
+                .map(|axis| (axis.size, axis.stride))
+                .collect(),
             unit,
         }
     }
@@ -349,19 +369,21 @@ impl Writer<'_> {
 }
 
 /// Writes the program of a group.
-fn group(
-    primitives: &[Primitive],
-    unit: &Unit,
-    memory: &MemoryOf<'_>,
-) -> Result<Group, Error> {
+fn group(primitives: &[Primitive], unit: &Unit, memory: &MemoryOf<'_>) -> Result<Kernel, Error> {
     let own: Vec<&Primitive> = unit.primitives.iter().map(|&it| &primitives[it]).collect();
     let inside: HashSet<usize> = unit.primitives.iter().copied().collect();
     // The axes of all views, merged where each allows it.
-    let sizes: Vec<usize> = axes(&own[0].output, unit.steps).iter().map(|it| it.size).collect();
-    let views = own.iter().flat_map(|it| it.inputs.iter().chain([&it.output]));
+    let sizes: Vec<usize> = axes(&own[0].output, unit.steps)
+        .iter()
+        .map(|it| it.size)
+        .collect();
+    let views = own
+        .iter()
+        .flat_map(|it| it.inputs.iter().chain([&it.output]));
     let all: Vec<Vec<isize>> = views.map(|view| strides(view, unit.steps)).collect();
     let follows = |index: usize, size: usize| {
-        all.iter().all(|strides| strides[index - 1] == strides[index] * size as isize)
+        all.iter()
+            .all(|strides| strides[index - 1] == strides[index] * size as isize)
     };
     // The index of the last axis of each merged one, and its size.
     let mut joined: Vec<(usize, usize)> = vec![];
@@ -413,7 +435,10 @@ fn group(
             Operation::Map(function) => {
                 let value = match (function, operands[0]) {
                     (Function::Move(_), Known::Value(value)) => value,
-                    _ => match code.iter().position(|it| *it == (function, operands.clone())) {
+                    _ => match code
+                        .iter()
+                        .position(|it| *it == (function, operands.clone()))
+                    {
                         Some(value) => value,
                         None => {
                             code.push((function, operands));
@@ -430,9 +455,8 @@ fn group(
                 if is_read || writers > 1 || memory.outside.contains(&buffer) {
                     stores.push((Known::Value(value), primitive));
                 }
-                if writers == 1 {
-                    made.insert(buffer, value);
-                }
+                // Who reads it in this group reads these elements, also if others wrote the buffer before.
+                made.insert(buffer, value);
             }
             _ => {
                 let from = match operands[0] {
@@ -447,25 +471,63 @@ fn group(
             }
         }
     }
-    let stores: Vec<(usize, Store)> = stores
+    let value_of = |known: Known| match known {
+        Known::Value(value) | Known::Load(value) => value,
+    };
+    let reduction_of = |primitive: &Primitive| match primitive.operation {
+        Operation::Reduce(reduction) => Some(reduction),
+        _ => None,
+    };
+    let spot = |place: &Place, strides: Vec<isize>| Spot {
+        buffer: place.buffer,
+        lane: place.lane,
+        offset: place.offset,
+        step: place.step,
+        strides,
+    };
+    let stores: Vec<(usize, Place, Vec<isize>, Option<Reduction>)> = stores
         .into_iter()
         .map(|(from, primitive)| {
             let all = merge(&strides(&primitive.output, unit.steps));
             let place = writer.place(&primitive.output, &all);
-            let value = match from {
-                Known::Value(value) | Known::Load(value) => value,
-            };
-            let reduction = match primitive.operation {
-                Operation::Reduce(reduction) => Some(reduction),
-                _ => None,
-            };
+            (value_of(from), place, all, reduction_of(primitive))
+        })
+        .collect();
+    let loads: Vec<Spot> = writer
+        .loads
+        .iter()
+        .map(|(load, source)| spot(&load.place, source.3.clone()))
+        .collect();
+    let spots: Vec<(usize, Spot, Option<Reduction>)> = stores
+        .iter()
+        .map(|(value, place, all, reduction)| (*value, spot(place, all.clone()), *reduction))
+        .collect();
+    let parts = Parts {
+        axes: &writer.axes,
+        loads: &loads,
+        code: &code,
+        stores: &spots,
+    };
+    if let Some(rows) = rows::of(&parts) {
+        return Ok(Kernel::Rows(rows));
+    }
+    let stores: Vec<(usize, Store)> = stores
+        .into_iter()
+        .map(|(value, place, _, reduction)| {
             let from = Operand::Register(0);
-            (value, Store { from, place, reduction })
+            (
+                value,
+                Store {
+                    from,
+                    place,
+                    reduction,
+                },
+            )
         })
         .collect();
     let outer = writer.axes.get(..cut).unwrap_or_default().to_vec();
     let loads = writer.loads.into_iter().map(|it| it.0).collect();
-    Ok(allocated(
+    Ok(Kernel::Group(allocated(
         Group {
             outer,
             cut: (size, chunk),
@@ -476,14 +538,7 @@ fn group(
         },
         &code,
         stores,
-    ))
-}
-
-/// An operand before registers are given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    Load(usize),
-    Value(usize),
+    )))
 }
 
 impl Writer<'_> {
@@ -491,7 +546,12 @@ impl Writer<'_> {
     fn load(&mut self, view: &View, all: &[isize]) -> usize {
         let place = self.place(view, all);
         // A state that is read lies where its next value is written.
-        let source = (view.buffer().unwrap_or(usize::MAX), place.offset, place.step, all.to_vec());
+        let source = (
+            view.buffer().unwrap_or(usize::MAX),
+            place.offset,
+            place.step,
+            all.to_vec(),
+        );
         if let Some(index) = self.loads.iter().position(|it| it.1 == source) {
             return index;
         }

@@ -82,7 +82,7 @@ class ProviderOptions(TypedDict, total=False):
     #: Whether the provider computes the LSTM, GRU and RNN nodes of the model.
     layers: Literal["on", "off"]
     #: Whether the provider replaces loops that are layers.
-    loops: Literal["keep", "layers"]
+    loops: Literal["keep", "layers", "steps"]
     #: What the session vouches for, as to its loops.
     assume: Literal["right-padded"]
 
@@ -164,7 +164,7 @@ def create_session(
     threads: int = 0,
     rewrite: Literal["fast", False] | None = None,
     layers: bool | None = None,
-    loops: bool | None = None,
+    loops: bool | Literal["steps"] | None = None,
     provider_options: ProviderOptions | Mapping[str, str] | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
@@ -178,7 +178,8 @@ def create_session(
     computes LSTM, GRU and RNN, and ONNX Runtime itself with ``layers=False``; by default the provider
     does with ``rewrite="fast"`` or ``loops=True``. With ``loops=True``, it computes loops that are such
     layers, though the model stays as it is; a ``RewriteWarning`` names each that could be replaced and is
-    left, and ``report(session)`` tells of all. ``provider_options`` are those of ``ProviderOptions``:
+    left, and ``report(session)`` tells of all. With ``loops="steps"``, loops that are no layers run as programs
+    of their steps, too. ``provider_options`` are those of ``ProviderOptions``:
     ``lengths``, ``device``, ``layers``, ``loops``, and ``assume`` for either. ``configure`` may set further
     session options.
 
@@ -196,7 +197,7 @@ def create_session(
     entries = _options(provider_options, layers, loops, rewrite)
     # The rewrite makes use of it, too; the provider takes it with loops only.
     assume = [entries["assume"]] if "assume" in entries else []
-    replaces = entries.get("loops") == "layers"
+    replaces = entries.get("loops") in _REPLACING
     if not replaces:
         entries.pop("assume", None)
     device = register()
@@ -229,6 +230,10 @@ def create_session(
     return session
 
 
+# The values of the option ``loops`` with which loops are replaced.
+_REPLACING = ("layers", "steps")
+
+
 def _kept(session: onnxruntime.InferenceSession) -> list[str]:
     """A line for each loop that could be replaced and stays, or for why that is not known."""
     try:
@@ -240,7 +245,7 @@ def _kept(session: onnxruntime.InferenceSession) -> list[str]:
 def _options(
     provider_options: ProviderOptions | Mapping[str, str] | None,
     layers: bool | None,
-    loops: bool | None,
+    loops: bool | Literal["steps"] | None,
     rewrite: Literal["fast", False] | None,
 ) -> dict[str, str]:
     """The provider's options, of which ``layers`` and ``loops`` may be arguments of their own."""
@@ -254,12 +259,15 @@ def _options(
             raise TypeError(f"provider_options[{key!r}] is {value!r}, expected a str")
         options[key] = value
     if loops is not None:
-        options["loops"] = "layers" if _switch("loops", loops) else "keep"
+        if loops == "steps":
+            options["loops"] = loops
+        else:
+            options["loops"] = "layers" if _switch("loops", loops) else "keep"
     if layers is not None:
         options["layers"] = "on" if _switch("layers", layers) else "off"
     elif rewrite == "fast":
         options.setdefault("layers", "on")
-    if "assume" in options and options.get("loops") != "layers" and not rewrite:
+    if "assume" in options and options.get("loops") not in _REPLACING and not rewrite:
         raise ValueError(
             f"provider_options has 'assume': {options['assume']!r}, which is about loops that become layers, "
             "expected loops=True or rewrite='fast' beside it"

@@ -12,7 +12,7 @@ use ort_sys::{
 
 use super::error::Error;
 use super::host::{Host, Owned, ort_get, ort_own, ort_try};
-use super::session::{ONE_NODE, c_string, environment};
+use super::inner::{self, ONE_NODE};
 
 /// Entries with which a model in memory would be read or run otherwise, and what they are here if there are
 /// such.
@@ -51,7 +51,7 @@ impl Given {
         });
         let severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
         // SAFETY: the caller's; the copy is this library's own.
-        unsafe {
+        let options = unsafe {
             let copy = ort_own!(host, CloneSessionOptions(options) => ReleaseSessionOptions);
             let options = copy.as_ptr();
             // An optimised model has other initializers, and a path of none writes no file.
@@ -60,21 +60,11 @@ impl Given {
             ort_try!(host, SetOptimizedModelFilePath(options, [0].as_ptr()));
             ort_try!(host, DisableProfiling(options));
             ort_try!(host, DisableMemPattern(options));
-            ort_try!(host, SetIntraOpNumThreads(options, 1));
-            ort_try!(host, SetInterOpNumThreads(options, 1));
-            ort_try!(host, SetSessionLogSeverityLevel(options, severity));
-            for (key, value) in other {
-                let [key, value] = [key, value].map(c_string);
-                ort_try!(
-                    host,
-                    AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
-                );
-            }
-            Ok(Self {
-                host,
-                options: copy,
-            })
-        }
+            copy
+        };
+        inner::remove_threads(host, &options, severity)?;
+        inner::add_entries(host, &options, &inner::entries(other))?;
+        Ok(Self { host, options })
     }
 
     pub(crate) fn host(&self) -> Host {
@@ -102,33 +92,9 @@ impl Given {
         outputs: &[CString],
     ) -> Result<Vec<Owned<OrtValue>>, Error> {
         let host = self.host;
-        let environment = environment(host)?;
-        let (bytes, size) = (model.as_ptr().cast(), model.len());
+        let session = inner::make(host, &inner::environment(host)?, &self.options, model)?;
         let names: Vec<_> = outputs.iter().map(|name| name.as_ptr()).collect();
-        let mut made = vec![ptr::null_mut(); names.len()];
-        // SAFETY: the arguments are alive, and of the lengths that are passed; the values are this
-        // function's.
-        unsafe {
-            let (environment, options) = (environment.as_ptr(), self.options.as_ptr());
-            let session = ort_own!(
-                host,
-                CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession
-            );
-            ort_try!(
-                host,
-                Run(
-                    session.as_ptr(),
-                    ptr::null(),
-                    ptr::null(),
-                    ptr::null(),
-                    0,
-                    names.as_ptr(),
-                    names.len(),
-                    made.as_mut_ptr()
-                )
-            );
-            let own = |value| Owned::new(value, (*host.api).ReleaseValue);
-            Ok(made.into_iter().map(own).collect())
-        }
+        // SAFETY: the names are alive.
+        unsafe { inner::run(host, &session, ptr::null(), (&[], &[]), &names) }
     }
 }

@@ -135,6 +135,13 @@ impl<'a> Graph<'a> {
         Ok(around)
     }
 
+    /// Whether it is a graph in a node.
+    pub(crate) fn is_inner(self) -> Result<bool, Error> {
+        // SAFETY: the graph is alive.
+        let node = unsafe { ort_get!(self.host, Graph_GetParentNode(self.graph)) };
+        Ok(!node.is_null())
+    }
+
     /// The version of the model's format.
     pub(crate) fn ir_version(self) -> Result<i64, Error> {
         // SAFETY: the graph is alive.
@@ -195,6 +202,16 @@ impl<'a> Value<'a> {
         unsafe {
             let info = ort_get!(self.host, GetValueInfoTypeInfo(self.value));
             TypeAndSizes::read(self.host, info)
+        }
+    }
+
+    /// Whether a node reads it, itself or in its graphs, or it is an output of the graph.
+    pub(crate) fn is_read(self) -> Result<bool, Error> {
+        // SAFETY: the value lives as long as the graph.
+        unsafe {
+            Ok(!self.value.is_null()
+                && (ort_get!(self.host, ValueInfo_IsGraphOutput(self.value))
+                    || ort_get!(self.host, ValueInfo_GetValueNumConsumers(self.value)) > 0_usize))
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod given;
 pub(crate) mod graph;
 pub(crate) mod host;
 pub(crate) mod info;
+mod inner;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod node;

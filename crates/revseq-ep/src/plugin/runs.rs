@@ -4,17 +4,18 @@
 //! A session within a session gets the options, so that they end it between its nodes. A kernel that takes
 //! long asks now and then by running a session of one node, which ends at once if the flag is set.
 
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ort_sys::{OrtRunOptions, OrtSession, OrtValue};
+use ort_sys::{OrtLoggingLevel, OrtRunOptions, OrtSession};
 use smallvec::SmallVec;
 
 use super::error::Error;
-use super::host::{Host, Owned, ort_try};
-use super::session;
+use super::host::{Host, Owned};
+use super::inner::{self, ONE_NODE};
 use super::workers::this_thread;
 
 /// The time from the beginning of a kernel's run to the first question, and from each to the next, which takes
@@ -95,36 +96,23 @@ impl Runs {
 
     /// Whether runs with these options are to end. `None` if that cannot be told.
     fn are_ended(&self, options: *const OrtRunOptions) -> Option<bool> {
-        let asked = self
-            .asked
-            .get_or_init(|| session::plain(self.host, session::ONE_NODE).ok());
-        let session = asked.as_ref()?.as_ptr();
-        let mut value: *mut OrtValue = ptr::null_mut();
+        let asked = self.asked.get_or_init(|| self.session_to_ask().ok());
+        let session = asked.as_ref()?;
         let name = c"y".as_ptr();
-        // SAFETY: the session is alive, and so are the options as long as their run goes on.
-        let mut run = || unsafe {
-            let (none, no_values) = (ptr::null(), ptr::null());
-            ort_try!(
-                self.host,
-                Run(
-                    session,
-                    options,
-                    none,
-                    no_values,
-                    0,
-                    &raw const name,
-                    1,
-                    &raw mut value
-                )
-            );
-            drop(Owned::new(value, (*self.host.api).ReleaseValue));
-            Ok(())
-        };
-        match run().map_err(Self::named) {
-            Ok(()) => Some(false),
+        // SAFETY: the options are alive as long as their run goes on.
+        let ran = unsafe { inner::run(self.host, session, options, (&[], &[]), &[name]) };
+        match ran.map_err(Self::named) {
+            Ok(_) => Some(false),
             Err(Error::Ended) => Some(true),
             Err(_) => None,
         }
+    }
+
+    fn session_to_ask(&self) -> Result<Owned<OrtSession>, Error> {
+        let severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
+        let options = inner::options(self.host, severity)?;
+        let environment = inner::environment(self.host)?;
+        inner::make(self.host, &environment, &options, ONE_NODE)
     }
 
     /// The error of a run within a run, by its cause if the caller has ended that.

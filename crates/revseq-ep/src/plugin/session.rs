@@ -11,7 +11,8 @@ use ort_sys::{
 
 use super::error::Error;
 use super::given::Given;
-use super::host::{Host, Owned, ort_own, ort_try};
+use super::host::{Host, Owned, ort_try};
+use super::inner::{self, Entries, c_string, entries, environment};
 use super::log::Log;
 use super::options;
 use super::runs::Runs;
@@ -26,24 +27,6 @@ const HANDED_ON: [&str; 5] = [
     "session.use_device_allocator_for_initializers",
     "session.use_env_allocators",
 ];
-
-/// A model of one node without inputs, a RandomUniform, whose output `y` is a tensor.
-pub(super) const ONE_NODE: &[u8] = b"\x08\x08\x3a\x30\x0a\x20\x12\x01y\x22\x0dRandomUniform\
-    \x2a\x0c\x0a\x05shape\x40\x01\xa0\x01\x07\x12\x01g\x62\x09\x0a\x01y\x12\x04\x0a\x02\x08\x01\x42\x02\x10\x0d";
-
-/// Keys and values as the host reads them.
-type Entries = Vec<(CString, CString)>;
-
-fn entries(pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, String)>) -> Entries {
-    let pairs = pairs.into_iter();
-    let pairs = pairs.map(|(key, value)| (c_string(key), c_string(value)));
-    pairs.collect()
-}
-
-pub(super) fn c_string(text: impl Into<Vec<u8>>) -> CString {
-    // The host's own strings end at a 0.
-    CString::new(text).unwrap_or_default()
-}
 
 /// What of a session's options sessions in it have, too.
 #[derive(Debug)]
@@ -113,67 +96,16 @@ impl Around {
     }
 }
 
-/// Makes options of a session without threads of its own, with this `OrtLoggingLevel`.
-fn without_threads(host: Host, severity: c_int) -> Result<Owned<OrtSessionOptions>, Error> {
-    // SAFETY: the options are alive.
-    unsafe {
-        let made = ort_own!(host, CreateSessionOptions() => ReleaseSessionOptions);
-        let options = made.as_ptr();
-        ort_try!(host, SetIntraOpNumThreads(options, 1));
-        ort_try!(host, SetInterOpNumThreads(options, 1));
-        ort_try!(host, SetSessionLogSeverityLevel(options, severity));
-        Ok(made)
-    }
-}
-
-/// Makes a session of a model on the CPU, without threads of its own.
-pub(super) fn plain(host: Host, model: &[u8]) -> Result<Owned<OrtSession>, Error> {
-    let severity = OrtLoggingLevel::ORT_LOGGING_LEVEL_FATAL as c_int;
-    let (options, environment) = (without_threads(host, severity)?, environment(host)?);
-    make(host, &environment, &options, model)
-}
-
-/// Makes a session of a model.
-fn make(
-    host: Host,
-    environment: &Owned<OrtEnv>,
-    options: &Owned<OrtSessionOptions>,
-    model: &[u8],
-) -> Result<Owned<OrtSession>, Error> {
-    let (environment, options) = (environment.as_ptr(), options.as_ptr());
-    let (bytes, size) = (model.as_ptr().cast(), model.len());
-    // SAFETY: the arguments are alive, and the bytes as many as is said.
-    Ok(unsafe {
-        ort_own!(host, CreateSessionFromArray(environment, bytes, size, options) => ReleaseSession)
-    })
-}
-
 /// Makes options of a session in another.
 fn session_options(around: &Around) -> Result<Owned<OrtSessionOptions>, Error> {
     let host = around.host;
-    let made = without_threads(host, around.severity)?;
-    let options = made.as_ptr();
-    // SAFETY: the options are alive, and the strings end with 0.
-    unsafe {
-        if !around.has_arena() {
-            ort_try!(host, DisableCpuMemArena(options));
-        }
-        for (key, value) in &around.entries {
-            ort_try!(
-                host,
-                AddSessionConfigEntry(options, key.as_ptr(), value.as_ptr())
-            );
-        }
-        Ok(made)
+    let options = inner::options(host, around.severity)?;
+    inner::add_entries(host, &options, &around.entries)?;
+    if !around.has_arena() {
+        // SAFETY: the options are alive.
+        unsafe { ort_try!(host, DisableCpuMemArena(options.as_ptr())) };
     }
-}
-
-/// The environment of the process, held as long as this exists.
-pub(super) fn environment(host: Host) -> Result<Owned<OrtEnv>, Error> {
-    let level = OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING;
-    // There is one in a process, which the session around needs: this counts one more user.
-    // SAFETY: the arguments are as the host's header says.
-    Ok(unsafe { ort_own!(host, CreateEnv(level, c"".as_ptr()) => ReleaseEnv) })
+    Ok(options)
 }
 
 /// Adds the device of the EP around to options.
@@ -259,7 +191,7 @@ impl Session {
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
             host,
-            session: make(host, &environment, &options, model.bytes)?,
+            session: inner::make(host, &environment, &options, model.bytes)?,
             runs: Arc::clone(&around.runs),
             inputs: names(model.inputs),
             outputs: names(model.outputs),
@@ -280,30 +212,12 @@ impl Session {
             names.iter().map(|name| name.as_ptr()).collect()
         };
         let [input_names, output_names] = [&self.inputs, &self.outputs].map(|it| names(it));
+        let session = &self.session;
         let run = |options: *const OrtRunOptions| {
-            let mut made = vec![ptr::null_mut(); output_names.len()];
-            // SAFETY: the session, the options and the inputs are alive; all lists have the lengths that
-            // they are passed with.
-            let ran = context.workers().lend(|| unsafe {
-                ort_try!(
-                    self.host,
-                    Run(
-                        self.session.as_ptr(),
-                        options,
-                        input_names.as_ptr(),
-                        values.as_ptr(),
-                        values.len(),
-                        output_names.as_ptr(),
-                        output_names.len(),
-                        made.as_mut_ptr()
-                    )
-                );
-                Ok(())
-            });
-            // SAFETY: the values are this function's; some are null if the run failed.
-            let own = |value| unsafe { Owned::new(value, (*self.host.api).ReleaseValue) };
-            let made: Vec<Owned<_>> = made.into_iter().map(own).collect();
-            ran.map(|()| made)
+            let inputs = (&*input_names, &*values);
+            // SAFETY: the session, the options and the inputs are alive, and each input has a name.
+            let run = || unsafe { inner::run(self.host, session, options, inputs, &output_names) };
+            context.workers().lend(run)
         };
         let options = self.runs.options();
         let made = match run(options) {

@@ -9,7 +9,7 @@ use revseq_graph::Operator;
 
 use super::error::Error;
 use super::gpu::Gpu;
-use super::layers::{self, Form, Forms};
+use super::layers::{self, Forms, Taken};
 use super::loops::{Claims, Compiled};
 use super::node::{operator, unmovable_input};
 use super::options::Options;
@@ -18,7 +18,7 @@ use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{
     API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, OrtNodeComputeInfo, UNUSED,
 };
-use crate::plugin::graph::{Graph, GraphNode};
+use crate::plugin::graph::{Graph, GraphNode, Value};
 use crate::plugin::host::{Host, ort_get, ort_try, text};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
@@ -128,7 +128,7 @@ impl Ep {
     }
 
     /// The layer that a node which was taken is, by its outputs.
-    pub(super) fn layer(&self, outputs: &[CString]) -> Option<Form> {
+    pub(super) fn layer(&self, outputs: &[CString]) -> Option<Taken> {
         self.layers.get(outputs)
     }
 
@@ -171,7 +171,11 @@ impl Ep {
                 return Ok(());
             };
             let operator = match layers::is_known(&read.domain, &read.op_type) {
-                true => self.layers.add(&read),
+                true => {
+                    let outputs = node.outputs()?.into_iter();
+                    let are_read = outputs.map(Value::is_read).collect::<Result<_, _>>()?;
+                    self.layers.add(&read, are_read)
+                }
                 false => movable(&read),
             };
             let left = match operator {

@@ -98,9 +98,9 @@ pub(crate) enum Error {
     /// Some operands of a layer do not fit it.
     #[error(transparent)]
     Layer(recurrent_layers::Error),
-    /// A loop's values do not fit it, or a run of it is ended.
+    /// A loop's values do not fit it, or a step of it fails.
     #[error(transparent)]
-    Steps(#[from] recurrent_steps::Error),
+    Steps(recurrent_steps::Error),
     /// Two outputs of a layer are in one memory.
     #[error("the memory of outputs {} and {} overlaps; use separate buffers", outputs[0], outputs[1])]
     LayerOverlap { outputs: [&'static str; 2] },
@@ -141,12 +141,22 @@ impl From<recurrent_layers::Error> for Error {
     }
 }
 
+impl From<recurrent_steps::Error> for Error {
+    fn from(error: recurrent_steps::Error) -> Self {
+        match error {
+            recurrent_steps::Error::Stopped => plugin::Error::Ended.into(),
+            error => Self::Steps(error),
+        }
+    }
+}
+
 impl Failure for Error {
     fn code(&self) -> OrtErrorCode {
         match self {
             Self::Plugin(source) => source.code(),
             Self::InNode { source, .. } => source.code(),
-            Self::Layer(recurrent_layers::Error::OutOfMemory { .. }) => {
+            Self::Layer(recurrent_layers::Error::OutOfMemory { .. })
+            | Self::Steps(recurrent_steps::Error::OutOfMemory { .. }) => {
                 OrtErrorCode::ORT_RUNTIME_EXCEPTION
             }
             #[cfg(not(feature = "gpu"))]

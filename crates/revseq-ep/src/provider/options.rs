@@ -102,7 +102,10 @@ impl Options {
         let mut options = vec![
             ("device", self.device.to_string()),
             ("layers", String::from("on")),
-            ("loops", String::from(if self.steps() { "steps" } else { "keep" })),
+            (
+                "loops",
+                String::from(if self.steps() { "steps" } else { "keep" }),
+            ),
         ];
         if let Some(policy) = self.lengths {
             let policy = match policy {

@@ -3,7 +3,7 @@
 use super::Size;
 use crate::model::NodeProto;
 use crate::scope::Scope;
-use crate::{sizes, truth};
+use crate::sizes;
 
 /// The rank that an output has in all branches that may be taken.
 pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {
@@ -37,7 +37,7 @@ fn agreed<'a, T: PartialEq>(
 ) -> Option<T> {
     let taken = node
         .input(0)
-        .and_then(|condition| truth::of(scope, condition));
+        .and_then(|condition| sizes::truth(scope, condition));
     let branches = match taken {
         None => node.graphs().collect(),
         Some(true) => vec![node.graph("then_branch")?],

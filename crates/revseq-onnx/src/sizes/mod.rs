@@ -13,6 +13,7 @@ mod node;
 mod one_step;
 mod progression;
 mod reshape;
+mod truth;
 mod window;
 
 use crate::constant::{self, Range};
@@ -24,6 +25,7 @@ pub use element::{element_at, every_element, origin, scalar};
 pub use loops::LoopBody;
 use node::node_axis;
 pub use progression::{Progression, progression};
+pub use truth::truth;
 use window::WINDOWED;
 
 /// The largest depth to which values are followed, so that no model overflows the stack.

@@ -8,7 +8,7 @@ use super::interpreter::{Tensor, UNKNOWN};
 use super::sizes::{Made, made};
 use revseq_onnx::model::{BOOL, FLOAT, INT32, INT64, int};
 use revseq_onnx::scope::Scope;
-use revseq_onnx::truth;
+use revseq_onnx::sizes;
 
 /// Numbers at which types end, and small ones.
 const NUMBERS: [i64; 14] = [
@@ -191,7 +191,7 @@ fn proved_conditions_hold() {
         let graph = made.graph();
         let scope = Scope::graph(&graph, None, 18);
         for (name, runs) in &made.values {
-            let found = truth::of(&scope, name);
+            let found = sizes::truth(&scope, name);
             let mut count = counts.get();
             count[found.map_or(2, usize::from)] += 1;
             counts.set(count);

@@ -33,11 +33,11 @@ use crate::runtimes::Runtime;
 ///
 /// Flips come first, since others know a whole axis when they see one. Rows that steps write are outputs of
 /// layers and maps. A layer is no map, but its
-/// input may be one, so loops become layers first; a Scan that is neither becomes a Loop afterwards.
+/// input may be one, so loops become layers first.
 /// `direction` leaves a reversal behind, which `cancel` removes. `bidirectional` joins layers whose
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
-/// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `invariant` and `partial-map`
-/// wait for all others, which know loops as they were written.
+/// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `scan-loop`,
+/// `invariant` and `partial-map` wait for all others, which know loops as they were written.
 const ALL: [&Pass; 18] = [
     &full_flip::PASS,
     &transpose::PASS,
@@ -94,12 +94,6 @@ pub(crate) fn need_functions_inlined(passes: &[&Pass], model: &ModelProto) -> bo
         && tract::check_expansion(model).is_ok()
 }
 
-/// Whether a pass waits until no other one changes anything.
-pub(crate) fn comes_last(name: &str) -> bool {
-    let mut passes = ALL.iter().filter(|pass| pass.info.name == name);
-    passes.any(|pass| pass.comes_last)
-}
-
 /// The requested passes, in their order.
 pub(crate) fn select(
     options: &Options,
@@ -128,8 +122,8 @@ pub(crate) fn select(
         if info.name == direction::PASS.info.name && is_named(forward::PASS.info.name) {
             return false;
         }
-        // A host of masks asks for what runs instead of loops: one that stays a loop is none.
-        if pass.comes_last && options.masked_layers {
+        // A host of masks asks for what runs instead of loops.
+        if pass.keeps_loops && options.masked_layers {
             return false;
         }
         // Layers that run backwards are recognised by their flips.

@@ -26,9 +26,7 @@ pub(super) const PASS: Pass = Pass::exact(
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     // The pass of recurrent layers reports what keeps a loop from being read.
-    let graph = steps::graph_of(scope, node)
-        .ok_or(Other)?
-        .map_err(|_| Other)?;
+    let graph = steps::graph_of(scope, node).map_err(|_| Other)?;
     let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let write = |state: &State<'_>| row_of(&inner, state).is_some();

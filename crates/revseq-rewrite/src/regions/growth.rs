@@ -2,41 +2,48 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::Region;
 use super::change::Change;
-use super::{Grown, Region};
 use crate::model::{self, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::onnx::tensor_shape_proto::Dimension;
 use crate::onnx::type_proto;
 use crate::order;
 
-/// The end of a growth.
-pub(super) enum Stop {
+/// Why a growth ends before its region is closed.
+enum Stop {
     /// It meets these parts.
     Meets(BTreeSet<usize>),
     /// It has no region, for this reason.
     Stays(String),
 }
 
-/// A region of parts while it grows.
-pub(super) struct Growth<'c, 'a> {
-    change: &'c Change<'a>,
+/// A region that has grown, and its replacement.
+pub(super) struct Grown<'a> {
+    pub(super) parts: BTreeSet<usize>,
     /// The nodes of the graph that it replaces.
     pub(super) nodes: BTreeSet<usize>,
     /// The nodes of the replacement: new ones, and copies of those that it replaces.
     replacement: Vec<&'a NodeProto>,
     inputs: Vec<&'a str>,
+    /// The values that its nodes make and others read.
+    outputs: Vec<&'a str>,
+}
+
+/// A region of parts while it grows.
+struct Growth<'c, 'a> {
+    change: &'c Change<'a>,
+    nodes: BTreeSet<usize>,
+    replacement: Vec<&'a NodeProto>,
+    inputs: Vec<&'a str>,
     /// The other regions.
-    others: Vec<&'c Grown>,
+    others: Vec<&'c Grown<'a>>,
     /// The other region that each node belongs to.
     other_of: HashMap<usize, usize>,
 }
 
 impl<'c, 'a> Growth<'c, 'a> {
     /// Begins with the nodes that make what others read, and those that nothing else needs.
-    pub(super) fn new(
-        change: &'c Change<'a>,
-        parts: &BTreeSet<usize>,
-        others: Vec<&'c Grown>,
-    ) -> Self {
+    fn new(change: &'c Change<'a>, parts: &BTreeSet<usize>, others: Vec<&'c Grown<'a>>) -> Self {
         let own: Vec<usize> = parts
             .iter()
             .flat_map(|&part| &change.parts[part])
@@ -51,8 +58,8 @@ impl<'c, 'a> Growth<'c, 'a> {
         let nodes = makers.collect();
         let all = change.with_small(own);
         let mut other_of = HashMap::new();
-        for (index, (_, nodes)) in others.iter().enumerate() {
-            other_of.extend(nodes.iter().map(|&node| (node, index)));
+        for (index, other) in others.iter().enumerate() {
+            other_of.extend(other.nodes.iter().map(|&node| (node, index)));
         }
         let mut growth = Self {
             change,
@@ -68,7 +75,7 @@ impl<'c, 'a> Growth<'c, 'a> {
 
     /// Grows until the nodes are closed, the replacement makes all that others read of them, and reads
     /// nothing that they do not.
-    pub(super) fn run(&mut self) -> Result<(), Stop> {
+    fn run(&mut self) -> Result<(), Stop> {
         loop {
             self.add(self.between(&self.nodes))?;
             if !self.complete()? {
@@ -122,7 +129,7 @@ impl<'c, 'a> Growth<'c, 'a> {
                     continue;
                 }
                 let other = self.other_of.get(&next);
-                let unit = other.map(|&other| self.others[other].1.iter().copied());
+                let unit = other.map(|&other| self.others[other].nodes.iter().copied());
                 let unit = unit.into_iter().flatten().chain([next]);
                 for node in unit {
                     if !std::mem::replace(&mut found[node], true) {
@@ -137,7 +144,7 @@ impl<'c, 'a> Growth<'c, 'a> {
     fn add(&mut self, nodes: Vec<usize>) -> Result<(), Stop> {
         for node in nodes {
             if let Some(&other) = self.other_of.get(&node) {
-                return Err(Stop::Meets(self.others[other].0.clone()));
+                return Err(Stop::Meets(self.others[other].parts.clone()));
             }
             self.nodes.insert(node);
         }
@@ -256,33 +263,67 @@ impl<'c, 'a> Growth<'c, 'a> {
     }
 
     fn read(&self) -> Vec<&'a str> {
-        let nodes = self.replacement.iter();
-        nodes.flat_map(|node| order::reads(node)).collect()
+        reads(&self.replacement).collect()
+    }
+}
+
+fn reads<'a>(nodes: &[&'a NodeProto]) -> impl Iterator<Item = &'a str> {
+    nodes.iter().flat_map(|node| order::reads(node))
+}
+
+impl<'a> Grown<'a> {
+    /// The region of parts and of those that it meets, beside others.
+    pub(super) fn of<'c>(
+        change: &'c Change<'a>,
+        mut parts: BTreeSet<usize>,
+        others: &[&'c Self],
+    ) -> Result<Self, String> {
+        loop {
+            let others = others.iter().copied();
+            let others = others.filter(|it| it.parts.is_disjoint(&parts)).collect();
+            let mut growth = Growth::new(change, &parts, others);
+            match growth.run() {
+                Ok(()) => {
+                    let outputs = growth.outputs();
+                    return Ok(Self {
+                        parts,
+                        nodes: growth.nodes,
+                        replacement: growth.replacement,
+                        inputs: growth.inputs,
+                        outputs,
+                    });
+                }
+                Err(Stop::Meets(met)) => parts.extend(met),
+                Err(Stop::Stays(reason)) => return Err(reason),
+            }
+        }
     }
 
-    /// The region that it has become.
-    pub(super) fn region(&self, whole: &ModelProto) -> Result<Region, String> {
+    /// The region that it has become, of a model that was rewritten.
+    pub(super) fn region(&self, change: &Change<'_>, whole: &ModelProto) -> Result<Region, String> {
+        let given = whole.graph.input.iter().map(ValueInfoProto::name);
+        let given: HashSet<&str> = given.collect();
         let declaration = |name: &&str| {
-            let known = self.change.declared(name);
-            known.map_or_else(|| model::untyped(name), without_sizes)
+            let known = change.declared(name);
+            let stripped = |known| without_sizes(known, given.contains(name));
+            known.map_or_else(|| model::untyped(name), stripped)
         };
         let nodes: Vec<NodeProto> = self.replacement.iter().copied().cloned().collect();
         let order = order::sorted(&nodes).map_err(|_| String::from("it reads itself"))?;
-        let read: HashSet<&str> = self.read().into_iter().collect();
-        let outputs = self.outputs();
+        let read: HashSet<&str> = reads(&self.replacement).collect();
         let graph = GraphProto {
             name: whole.graph.name.clone(),
             node: order.nodes.iter().map(|&it| nodes[it].clone()).collect(),
             input: self.inputs.iter().map(declaration).collect(),
-            output: outputs.iter().map(declaration).collect(),
-            initializer: self.change.initializers(&read),
+            output: self.outputs.iter().map(declaration).collect(),
+            initializer: change.initializers(&read),
             ..GraphProto::default()
         };
         let owned = |names: &[&str]| names.iter().map(|&it| it.to_owned()).collect();
         Ok(Region {
             nodes: self.nodes.iter().copied().collect(),
             inputs: owned(&self.inputs),
-            outputs: owned(&outputs),
+            outputs: owned(&self.outputs),
             replacement: ModelProto {
                 ir_version: whole.ir_version,
                 opset_import: whole.opset_import.clone(),
@@ -293,15 +334,25 @@ impl<'c, 'a> Growth<'c, 'a> {
     }
 }
 
-/// A declaration without sizes: those that are declared between nodes may be wrong.
-fn without_sizes(value: &ValueInfoProto) -> ValueInfoProto {
+/// The nodes with which the region of a part begins to grow.
+pub(super) fn beginning(change: &Change<'_>, part: usize) -> Vec<usize> {
+    let growth = Growth::new(change, &BTreeSet::from([part]), Vec::new());
+    growth.nodes.into_iter().collect()
+}
+
+/// A declaration without sizes: those that are declared between nodes may be wrong. The graph's inputs have
+/// as many axes as are declared, which is taken for proved: a runtime checks it.
+fn without_sizes(value: &ValueInfoProto, is_given: bool) -> ValueInfoProto {
     let mut value = value.clone();
     if let Some(type_proto::Value::TensorType(tensor)) = value
         .r#type
         .as_option_mut()
         .and_then(|it| it.value.as_mut())
     {
-        tensor.shape = Default::default();
+        match tensor.shape.as_option_mut() {
+            Some(shape) if is_given => shape.dim.fill(Dimension::default()),
+            _ => tensor.shape = Default::default(),
+        }
     }
     value
 }

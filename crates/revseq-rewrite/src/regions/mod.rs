@@ -19,7 +19,7 @@ mod growth;
 use std::collections::BTreeSet;
 
 use change::{Before, Change};
-use growth::{Growth, Stop};
+use growth::{Grown, beginning};
 
 use crate::model::ModelProto;
 use crate::report::Report;
@@ -106,119 +106,108 @@ struct Search<'c, 'a, T, F> {
     /// The rewritten model.
     model: &'a ModelProto,
     make: F,
-    taken: Vec<Taken<T>>,
+    taken: Vec<Taken<'a, T>>,
 }
 
-/// Parts that are one region, and its nodes.
-type Grown = (BTreeSet<usize>, BTreeSet<usize>);
-
 /// A region that is taken.
-struct Taken<T> {
-    grown: Grown,
+struct Taken<'a, T> {
+    grown: Grown<'a>,
     region: Region,
     made: T,
 }
 
-impl<T, F: FnMut(&Region) -> Result<T, String>> Search<'_, '_, T, F> {
+impl<'a, T, F: FnMut(&Region) -> Result<T, String>> Search<'_, 'a, T, F> {
     /// Takes a region for each part, and returns the nodes of those that have none.
     fn run(&mut self) -> Vec<Staying> {
         let mut staying = Vec::new();
-        for parts in plan(self.change) {
-            match self.take(parts.clone()) {
-                // Some of them may do.
-                Err(_) if parts.len() > 1 => {
-                    let parts = parts.into_iter().map(|part| BTreeSet::from([part]));
-                    staying.extend(parts.filter_map(|part| self.take(part).err()));
+        let (planned, mut rest) = plan(self.change);
+        for grown in planned {
+            let parts = grown.parts.clone();
+            match (self.take(grown), parts.first()) {
+                (Err(reason), Some(&part)) if parts.len() == 1 => {
+                    staying.push(self.stay(part, reason));
                 }
-                taken => staying.extend(taken.err()),
+                // Some of them may do.
+                (Err(_), _) => rest.extend(parts),
+                (Ok(()), _) => {}
+            }
+        }
+        for part in rest {
+            if let Err(reason) = self.take_part(part) {
+                staying.push(self.stay(part, reason));
             }
         }
         staying
     }
 
-    /// Takes the region of parts, and of those that it meets.
-    fn take(&mut self, parts: BTreeSet<usize>) -> Result<(), Staying> {
-        if self.taken.iter().any(|it| parts.is_subset(&it.grown.0)) {
+    /// Takes a region, in place of those that it has met.
+    fn take(&mut self, grown: Grown<'a>) -> Result<(), String> {
+        let region = grown.region(self.change, self.model)?;
+        let made = (self.make)(&region)?;
+        let parts = &grown.parts;
+        self.taken.retain(|it| it.grown.parts.is_disjoint(parts));
+        self.taken.push(Taken {
+            grown,
+            region,
+            made,
+        });
+        Ok(())
+    }
+
+    /// Takes the region of a part, and of those that it meets, unless one of these has it by now.
+    fn take_part(&mut self, part: usize) -> Result<(), String> {
+        let taken: Vec<&Grown<'a>> = self.taken.iter().map(|it| &it.grown).collect();
+        if taken.iter().any(|it| it.parts.contains(&part)) {
             return Ok(());
         }
-        let others: Vec<&Grown> = self.taken.iter().map(|it| &it.grown).collect();
-        let grown = grow(self.change, parts.clone(), &others);
-        let taken = grown.and_then(|(grown, growth)| {
-            let region = growth.region(self.model)?;
-            let made = (self.make)(&region)?;
-            Ok(Taken {
-                grown,
-                region,
-                made,
-            })
-        });
-        match taken {
-            Ok(taken) => {
-                let (parts, _) = &taken.grown;
-                self.taken.retain(|it| it.grown.0.is_disjoint(parts));
-                self.taken.push(taken);
-                Ok(())
-            }
-            Err(reason) => {
-                let nodes = Growth::new(self.change, &parts, Vec::new()).nodes;
-                let nodes = nodes.into_iter().collect();
-                Err(Staying { nodes, reason })
-            }
-        }
+        let grown = Grown::of(self.change, BTreeSet::from([part]), &taken)?;
+        self.take(grown)
+    }
+
+    fn stay(&self, part: usize, reason: String) -> Staying {
+        let nodes = beginning(self.change, part);
+        Staying { nodes, reason }
     }
 }
 
-/// The parts that are to be regions together: those that meet, and those of loops that are beside each other,
-/// since each region is a call of the host.
-fn plan(change: &Change<'_>) -> Vec<BTreeSet<usize>> {
-    let mut sets: Vec<Grown> = Vec::new();
+/// The regions of parts, of which those that meet are one, and so are those of loops that are beside each
+/// other, since each region is a call of the host; and the parts that do not grow beside them.
+fn plan<'a>(change: &Change<'a>) -> (Vec<Grown<'a>>, Vec<usize>) {
+    let mut regions: Vec<Grown<'a>> = Vec::new();
+    let mut rest = Vec::new();
     for part in 0..change.parts.len() {
-        if sets.iter().any(|(parts, _)| parts.contains(&part)) {
+        if regions.iter().any(|it| it.parts.contains(&part)) {
             continue;
         }
-        let others: Vec<&Grown> = sets.iter().collect();
-        // One that does not grow says why when it is taken.
-        let grown = grow(change, BTreeSet::from([part]), &others);
-        let grown = grown.map_or_else(|_| ([part].into(), BTreeSet::new()), |(grown, _)| grown);
-        sets.retain(|(parts, _)| parts.is_disjoint(&grown.0));
-        sets.push(grown);
+        let others: Vec<&Grown<'a>> = regions.iter().collect();
+        match Grown::of(change, BTreeSet::from([part]), &others) {
+            Ok(grown) => {
+                regions.retain(|it| it.parts.is_disjoint(&grown.parts));
+                regions.push(grown);
+            }
+            Err(_) => rest.push(part),
+        }
     }
-    let has_loop = |(_, nodes): &Grown| nodes.iter().any(|&node| change.replaces_graph(node));
+    let has_loop = |it: &Grown<'_>| it.nodes.iter().any(|&node| change.replaces_graph(node));
     let mut next = 1;
-    while next < sets.len() {
-        let [one, other] = [&sets[next - 1], &sets[next]];
-        let parts = &one.0 | &other.0;
-        let others: Vec<&Grown> = sets.iter().collect();
+    while next < regions.len() {
+        let [one, other] = [&regions[next - 1], &regions[next]];
+        let others: Vec<&Grown<'a>> = regions.iter().collect();
         let joined = match has_loop(one) && has_loop(other) {
-            true => grow(change, parts, &others).ok(),
+            true => Grown::of(change, &one.parts | &other.parts, &others).ok(),
             false => None,
         };
         match joined {
             // It takes along what the rewrite leaves out, and nothing else.
-            Some((joined, _)) if change.are_gone(&joined.1 - &(&one.1 | &other.1)) => {
-                sets[next - 1] = joined;
-                sets.remove(next);
+            Some(joined) if change.are_gone(&joined.nodes - &(&one.nodes | &other.nodes)) => {
+                let is_beside = |it: &Grown<'_>| it.parts.is_disjoint(&joined.parts);
+                let place = regions[..next].iter().filter(|it| is_beside(it)).count();
+                regions.retain(is_beside);
+                regions.insert(place, joined);
+                next = place + 1;
             }
             _ => next += 1,
         }
     }
-    sets.into_iter().map(|(parts, _)| parts).collect()
-}
-
-/// The region of parts and of those that it meets, beside others.
-fn grow<'c, 'a>(
-    change: &'c Change<'a>,
-    mut parts: BTreeSet<usize>,
-    others: &[&'c Grown],
-) -> Result<(Grown, Growth<'c, 'a>), String> {
-    loop {
-        let others = others.iter().copied();
-        let others = others.filter(|(it, _)| it.is_disjoint(&parts)).collect();
-        let mut growth = Growth::new(change, &parts, others);
-        match growth.run() {
-            Ok(()) => return Ok(((parts, growth.nodes.clone()), growth)),
-            Err(Stop::Meets(met)) => parts.extend(met),
-            Err(Stop::Stays(reason)) => return Err(reason),
-        }
-    }
+    (regions, rest)
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{exported, fast, models, read};
-use crate::model::{FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, value};
+use crate::model::{
+    FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, declared_sizes, value,
+};
 use crate::{Options, Region, Regions, regions, scope::Scope};
 use revseq_test_models::text::{Inner, nodes};
 
@@ -79,6 +81,27 @@ fn a_loop_alone_is_a_region() {
     let scope = Scope::main(&region.replacement, false).expect("a graph");
     assert_eq!(scope.inputs, ["start", "x"]);
     assert!(found.staying.is_empty());
+}
+
+/// A layer of another number of axes would be another one.
+#[test]
+fn inputs_of_the_graph_keep_their_number_of_axes() {
+    let around = format!("x = Neg(given)\n{LOOP}");
+    for (around, axes) in [(LOOP, Some(vec![None; 3])), (&around, None)] {
+        let mut model = model(around, &["last", "y"]);
+        let graph = model.graph.as_option_mut().expect("a graph");
+        if axes.is_none() {
+            let mut given = graph.input[0].clone();
+            given.name = Some("given".to_owned());
+            let between = std::mem::replace(&mut graph.input[0], given);
+            graph.value_info.push(between);
+        }
+        let found = found(&model);
+        let (region, ()) = &found.regions[0];
+        let graph = region.replacement.graph.as_option().expect("a graph");
+        let x = graph.input.iter().find(|it| it.name() == "x").expect("x");
+        assert_eq!(declared_sizes(x), axes);
+    }
 }
 
 #[test]

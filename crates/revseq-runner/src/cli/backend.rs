@@ -259,7 +259,7 @@ fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
         }
         "lengths" => &["reject", "clamp"],
         "layers" => &["on", "off"],
-        "loops" => &["keep", "layers"],
+        "loops" => &["keep", "layers", "steps"],
         "assume" => &["right-padded"],
         _ => anyhow::bail!(
             "--provider-option {key}: the provider has no such option; it has lengths, device, layers, \

@@ -5,6 +5,7 @@ pub(crate) mod element_types;
 pub(crate) mod inner;
 mod origins;
 pub(crate) mod read;
+mod scope;
 pub(crate) mod values;
 pub(crate) mod walk;
 pub(crate) mod weights;

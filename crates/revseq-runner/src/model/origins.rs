@@ -18,19 +18,7 @@ impl Model {
 }
 
 /// The checksums of a graph's values, and of those around it.
-struct Scope<'a, 's> {
-    values: HashMap<&'a str, u32>,
-    outer: Option<&'s Scope<'a, 's>>,
-}
-
-impl Scope<'_, '_> {
-    /// The checksum of a value; 0 for an input that is left out.
-    fn of(&self, name: &str) -> u32 {
-        let outer = || self.outer.map(|outer| outer.of(name));
-        let own = self.values.get(name).copied();
-        own.or_else(outer).unwrap_or_default()
-    }
-}
+type Scope<'a, 's> = super::scope::Scope<'a, 's, u32>;
 
 /// A checksum of parts, each delimited.
 #[derive(Default)]
@@ -93,7 +81,7 @@ impl Parts {
         self.text(node.domain());
         self.text(node.op());
         self.number(node.input.len() as u32);
-        node.input.iter().for_each(|it| self.number(scope.of(it)));
+        node.input.iter().for_each(|it| self.number(scope.get(it)));
         let mut attributes: Vec<&AttributeProto> = node.attribute.iter().collect();
         attributes.sort_by_key(|attribute| attribute.name());
         for attribute in attributes {
@@ -145,5 +133,5 @@ fn of_graph<'a>(
         }
     }
     scope.values.remove("");
-    graph.outputs().map(|output| scope.of(output)).collect()
+    graph.outputs().map(|output| scope.get(output)).collect()
 }

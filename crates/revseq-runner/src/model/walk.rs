@@ -117,24 +117,8 @@ struct Context<'a, 'c> {
     imports: &'c [&'a [OperatorSetIdProto]],
 }
 
-/// The values of a graph, and those around it.
-struct Scope<'a, 's> {
-    values: HashMap<&'a str, ValueType>,
-    outer: Option<&'s Scope<'a, 's>>,
-}
-
-impl Scope<'_, '_> {
-    fn get(&self, name: &str) -> ValueType {
-        let mut scope = Some(self);
-        while let Some(Scope { values, outer }) = scope {
-            if let Some(found) = values.get(name) {
-                return found.clone();
-            }
-            scope = *outer;
-        }
-        ValueType::default()
-    }
-}
+/// The types of a graph's values, and of those around it.
+type Scope<'a, 's> = super::scope::Scope<'a, 's, ValueType>;
 
 impl<'a> Walker<'a, '_> {
     fn graph(

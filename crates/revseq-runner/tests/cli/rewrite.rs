@@ -448,6 +448,24 @@ fn nodes_of_one_fate_are_listed_below_it() {
     assert_eq!(succeeds(&arguments), counts);
 }
 
+/// Also where no node is listed.
+#[test]
+fn a_report_says_that_a_layer_refuses_an_empty_batch() {
+    let folder = Folder::new();
+    let output = folder.path("out.onnx");
+    let line = "an empty batch is an error of the rewritten model: a layer refuses it\n";
+    for (name, is_told) in [
+        ("keras_gru_bidirectional", true),
+        ("keras_simplernn_bidirectional_masked", false),
+    ] {
+        let path = models().join("exported").join(name).join("model.onnx");
+        let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--fast", "-q"];
+        arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
+        let report = succeeds(&arguments);
+        assert_eq!(report.contains(line), is_told, "{name}: {report}");
+    }
+}
+
 #[test]
 fn json() {
     let folder = Folder::new();

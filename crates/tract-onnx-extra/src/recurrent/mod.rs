@@ -11,6 +11,7 @@ mod layer;
 mod op;
 mod quantized;
 mod threads;
+mod unwritten;
 mod wire;
 
 use recurrent_layers::Cell;

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::layer::Mask;
 use super::threads::Executor;
+use super::unwritten::Unwritten;
 use crate::interrupt;
 
 /// The valid steps; at others, states do not change.
@@ -165,12 +166,15 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         Ok(facts.map(|(fact, _)| fact).collect())
     }
 
-    /// Packs weights that have become constants.
+    /// Leaves out outputs that nothing reads, and packs weights that have become constants.
     fn declutter(
         &self,
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
+        if let Some(patch) = self.without_unread(model, node)? {
+            return Ok(Some(patch));
+        }
         let Of::Inputs {
             form,
             bias,
@@ -193,6 +197,34 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
     }
 
     as_op!();
+}
+
+impl<T: Element + Datum> Recurrent<T> {
+    /// The layer without the outputs that nothing reads, if there are such.
+    fn without_unread(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let outlets = (0..node.outputs.len()).map(|slot| OutletId::new(node.id, slot));
+        let (read, unread): (TVec<_>, TVec<_>) = outlets.partition(|outlet| {
+            !model.outlet_successors(*outlet).is_empty() || model.outputs.contains(outlet)
+        });
+        // A node of which nothing is read goes by itself.
+        rule_if!(!unread.is_empty() && !read.is_empty());
+        let mut op = self.clone();
+        let wanted = op.outputs.iter_mut().filter(|it| **it);
+        for (slot, is_wanted) in wanted.enumerate() {
+            *is_wanted = read.contains(&OutletId::new(node.id, slot));
+        }
+        let mut patch = TypedModelPatch::default();
+        let inputs = patch.taps(model, &node.inputs)?;
+        let outputs = patch.wire_node(&*node.name, op, &inputs)?;
+        for (outlet, output) in std::iter::zip(read, outputs) {
+            patch.shunt_outside(model, outlet, output)?;
+        }
+        Ok(Some(patch))
+    }
 }
 
 /// Memory that is kept from run to run, which each run fills anew for its sizes.
@@ -279,20 +311,23 @@ impl<T: Element + Datum> Recurrent<T> {
         for (output, (shape, is_wanted)) in
             std::iter::zip(&mut outputs, std::iter::zip(shapes, self.outputs))
         {
-            let zeros = || Tensor::zero_dt(T::datum_type(), shape);
-            *output = is_wanted.then(zeros).transpose()?;
+            *output = is_wanted.then(|| Unwritten::new(shape)).transpose()?;
         }
         self.run_layer(layer, &given, &mut outputs, memory)?;
-        let outputs = outputs.into_iter().flatten();
-        Ok(outputs.map(IntoTValue::into_tvalue).collect())
+        #[expect(unsafe_code, reason = "they were allocated without being written")]
+        let tensor = |output: Unwritten<T>| {
+            // SAFETY: a run that does not fail writes all.
+            Ok(unsafe { output.written() }?.into_tvalue())
+        };
+        outputs.into_iter().flatten().map(tensor).collect()
     }
 
-    /// Runs the layer into the outputs that are wanted.
+    /// Runs the layer into the outputs that are wanted, and writes all of them unless it fails.
     fn run_layer(
         &self,
         layer: &PackedLayer<T>,
         given: &Given<'_>,
-        outputs: &mut [Option<Tensor>; 3],
+        outputs: &mut [Option<Unwritten<T>>; 3],
         memory: &mut Memory<T>,
     ) -> TractResult<()> {
         let (x, counted) = (given.x.try_as_plain_ram()?, plain(given.counted)?);
@@ -316,18 +351,11 @@ impl<T: Element + Datum> Recurrent<T> {
         inputs.valid = valid;
         inputs.initial_h = h.as_ref().map(|it| it.as_slice()).transpose()?;
         inputs.initial_c = c.as_ref().map(|it| it.as_slice()).transpose()?;
-        let mut plain = [None, None, None];
-        for (plain, output) in std::iter::zip(&mut plain, outputs) {
-            *plain = output
-                .as_mut()
-                .map(|it| it.try_as_plain_ram_mut())
-                .transpose()?;
-        }
-        let [y, last_h, last_c] = &mut plain;
+        let [y, last_h, last_c] = outputs.each_mut().map(Option::as_mut);
         let outputs = Outputs {
-            y: y.as_mut().map(|it| it.as_slice_mut::<T>()).transpose()?,
-            last_h: last_h.as_mut().map(|it| it.as_slice_mut()).transpose()?,
-            last_c: last_c.as_mut().map(|it| it.as_slice_mut()).transpose()?,
+            y: y.map(Unwritten::places),
+            last_h: last_h.map(Unwritten::places),
+            last_c: last_c.map(Unwritten::places),
         };
         let result = layer.run(&inputs, outputs, memory, &Executor::current());
         if result == Err(recurrent_layers::Error::Stopped) {

@@ -43,32 +43,41 @@ pub(super) struct Mask {
     pub(super) repeats: bool,
 }
 
-/// The forms of the layers that were taken.
+/// A layer that was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(super) form: Form,
+    /// Whether each output is read.
+    pub(super) read: Vec<bool>,
+}
+
+/// The layers that were taken, by the names of their outputs.
 #[derive(Debug, Default)]
-pub(crate) struct Forms(Mutex<Vec<(Vec<CString>, Form)>>);
+pub(crate) struct Forms(Mutex<Vec<(Vec<CString>, Taken)>>);
 
 impl Forms {
-    /// The form of the node with these outputs.
-    pub(crate) fn get(&self, outputs: &[CString]) -> Option<Form> {
-        let forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut forms = forms.iter();
-        let (_, form) = forms.find(|(names, _)| names == outputs)?;
-        Some(form.clone())
+    /// The layer of the node with these outputs.
+    pub(crate) fn get(&self, outputs: &[CString]) -> Option<Taken> {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.iter();
+        let (_, taken) = taken.find(|(names, _)| names == outputs)?;
+        Some(taken.clone())
     }
 
-    /// Adds the form of a node, or says why the layer is not one that is computed.
-    pub(crate) fn add(&self, node: &Node) -> Result<(), String> {
+    /// Adds the layer of a node, and which of its outputs are read, or says why it is not one that is
+    /// computed.
+    pub(crate) fn add(&self, node: &Node, read: Vec<bool>) -> Result<(), String> {
         let form = Form::of(node)?;
-        match self.get(&node.outputs) {
-            None => {
-                let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                forms.push((node.outputs.clone(), form));
-                Ok(())
-            }
-            Some(known) if known == form => Ok(()),
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.iter_mut().find(|(names, _)| *names == node.outputs) {
+            None => taken.push((node.outputs.clone(), Taken { form, read })),
             // In two branches, values may have the same names.
-            Some(_) => Err("another layer has outputs of the same names".to_owned()),
+            Some((_, known)) if known.form == form => {
+                std::iter::zip(&mut known.read, read).for_each(|(known, read)| *known |= read);
+            }
+            Some(_) => return Err("another layer has outputs of the same names".to_owned()),
         }
+        Ok(())
     }
 }
 

@@ -57,9 +57,10 @@ impl kernel::Kernel for LayerKernel {
             let outputs = info.output_names()?;
             let unknown = "the node is none that the provider has taken";
             let unknown = HostError::argument("OrtKernelCreateFunc", unknown);
-            let form = ep.layer(&outputs).ok_or(unknown)?;
+            // What is left out is read by nothing.
+            let layer = ep.layer(&outputs).ok_or(unknown)?;
+            let (form, outputs) = (layer.form, layer.read);
             let label = format!("{} node {name:?}", form.name());
-            let outputs = outputs.iter().map(|name| !name.is_empty()).collect();
             let of = match info.element(X)? {
                 Some(DOUBLE) => Of::Doubles(Node::new(info, form, outputs)?),
                 _ => Of::Floats(Node::new(info, form, outputs)?),
@@ -98,8 +99,9 @@ impl kernel::Kernel for LayerKernel {
 #[derive(Debug)]
 struct Node<T> {
     form: Form,
-    /// Whether each input and each output is there.
+    /// Whether each input is there.
     inputs: Vec<bool>,
+    /// Whether each output is read.
     outputs: Vec<bool>,
     /// Whether its numbers are half floats.
     is_half: bool,

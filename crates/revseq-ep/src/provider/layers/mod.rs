@@ -7,5 +7,5 @@ mod operands;
 mod threads;
 
 pub(crate) use form::Form;
-pub(super) use form::{Forms, is_known};
+pub(super) use form::{Forms, Taken, is_known};
 pub(super) use kernel::LayerKernel;

@@ -34,16 +34,21 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 enum Runner {
     Session(Session),
-    Program(Program, Arc<Runs>),
+    Program(Box<Program>, Arc<Runs>),
 }
 
 impl Compiled {
     /// Has a program run a loop.
-    pub(super) fn program(label: String, program: Program, node: &NodeProto, around: &Around) -> Self {
+    pub(super) fn program(
+        label: String,
+        program: Program,
+        node: &NodeProto,
+        around: &Around,
+    ) -> Self {
         Self {
             label,
             names: [program.inputs(), program.outputs(node)],
-            runner: Runner::Program(program, around.runs()),
+            runner: Runner::Program(Box::new(program), around.runs()),
             places: Default::default(),
         }
     }

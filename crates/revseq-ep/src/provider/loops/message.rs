@@ -46,12 +46,18 @@ pub(super) struct Message<'a> {
 }
 
 /// Reads a graph and the graphs in it. What it reads of the graphs around is an input, or a constant.
+///
+/// Sizes that are declared of the main graph's inputs are proofs, as ONNX Runtime checks them. It checks no
+/// others, so the inputs of a graph in a node have a number of axes alone, which the inner session checks.
 pub(super) fn read(graph: Graph<'_>) -> Result<Message<'_>, Error> {
     let nodes = graph.nodes()?;
     let mut reader = Reader::default();
     reader.want(&nodes)?;
     let mut message = reader.graph(graph, false)?;
     reader.add_outer(&nodes, &mut message)?;
+    if graph.is_inner()? {
+        message.input.iter_mut().for_each(forget_sizes);
+    }
     let imports = graph.operator_sets()?.into_iter();
     let model = ModelProto {
         ir_version: Some(graph.ir_version()?),
@@ -313,6 +319,16 @@ fn declaration(value: Value<'_>) -> Result<ValueInfoProto, Error> {
             ..ValueInfoProto::default()
         },
     })
+}
+
+/// Leaves the sizes of a tensor open, but not how many there are.
+fn forget_sizes(value: &mut ValueInfoProto) {
+    let of_value = value.r#type.as_option_mut();
+    if let Some(type_proto::Value::TensorType(tensor)) = of_value.and_then(|it| it.value.as_mut())
+        && let Some(shape) = tensor.shape.as_option_mut()
+    {
+        shape.dim.fill(tensor_shape_proto::Dimension::default());
+    }
 }
 
 fn tensor(found: TypeAndSizes) -> TypeProto {

@@ -227,7 +227,10 @@ fn find(
             Some(format!("the session's options give {name:?} another value"))
         };
         let unplanned = || unplanned(region, opset, &constants, [&replaced, &unread]);
-        let reason = refusal(region, options.steps()).or_else(unplanned).or_else(unreadable).or_else(given);
+        let reason = refusal(region, options.steps())
+            .or_else(unplanned)
+            .or_else(unreadable)
+            .or_else(given);
         if let Some(reason) = reason {
             return Err(reason);
         }
@@ -244,7 +247,6 @@ fn find(
         compiled().map_err(|error: Error| text(&error))?.map(Some)
     };
     let layers = regions(model, &passes, fuses_captured, make).map_err(|error| text(&error))?;
-    if std::env::var_os("STEPS_DUMP").is_some() { for it in &layers.staying { eprintln!("STAYING {:?} {}", it.nodes, it.reason); } for it in &layers.report.steps { eprintln!("STEP {} {} {:?}", it.pass, it.node, it.outcome); } }
     let around_loops = AroundLoop {
         codes,
         constants: &constants,
@@ -262,7 +264,9 @@ fn find(
         let captured = program.inputs();
         let captured = captured.iter().find(|name| !inputs.contains(name));
         if let Some(name) = captured.filter(|_| !fuses_captured) {
-            return Err(format!("it captures {name:?}, which ONNX Runtime hands on from 1.25 on"));
+            return Err(format!(
+                "it captures {name:?}, which ONNX Runtime hands on from 1.27 on"
+            ));
         }
         let label = label(*place).map_err(|error| text(&error))?;
         Ok(Compiled::program(label, program, node, around))
@@ -294,15 +298,24 @@ fn unplanned(
 ) -> Option<String> {
     let graph = region.replacement.graph.as_option()?;
     let scope = Scope::main(&region.replacement, false)?;
-    let around = AroundLoop {
+    let mut around = AroundLoop {
         codes: program::codes(Some(graph)),
         constants,
         others,
         scope: Some(&scope),
     };
-    let loops = graph.node.iter().filter(|node| is_loop_node(node));
-    let mut reasons = loops.filter_map(|node| Program::read(node, opset, &around).err());
-    reasons.next()
+    for node in graph.node.iter().filter(|node| is_loop_node(node)) {
+        match Program::read(node, opset, &around) {
+            Ok(program) => {
+                let codes = program.codes(node);
+                around
+                    .codes
+                    .extend(codes.map(|(name, code)| (name.clone(), code)));
+            }
+            Err(reason) => return Some(reason),
+        }
+    }
+    None
 }
 
 fn is_loop_node(node: &NodeProto) -> bool {

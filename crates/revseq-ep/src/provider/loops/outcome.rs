@@ -38,16 +38,27 @@ fn tell_of(
     steps: &[&Step],
     found: &Found,
 ) -> Result<(), Error> {
-    let mut regions = found.layers.regions.iter().filter(|(_, made)| made.is_some());
+    let mut regions = found
+        .layers
+        .regions
+        .iter()
+        .filter(|(_, made)| made.is_some());
     if regions.any(|(region, _)| region.nodes.contains(&index)) {
         return report.replaced(node, becomes(steps));
     }
-    match found.programs.iter().find(|(place, _)| *place == index) {
-        Some((_, Ok(_))) => return report.replaced(node, String::from("a program")),
-        Some((_, Err(reason))) => return report.kept(node, format!("no program: {reason}")),
-        None => {}
+    let mut programs = found.programs.iter();
+    let program = programs.find(|(place, _)| *place == index).map(|it| &it.1);
+    if let Some(Ok(_)) = program {
+        return report.replaced(node, String::from("a program of its steps"));
     }
-    let mut staying = found.layers.staying.iter().filter(|it| it.nodes.contains(&index));
+    let mut staying = found
+        .layers
+        .staying
+        .iter()
+        .filter(|it| it.nodes.contains(&index));
+    if let (Some(Err(reason)), None) = (program, staying.clone().next()) {
+        return report.left(node, format!("it is no program: {reason}"));
+    }
     match (refusal(steps), staying.next()) {
         (Some(reason), _) => report.left(node, reason),
         (None, Some(staying)) => report.kept(node, staying.reason.clone()),

@@ -71,13 +71,22 @@ impl Program {
 
     /// The names of what it reads.
     pub(super) fn inputs(&self) -> Vec<String> {
-        self.steps.inputs().map(|(name, _)| name.to_owned()).collect()
+        self.steps
+            .inputs()
+            .map(|(name, _)| name.to_owned())
+            .collect()
     }
 
     /// The names of what it makes, those of a node.
     pub(super) fn outputs(&self, node: &NodeProto) -> Vec<String> {
         let names = node.output.iter().filter(|name| !name.is_empty());
         names.cloned().collect()
+    }
+
+    /// ONNX's codes of the types of what it makes, by the names of its node's outputs.
+    pub(super) fn codes<'b>(&self, node: &'b NodeProto) -> impl Iterator<Item = (&'b String, i32)> {
+        let outputs = std::iter::zip(&node.output, self.steps.outputs());
+        outputs.filter_map(|(name, kind)| Some((name, (*kind)?.code())))
     }
 
     /// Runs it with the values at these places of the fused node.
@@ -112,7 +121,7 @@ impl Program {
                 .steps
                 .outputs()
                 .iter()
-                .map(|is_read| if *is_read { read.next() } else { None })
+                .map(|kind| kind.and_then(|_| read.next()))
                 .collect(),
             taken: &tensors,
             later: vec![],

@@ -47,11 +47,15 @@ pub(crate) trait Vector: Copy {
     /// `to` is writable for a vector.
     unsafe fn store(self, to: *mut u8);
 
-    /// Stores past the caches, where the target can.
+    /// Stores past the caches, where the target can and gains by it.
     ///
     /// # Safety
     /// `to` is writable for a vector and a multiple of its bytes.
-    unsafe fn stream(self, to: *mut u8);
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { self.store(to) };
+    }
 
     /// The elements in reverse order.
     ///

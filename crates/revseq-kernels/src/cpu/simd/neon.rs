@@ -1,4 +1,5 @@
-//! NEON, which every aarch64 CPU has.
+//! NEON, which every aarch64 CPU has. Stores go through the caches: these CPUs do not read the lines that
+//! stores in order fill.
 
 use std::arch::aarch64::*;
 
@@ -33,13 +34,6 @@ impl Vector for V128 {
     unsafe fn store(self, to: *mut u8) {
         // SAFETY: `to` is writable for a vector.
         unsafe { vst1q_u8(to, self.0) };
-    }
-
-    /// An ordinary store: these CPUs do not read the cache lines that stores in order fill.
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: `to` is writable for a vector and a multiple of its bytes.
-        unsafe { self.store(to) };
     }
 
     #[inline(always)]

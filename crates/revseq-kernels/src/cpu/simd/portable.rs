@@ -23,12 +23,6 @@ impl Vector for V128 {
     }
 
     #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: `to` is writable for a vector and a multiple of its bytes.
-        unsafe { self.store(to) };
-    }
-
-    #[inline(always)]
     unsafe fn reversed<const W: usize>(self) -> Self {
         Self(std::array::from_fn(|at| {
             self.0[LANE - W - at / W * W + at % W]

@@ -17,23 +17,23 @@
 //!   never taken, where it takes little time besides.
 //!
 //! Operators that draw random numbers stay, and so do lists, which other passes read in bodies, and operators
-//! of other domains, which may have a state. It comes last, as loops that are layers or maps are recognised
-//! by their bodies.
+//! of other domains, which may have a state. It waits, as loops that are layers or maps are recognised by
+//! their bodies.
 
 mod total;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use crate::driver::rename;
 use crate::emit::Emit;
 use crate::model::{self, GraphProto, NodeProto};
 use crate::operators::is_random;
 use crate::order;
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::passes::steps::body::unchanged;
 use crate::passes::steps::trips;
 use crate::passes::tract::BATCHED_SCAN;
+use crate::rename::rename;
 use crate::scope::{Scope, Source};
 use crate::sizes;
 
@@ -44,7 +44,7 @@ pub(crate) const PASS: Pass = Pass::exact(
 )
 .of(&["Loop", "Scan"])
 .fast()
-.last();
+.keeping_loops();
 
 /// The first opset in which a Constant has any type.
 const OPSET: i64 = 9;
@@ -55,6 +55,9 @@ fn find(at: &At<'_>) -> Verdict {
     let graph = node.graph("body").ok_or(Other)?;
     if is_batched || scope.opset < OPSET {
         return Err(Other);
+    }
+    if at.context.waits {
+        return Err(Left::Later);
     }
     let emit = at.emit(node.outputs().next().ok_or(Other)?);
     let inner = Scope::graph(graph, Some(scope), scope.opset);

@@ -45,9 +45,7 @@ const OPSET: i64 = 9;
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     // The pass of recurrent layers reports what holds for all loops.
-    let graph = steps::graph_of(scope, node)
-        .ok_or(Other)?
-        .map_err(|_| Other)?;
+    let graph = steps::graph_of(scope, node).map_err(|_| Other)?;
     let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let results = body.scanned.iter().copied();

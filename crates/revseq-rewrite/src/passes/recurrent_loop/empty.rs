@@ -4,10 +4,11 @@
 use recurrent_cells::{Cell, Kind};
 
 use crate::emit::{Emit, SHAPE_IN_PART};
+use crate::report::REFUSES_EMPTY;
 use crate::sizes::Size;
 
+use super::form::Form;
 use super::layer::Layers;
-use super::write::Form;
 
 impl Layers<'_> {
     /// What the report says if a layer refuses an empty input.
@@ -16,8 +17,8 @@ impl Layers<'_> {
         let kinds: Vec<Kind> = refusing.map(|index| self.layers[index].cell.kind).collect();
         match kinds.iter().all(|kind| *kind == Kind::Lstm) {
             _ if kinds.is_empty() => "",
-            true => "; an empty batch is an error",
-            false => "; an empty batch or no steps are an error",
+            true => REFUSES_EMPTY[0],
+            false => REFUSES_EMPTY[1],
         }
     }
 

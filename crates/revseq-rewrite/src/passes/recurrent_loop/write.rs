@@ -9,11 +9,10 @@ use crate::emit::Emit;
 use crate::masked;
 use crate::model::{self, BOOL, INT32, INT64};
 use crate::pass::{At, Left, Verdict};
-use crate::runtimes;
-use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 use super::empty::batch_of;
+use super::form::Form;
 use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
 use super::ordering::{Ordering, int32};
 use super::rows::broadcast;
@@ -35,7 +34,7 @@ pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
     let form = match has_masks {
         true => Form::Masks(at.scope),
         false => Form::Lengths {
-            needs_batch: runtimes::may_be_onnx_runtime(options),
+            needs_batch: options.may_be_onnx_runtime(),
         },
     };
     write(&emit, layers, form);
@@ -83,7 +82,7 @@ fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
 /// Writes layers, and their outputs that are read.
 pub(in crate::passes) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<'_>) {
     let sequences = Sequences::write(emit, layers);
-    let has_masks = matches!(form, Form::Masks(_));
+    let has_masks = form.has_masks();
     let counting = layers.steps;
     let counting = counting.map(|steps| Counting::write(emit, steps, &sequences, has_masks));
     let mut writer = Writer {
@@ -104,7 +103,7 @@ pub(in crate::passes) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<
 }
 
 fn describe(layers: &Layers<'_>, form: Form<'_>) -> String {
-    let has_masks = matches!(form, Form::Masks(_));
+    let has_masks = form.has_masks();
     let operators = layers.layers.iter();
     let operators: Vec<&str> = operators.map(|it| it.cell.kind.operator()).collect();
     let direction = if layers.backwards {
@@ -170,17 +169,6 @@ enum Counting {
     Ordered(Ordering),
     /// A host that takes the mask itself, `[time, batch]`.
     Masked(String),
-}
-
-/// The form of what is written.
-#[derive(Clone, Copy)]
-pub(in crate::passes) enum Form<'a> {
-    /// Standard operators, with zeros for an initial state that is 0: not every runtime can make them
-    /// for any batch size. LSTM and GRU of a runtime may need a batch that is not empty.
-    Lengths { needs_batch: bool },
-    /// Operators of a host that takes masks, with the inputs and outputs that they need. States of
-    /// this graph are enlarged if they do not provably fit.
-    Masks(&'a Scope<'a>),
 }
 
 impl Counting {
@@ -343,7 +331,7 @@ impl Writer<'_> {
         if self.layers.backwards {
             attributes.push(model::text("direction", "reverse"));
         }
-        attributes.extend(functions(cell, matches!(self.form, Form::Masks(_))));
+        attributes.extend(functions(cell, self.form.has_masks()));
         let resets_after_product = true;
         if cell.kind
             == (Kind::Gru {
@@ -355,7 +343,7 @@ impl Writer<'_> {
         let [steps, last_hidden, last_memory] = ["Y", "Y_h", "Y_c"].map(|name| emit.name(name));
         let mut given = [&*steps, &last_hidden, &last_memory];
         let mut count = if cell.memory.is_some() { 3 } else { 2 };
-        if let Form::Masks(_) = self.form {
+        if self.form.has_masks() {
             let mut wanted = self.layers.wanted(index);
             // Steps behind valid ones are the last state.
             let is_padded = matches!(self.counting, Some(Counting::First { .. }));

@@ -4,7 +4,6 @@ use crate::constant;
 use crate::model::{DOUBLE, FLOAT, INT32, LoopLayout, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
-use crate::truth;
 
 use super::body::{self, Body, MAXIMUM_STEPS, is_number, operands, through_identity};
 
@@ -92,7 +91,7 @@ pub(in crate::passes) fn is_a_step_certain(scope: &Scope<'_>, node: &NodeProto) 
             constant::whole_number(scope, count).is_some_and(|count| count > 0)
                 || is_some(sizes::scalar(scope, count))
         });
-        let starts = |name| is_true(scope, name) || truth::of(scope, name) == Some(true);
+        let starts = |name| is_true(scope, name) || sizes::truth(scope, name) == Some(true);
         return is_counted && node.input(1).is_none_or(starts);
     }
     let Some(LoopLayout { states, slices, .. }) = LoopLayout::of(node) else {

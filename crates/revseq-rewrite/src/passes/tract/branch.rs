@@ -11,7 +11,7 @@
 use super::edit;
 use super::inline::Inline;
 use crate::pass::{At, Other, Pass, Verdict};
-use crate::truth;
+use crate::sizes;
 
 pub(super) const PASS: Pass = Pass::exact(
     "branch",
@@ -23,7 +23,7 @@ pub(super) const PASS: Pass = Pass::exact(
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     scope.prove_more();
-    let taken = truth::of(scope, at.input(0)?).ok_or(Other)?;
+    let taken = sizes::truth(scope, at.input(0)?).ok_or(Other)?;
     let attribute = if taken { "then_branch" } else { "else_branch" };
     let branch = node.graph(attribute);
     let branch = branch.ok_or_else(|| format!("it has no {attribute}"))?;

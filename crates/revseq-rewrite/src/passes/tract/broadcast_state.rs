@@ -17,7 +17,7 @@ use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
-use crate::{order, sizes, truth};
+use crate::{order, sizes};
 
 pub(super) const PASS: Pass = Pass::exact(
     "broadcast-state",
@@ -160,7 +160,7 @@ fn runs(scope: &Scope<'_>, node: &NodeProto) -> bool {
     node.input(0).is_none_or(counts)
         && node
             .input(1)
-            .is_none_or(|name| truth::of(scope, name) == Some(true))
+            .is_none_or(|name| sizes::truth(scope, name) == Some(true))
 }
 
 /// Proves that an operator gives the same elements for inputs with axes of size 1 in front. The ranks of

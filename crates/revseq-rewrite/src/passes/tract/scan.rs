@@ -18,7 +18,7 @@ use crate::model::{
     self, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto, TensorProto,
     ValueInfoProto,
 };
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::sizes::{self, Size};
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -28,8 +28,14 @@ pub(super) const PASS: Pass = Pass::exact(
 )
 .of(&["Scan"]);
 
-/// Every Scan, for runtimes that have only Loop.
-pub(crate) const LOOP: Pass = Pass::exact("scan-loop", "A Scan, to a Loop", as_loop).of(&["Scan"]);
+/// Every Scan that stays one, for runtimes that have only Loop.
+pub(crate) const LOOP: Pass = Pass::exact("scan-loop", "A Scan, to a Loop", |at| {
+    match at.context.waits {
+        true => Err(Left::Later),
+        false => as_loop(at),
+    }
+})
+.of(&["Scan"]);
 
 /// The only opset in which a Scan has a leading batch axis.
 pub(crate) const BATCHED: i64 = 8;

@@ -22,7 +22,6 @@ use std::collections::{HashMap, HashSet};
 use crate::model::{GraphProto, NodeProto};
 use crate::pass::{Find, Pass, Verdict};
 use crate::passes::steps::body::Facts;
-use crate::runtimes;
 use crate::scope::{Names, Scope};
 
 use slices::Slices;
@@ -31,7 +30,7 @@ use slices::Slices;
 const MINIMUM_STEPS: usize = 3;
 
 pub(super) const PASS: Pass = pass(|at| {
-    let needs_batch = runtimes::may_be_onnx_runtime(at.context.options);
+    let needs_batch = at.context.options.may_be_onnx_runtime();
     let host = Host::Any { needs_batch };
     at.context.verdict(at, || find(at.scope, at.names, host))
 });

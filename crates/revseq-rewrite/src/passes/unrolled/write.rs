@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use crate::constant;
 use crate::emit::Emit;
 use crate::pass::Verdict;
+use crate::passes::recurrent_loop::form::Form;
 use crate::passes::recurrent_loop::layer::{Input, Layer, Layers, Output};
 use crate::passes::recurrent_loop::rows::Rows;
 use crate::passes::recurrent_loop::shape;
-use crate::passes::recurrent_loop::write::{self, Form};
+use crate::passes::recurrent_loop::write;
 use crate::scope::{Names, Scope};
 use crate::sizes::{self, Size};
 

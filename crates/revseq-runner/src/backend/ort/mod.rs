@@ -340,7 +340,10 @@ impl Ort {
     fn loops(&self, session: &Session) -> Result<Vec<Placement>> {
         let is_asked = |(key, value): &(String, String)| {
             let option = key.strip_prefix(EP).unwrap_or_default();
-            matches!((option, &**value), (".loops", "layers") | (".layers", "on"))
+            matches!(
+                (option, &**value),
+                (".loops", "layers" | "steps") | (".layers", "on")
+            )
         };
         if !self.with_ep || !self.provider_options.iter().any(is_asked) {
             return Ok(Vec::new());

@@ -184,11 +184,14 @@ fn print_text(
         Exactness::Exact => "outputs are equal bit for bit",
         Exactness::Rounding => "outputs are equal up to rounding",
     };
-    writeln!(
-        out,
-        "{count} rewritten, {} left alone: {how}",
-        report.steps.len() - count
-    )?;
+    let left = report.steps.len() - count;
+    writeln!(out, "{count} rewritten, {left} left alone: {how}")?;
+    if report.refuses_empty_batch() {
+        writeln!(
+            out,
+            "an empty batch is an error of the rewritten model: a layer refuses it"
+        )?;
+    }
     for checked in checked {
         write!(out, "check on {}", checked.backend)?;
         if let Some(data) = &checked.data {

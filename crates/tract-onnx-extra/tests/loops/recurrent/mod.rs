@@ -652,3 +652,61 @@ fn a_gru_keeps_a_state_beside_a_larger_one_and_takes_an_infinite_one() {
         assert_eq!(taken, [f64::INFINITY]);
     }
 }
+
+/// The operator has as many outputs as are read, in whatever layout and type, and they are the same.
+#[test]
+fn outputs_that_nothing_reads_are_not_made() {
+    let numbers = |sizes: [usize; 3], datum_type: DatumType| {
+        let numbers = (0..sizes.iter().product()).map(|at: usize| (at * 7 % 11) as f32 / 8.0 - 0.5);
+        let tensor = Array {
+            elements: numbers.map(f64::from).collect(),
+            sizes: sizes.to_vec(),
+        };
+        tensor.tensor(datum_type).into_tvalue()
+    };
+    for (kind, datum_type, layout) in [
+        (Kind::Lstm, f32::datum_type(), 0),
+        (Kind::Lstm, f16::datum_type(), 1),
+        (Kind::Gru, f64::datum_type(), 1),
+        (Kind::Rnn, f16::datum_type(), 0),
+    ] {
+        let all = &["y", "y_h", "y_c"][..if kind == Kind::Lstm { 3 } else { 2 }];
+        let run = |read: &[&str]| {
+            let of = format!("{datum_type:?}").to_lowercase();
+            let gates = kind.gates();
+            let inputs = format!("x:{of}[4,2,3] w:{of}[1,{0},3] r:{of}[1,{0},2]", 2 * gates);
+            let text = format!(
+                "{} = {}<layout={layout}>(x, w, r)",
+                all.join(", "),
+                kind.name()
+            );
+            let model = parse(graph(&inputs, &read.join(" "), &text)).unwrap();
+            let model = model.optimized().unwrap();
+            let mut layers = model
+                .nodes()
+                .iter()
+                .filter(|it| it.op.name().starts_with("Packed"));
+            assert_eq!(
+                layers.next().unwrap().outputs.len(),
+                read.len(),
+                "{kind:?} {read:?}"
+            );
+            let sizes = [[4, 2, 3], [1, 2 * gates, 3], [1, 2 * gates, 2]];
+            let inputs = sizes.map(|sizes| numbers(sizes, datum_type));
+            model
+                .into_runnable()
+                .unwrap()
+                .run(inputs.to_vec().into())
+                .unwrap()
+        };
+        let expected = run(all);
+        for subset in 1..1_usize << all.len() {
+            let is_read = |index: &usize| subset >> *index & 1 == 1;
+            let read: Vec<usize> = (0..all.len()).filter(is_read).collect();
+            let found = run(&read.iter().map(|index| all[*index]).collect::<Vec<_>>());
+            for (index, found) in std::iter::zip(read, found) {
+                assert_eq!(found, expected[index], "{kind:?} {}", all[index]);
+            }
+        }
+    }
+}

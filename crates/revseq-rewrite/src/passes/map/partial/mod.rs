@@ -19,7 +19,7 @@ mod choice;
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{self, GraphProto, LoopLayout, NodeProto, ValueInfoProto};
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::passes::loop_edit::LoopEdit;
 use crate::passes::steps::body::{Body, Scanned, unchanged};
 use crate::passes::steps::{self, trips};
@@ -38,13 +38,15 @@ pub(in crate::passes) const PASS: Pass = Pass::rounding(
 )
 .of(&["Loop", "Scan"])
 .fast()
-.last();
+.keeping_loops();
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
+    if at.context.waits {
+        return Err(Left::Later);
+    }
     // The passes of layers and of whole maps report what keeps a loop from being read.
-    let graph = steps::graph_of(scope, node).ok_or(Other)?;
-    let graph = graph.map_err(|_| Other)?;
+    let graph = steps::graph_of(scope, node).map_err(|_| Other)?;
     let inner = Scope::graph(&graph, Some(scope), scope.opset);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     body.steps = trips::count(&body, node).map_err(|_| Other)?;

@@ -9,7 +9,7 @@ use crate::{sizes, types};
 
 /// The truth value of a condition, if it is the same in every run.
 #[must_use]
-pub fn of(scope: &Scope<'_>, name: &str) -> Option<bool> {
+pub fn truth(scope: &Scope<'_>, name: &str) -> Option<bool> {
     let truth = sizes::scalar(scope, name)?.number()?;
     (types::of(scope, name) == Some(BOOL)).then_some(truth != 0)
 }
