@@ -355,11 +355,15 @@ fn added(graph: &GraphProto, input: &str, output: &str) -> Option<String> {
     if !node.is("Add") {
         return None;
     }
-    match [node.input(0)?, node.input(1)?] {
-        [one, other] if one == input => Some(other.to_owned()),
-        [one, other] if other == input => Some(one.to_owned()),
-        _ => None,
-    }
+    let other = match [node.input(0)?, node.input(1)?] {
+        [one, other] if one == input => other,
+        [one, other] if other == input => one,
+        _ => return None,
+    };
+    // A value of the body may have the name of one around it.
+    let is_computed = graph.inputs().any(|it| it == other)
+        || made(other).is_some_and(|node| !node.is("Constant"));
+    (!is_computed).then(|| other.to_owned())
 }
 
 /// The nodes that wanted values need, in order, and all values that these read.

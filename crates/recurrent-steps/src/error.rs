@@ -13,6 +13,20 @@ pub enum Error {
         /// The number of bytes asked for.
         bytes: usize,
     },
+    /// The loop goes on after the most steps that [`Limits`](crate::Limits) allow.
+    #[error("more than {limit} steps")]
+    Steps {
+        /// The limit.
+        limit: u64,
+    },
+    /// The memory of the run is more than [`Limits`](crate::Limits) allow.
+    #[error("{bytes} bytes, more than {limit}")]
+    Bytes {
+        /// The number of bytes that the run needs.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// An index that a step computes is outside the axis that it is of.
     #[error("index {index} is out of range: expected {} to {}", -(*size as i128), *size as i128 - 1)]
     Index {

@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::elements::{Elements, ElementsMut, Kind, Lane, Tensor};
 use crate::error::{Error, values};
 use crate::kernels::{Memory, Registers, zeros};
+use crate::limits::{Limits, bytes, bytes_of};
 use crate::plan::{Collected, Data, Plan, Scheduled, Source, State, Stated, count};
 use crate::steps::Outputs;
 use crate::view::View;
@@ -136,8 +137,13 @@ impl<'a> Running<'a> {
         self.steps
     }
 
-    /// Runs the program, and returns whether the loop is over.
-    pub(crate) fn run(&mut self, stop: Option<&dyn Stop>) -> Result<bool, Error> {
+    /// Runs the program after so many steps of others, and returns whether the loop is over.
+    pub(crate) fn run(
+        &mut self,
+        stop: Option<&dyn Stop>,
+        limits: Limits,
+        first: usize,
+    ) -> Result<bool, Error> {
         let plan = self.plan;
         let [before, each, after] = &plan.phases;
         let most = plan.steps.or(plan.most).unwrap_or(usize::MAX);
@@ -146,15 +152,20 @@ impl<'a> Running<'a> {
         if is_any {
             self.phase(before, plan.steps.unwrap_or(0), stop)?;
         }
+        let own = bytes_of(&plan.buffers);
         let mut is_over = false;
         while self.steps < most && !is_over {
             let step = self.steps;
             if step.is_multiple_of(BETWEEN_STOPS) {
                 check(stop)?;
             }
+            limits.allow_steps(first + step + 1)?;
             if !plan.is_whole {
+                let mut held = own;
                 for output in plan.collected.iter().flatten() {
                     let len = output.len.saturating_mul(step + 1);
+                    held = held.saturating_add(bytes(output.kind.lane(), len));
+                    limits.allow_bytes(held)?;
                     self.memory[output.buffer].grow(len)?;
                 }
             }

@@ -8,6 +8,7 @@ use revseq_onnx::proto::NodeProto;
 use crate::body::{Around, Body};
 use crate::elements::{ElementsMut, Kind, Tensor};
 use crate::error::{Error, values};
+use crate::limits::{Limits, bytes_of};
 use crate::plan::{Plan, Planner, Run};
 use crate::run::{Carried, Running};
 
@@ -86,6 +87,20 @@ impl Steps {
         outputs: &mut dyn Outputs<'a>,
         stop: Option<&dyn Stop>,
     ) -> Result<(), Error> {
+        self.run_within(Limits::default(), inputs, outputs, stop)
+    }
+
+    /// Runs the loop within limits.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run); [`Error::Steps`] or [`Error::Bytes`] if the loop takes more.
+    pub fn run_within<'a>(
+        &self,
+        limits: Limits,
+        inputs: &[Tensor<'a>],
+        outputs: &mut dyn Outputs<'a>,
+        stop: Option<&dyn Stop>,
+    ) -> Result<(), Error> {
         if inputs.len() != self.body.inputs.len() {
             return values(format!(
                 "{} inputs, expected {}",
@@ -98,8 +113,10 @@ impl Steps {
         loop {
             let states = carried.as_ref().map(Carried::sizes);
             let plan = self.plan(inputs, first, states)?;
+            limits.allow_steps(first.saturating_add(plan.steps.unwrap_or(0)))?;
+            limits.allow_bytes(bytes_of(&plan.buffers))?;
             let mut running = Running::new(&plan, inputs, outputs, carried)?;
-            let is_over = running.run(stop)?;
+            let is_over = running.run(stop, limits, first)?;
             first += running.steps();
             // A step that changes sizes is the only one of its program.
             if is_over || !plan.is_single {

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use recurrent_layers::Stop;
 use scopeguard::guard;
 use tract_onnx::tract_core::plan::{self, TurnState, TurnStateHandler};
 use tract_onnx::tract_hir::internal::*;
@@ -199,6 +200,21 @@ pub(crate) fn eval(
 ) -> TractResult<TVec<TValue>> {
     check()?;
     plan::eval(ctx, state, node, inputs)
+}
+
+/// What may end the run of an operator, on any of its threads.
+pub(crate) struct EndOfRun(Interrupt);
+
+impl EndOfRun {
+    pub(crate) fn current() -> Option<Self> {
+        Interrupt::current().map(Self)
+    }
+}
+
+impl Stop for EndOfRun {
+    fn is_wanted(&self) -> bool {
+        self.0.check().is_err()
+    }
 }
 
 /// Ends tract's Scans between two steps: it runs their bodies by itself.

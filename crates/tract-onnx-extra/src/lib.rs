@@ -53,6 +53,11 @@
 //!
 //! # How a loop runs
 //!
+//! A Loop or Scan of the main graph whose states keep their sizes runs as a program of the crate
+//! recurrent-steps, if that has all operators of its body. The program is made when a run has its sizes, and
+//! kept for later ones. Where it turns out impossible then, as where a wrong value is to be reported, the loop
+//! runs as all others do, and as [`LoadOptions::with_programs`] has it run always:
+//!
 //! A loop that cannot stop early, and whose number of steps is known when the model is prepared,
 //! becomes tract's own `Scan`: tract then computes everything that does not depend on a state, such
 //! as products of inputs with weights, for all steps at once. Reads by

@@ -44,6 +44,7 @@ pub enum LengthsPolicy {
 pub struct LoadOptions {
     limits: Option<Limits>,
     lengths: Option<LengthsPolicy>,
+    programs: Option<bool>,
 }
 
 thread_local! {
@@ -59,6 +60,7 @@ impl LoadOptions {
         Self {
             limits: None,
             lengths: None,
+            programs: None,
         }
     }
 
@@ -80,6 +82,15 @@ impl LoadOptions {
         }
     }
 
+    /// Sets whether loops run as [programs](crate::How::Program) where they can, which is the default.
+    #[must_use]
+    pub const fn with_programs(self, programs: bool) -> Self {
+        Self {
+            programs: Some(programs),
+            ..self
+        }
+    }
+
     /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options.
     pub fn load<T>(self, load: impl FnOnce() -> T) -> T {
         // Also after a panic.
@@ -87,6 +98,7 @@ impl LoadOptions {
         LOADING.set(Self {
             limits: self.limits.or(outer.limits),
             lengths: self.lengths.or(outer.lengths),
+            programs: self.programs.or(outer.programs),
         });
         load()
     }
@@ -100,6 +112,11 @@ pub(crate) fn limits_of_nodes_read() -> Limits {
 /// The policy for lengths of the nodes being parsed.
 pub(crate) fn lengths_of_nodes_read() -> LengthsPolicy {
     LOADING.get().lengths.unwrap_or_default()
+}
+
+/// Whether loops of the nodes being parsed run as programs.
+pub(crate) fn programs_of_nodes_read() -> bool {
+    LOADING.get().programs.unwrap_or(true)
 }
 
 /// Calls `load`, and bounds all loops of the ONNX models it reads on this thread:

@@ -165,6 +165,7 @@ fn execution_json(execution: &Execution) -> Json {
             json["how"] = "layer".into();
             json["operator"] = operator.as_str().into();
         }
+        How::Program => json["how"] = "program".into(),
         How::FusedScan => json["how"] = "fused".into(),
         How::Scan => json["how"] = "scan".into(),
         How::StepByStep { nodes, why, .. } => {

@@ -18,6 +18,7 @@ use crate::data_sizes::{SizeSymbols, symbols_of};
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
 use crate::loops::op::Loop;
+use crate::loops::program::{Made, Other, Ready, Source};
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
@@ -57,6 +58,8 @@ pub(crate) struct OnnxLoop {
     /// Results by the facts of the node's inputs, shared by copies of the node: tract copies and queries
     /// nodes repeatedly, and each query runs through all inner loops.
     pub(crate) solved: Arc<Mutex<Vec<Arc<Solved>>>>,
+    /// What a program is read from.
+    pub(crate) source: Option<Arc<Source>>,
 }
 
 /// The result of inference for known inputs.
@@ -65,8 +68,10 @@ pub(crate) struct Solved {
     inputs: Vec<InferenceFact>,
     spec: Spec,
     /// The source of each output of the node.
-    sources: Vec<Source>,
+    sources: Vec<From>,
     outputs: TVec<InferenceFact>,
+    /// Whether no step but the first changes the sizes of a state: a program is made for them.
+    keeps_sizes: bool,
 }
 
 /// Sizes that are the same in all steps.
@@ -78,7 +83,7 @@ struct Settled {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum From {
     /// An input of the node: a state that no step changes.
     Input(usize),
     /// An output of the op.
@@ -278,6 +283,7 @@ impl OnnxLoop {
             is_decluttered: false,
         };
         spec.steps = steps(&spec, inputs)?;
+        let keeps_sizes = settled.is_some() || !shapes.any_varies();
         let shapes = Shapes {
             start,
             states: shapes,
@@ -290,6 +296,7 @@ impl OnnxLoop {
             spec,
             sources,
             outputs,
+            keeps_sizes,
         })
     }
 
@@ -356,7 +363,7 @@ impl OnnxLoop {
         carried: &[usize],
         scans: &BTreeSet<usize>,
         shapes: &Shapes,
-    ) -> TractResult<(TVec<InferenceFact>, Vec<Source>)> {
+    ) -> TractResult<(TVec<InferenceFact>, Vec<From>)> {
         let steps = match &spec.steps {
             Some(steps) => steps.clone(),
             None => self.sizes.of_output(self.states, 0, "loop_steps"),
@@ -386,7 +393,7 @@ impl OnnxLoop {
                 (Value::State(state), shape, spec.state_output(state))
             } else if output < self.states {
                 let input = self.first_state() + output;
-                sources.push(Source::Input(input));
+                sources.push(From::Input(input));
                 facts.push(key[input].clone());
                 continue;
             } else {
@@ -404,10 +411,51 @@ impl OnnxLoop {
             };
             let fact = spec.body.output_fact(inner)?.datum_type.fact(shape);
             facts.push(InferenceFact::from(&fact));
-            sources.push(Source::Op(spec.outputs.len()));
+            sources.push(From::Op(spec.outputs.len()));
             spec.outputs.push(Output { value, fact });
         }
         Ok((facts, sources))
+    }
+
+    /// Wires the loop as a program that makes these outputs; `None` if there is none.
+    fn wire_program(
+        &self,
+        solved: &Solved,
+        spec: &Spec,
+        (target, inputs): (&mut TypedModel, &[OutletId]),
+        name: &str,
+        made: Vec<Made>,
+    ) -> TractResult<Option<TVec<OutletId>>> {
+        rule_if_some!(source = self.source.as_ref().filter(|_| solved.keeps_sizes));
+        let facts = inputs.iter().map(|input| target.outlet_fact(*input));
+        let facts = facts.collect::<TractResult<Vec<_>>>()?;
+        rule_if_some!(ready = Ready::read(source, &facts, &made)?);
+        let other = Other::of(&target.symbols, &facts, |model, inputs| {
+            self.wire_loop(spec.clone(), (model, inputs), name)
+        })?;
+        let place = (target, inputs);
+        ready.wire(place, name, made, self.limits, other).map(Some)
+    }
+
+    /// Wires the loop as an operator of this crate's, which may become a Scan.
+    fn wire_loop(
+        &self,
+        spec: Spec,
+        (target, inputs): (&mut TypedModel, &[OutletId]),
+        name: &str,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut inputs: TVec<OutletId> = inputs.into();
+        for index in 0..self.first_state() + self.states {
+            let name = format!("{name}.in{index}");
+            let fact = target.outlet_fact(inputs[index])?;
+            let to = match index.checked_sub(self.first_state()) {
+                Some(state) => self.state_type(state, fact),
+                None => integer_type(fact, None),
+            };
+            inputs[index] = wire_cast(target, name, inputs[index], to)?;
+        }
+        let name = target.unique_name(name).into_owned();
+        target.wire_node(name, Loop::new(spec)?, &inputs)
     }
 
     /// The condition that the body outputs, unless it is always true.
@@ -505,7 +553,7 @@ impl InferenceOp for OnnxLoop {
         target: &mut TypedModel,
         mapping: &HashMap<OutletId, OutletId>,
     ) -> TractResult<TVec<OutletId>> {
-        let mut inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
+        let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         let facts: Vec<InferenceFact> = inputs
             .iter()
             .map(|input| Ok(InferenceFact::from(target.outlet_fact(*input)?)))
@@ -513,17 +561,7 @@ impl InferenceOp for OnnxLoop {
         let solved = self
             .solve(&facts)?
             .context("tract knows the types and shapes of all values by now")?;
-        let given = inputs.clone();
         let first = target.nodes().len();
-        for index in 0..self.first_state() + self.states {
-            let name = format!("{}.in{index}", node.name);
-            let fact = target.outlet_fact(inputs[index])?;
-            let to = match index.checked_sub(self.first_state()) {
-                Some(state) => self.state_type(state, fact),
-                None => integer_type(fact, None),
-            };
-            inputs[index] = wire_cast(target, name, inputs[index], to)?;
-        }
         let is_read = |slot: usize| {
             let outlet = OutletId::new(node.id, slot);
             !node.outputs[slot].successors.is_empty() || source.outputs.contains(&outlet)
@@ -533,31 +571,35 @@ impl InferenceOp for OnnxLoop {
             ..solved.spec.clone()
         };
         let mut sources = vec![];
+        let mut made = vec![];
         for (slot, source) in solved.sources.iter().enumerate() {
             sources.push(match *source {
-                Source::Op(output) => {
+                From::Op(output) => {
                     let output = &solved.spec.outputs[output];
                     if matches!(output.value, Value::Scan(_)) || is_read(slot) {
                         spec.outputs.push(output.clone());
-                        Source::Op(spec.outputs.len() - 1)
+                        made.push((self.outputs[slot], output.fact.clone()));
+                        From::Op(spec.outputs.len() - 1)
                     } else {
                         // An unread state may come from any outlet.
-                        Source::Input(0)
+                        From::Input(0)
                     }
                 }
                 input => input,
             });
         }
+        let place = (&mut *target, &*inputs);
         let made = if spec.outputs.is_empty() {
             tvec![]
+        } else if let Some(outlets) = self.wire_program(&solved, &spec, place, &node.name, made)? {
+            outlets
         } else {
-            let name = target.unique_name(&*node.name).into_owned();
-            target.wire_node(name, Loop::new(spec)?, &inputs)?
+            self.wire_loop(spec, (target, &inputs), &node.name)?
         };
         free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {
-            Source::Input(input) => given[input],
-            Source::Op(output) => made[output],
+            From::Input(input) => inputs[input],
+            From::Op(output) => made[output],
         });
         Ok(outlets.collect())
     }

@@ -10,6 +10,8 @@
 //! in a Scan; `nested.rs` has each Scan begin with its initial
 //! states, and keeps in its body what is made for one step.
 //!
+//! `program/` has Loops and Scans that run as programs of the crate recurrent-steps.
+//!
 //! `if_.rs` reads If, `branches.rs` runs it. `report.rs` tells how each loop runs.
 
 pub(crate) mod alias;
@@ -23,6 +25,7 @@ pub(crate) mod nested;
 pub(crate) mod onnx_scan;
 pub(crate) mod op;
 pub(crate) mod parse;
+pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod scan;

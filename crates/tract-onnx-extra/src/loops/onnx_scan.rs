@@ -8,9 +8,12 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
+use crate::limits::{self, Limits};
 use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
-use crate::operator::{Operator, Parsed, Wired, Wiring, over, over_tract};
+use crate::loops::program::{Made, Other, Ready, Source};
+use crate::node::parse_with_tract;
+use crate::operator::{Operator, Parsed, Wired, Wiring, over};
 use crate::operators::empty::OrNothing;
 use crate::typed_op::Typed;
 
@@ -41,12 +44,23 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
     })?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
+    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    let made = node.output.iter().enumerate();
     let op = OnnxScan {
         states,
         axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
+        made: made
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(index, _)| index)
+            .collect(),
+        source: Source::of(ctx, node, &captured),
+        // Its data bounds its steps.
+        limits: Limits {
+            steps: None,
+            ..limits::of_nodes_read()
+        },
     };
-    let (upstream, captured) = over_tract(ctx, node, op)?;
-    Ok((over(upstream, OrNothing), captured))
+    Ok((over(over(upstream, op), OrNothing), captured))
 }
 
 /// The operator over a Scan.
@@ -56,10 +70,43 @@ struct OnnxScan {
     states: usize,
     /// The axis of the first scan input that it goes over.
     axis: i64,
+    /// The index of each output that has a name.
+    made: Vec<usize>,
+    /// What a program is read from.
+    source: Option<Arc<Source>>,
+    limits: Limits,
 }
 
 impl Operator for OnnxScan {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        match self.as_program(node)? {
+            Some(outlets) => Ok(Some(outlets)),
+            None => self.as_scan(node).map(Some),
+        }
+    }
+}
+
+impl OnnxScan {
+    /// Wires a program, if there is one.
+    fn as_program(&self, node: &mut Wiring<'_>) -> Wired {
+        rule_if_some!(source = &self.source);
+        let facts = node.facts()?;
+        // The Scan tells the types and sizes of its outputs.
+        let other = Other::of(&node.model.symbols, &facts, |model, inputs| {
+            self.as_scan(&mut node.within(model, inputs))
+        });
+        let other = other?;
+        let facts = other.facts()?;
+        rule_if!(facts.len() == self.made.len());
+        let made: Vec<Made> = std::iter::zip(self.made.iter().copied(), facts).collect();
+        rule_if_some!(ready = Ready::read(source, &node.facts()?, &made)?);
+        let place = (&mut *node.model, &*node.inputs);
+        let outlets = ready.wire(place, node.name, made, self.limits, other)?;
+        Ok(Some(outlets))
+    }
+
+    /// Wires tract's Scan.
+    fn as_scan(&self, node: &mut Wiring<'_>) -> TractResult<TVec<OutletId>> {
         let first = node.model.nodes().len();
         let mut outlets = node.by_upstream()?;
         for made in &mut node.model.nodes[first..] {
@@ -71,7 +118,7 @@ impl Operator for OnnxScan {
         let axis = axis(self.axis, shape.rank())?;
         let steps = shape[axis].to_i64().ok();
         if steps == Some(0) {
-            return self.without_steps(node, &outlets).map(Some);
+            return self.without_steps(node, &outlets);
         }
         let open = if steps.is_some() { 0 } else { self.states };
         for state in 0..open.min(outlets.len()) {
@@ -85,11 +132,9 @@ impl Operator for OnnxScan {
                 &inputs,
             )?;
         }
-        Ok(Some(outlets))
+        Ok(outlets)
     }
-}
 
-impl OnnxScan {
     /// The initial states, and empty scan outputs.
     fn without_steps(
         &self,

@@ -13,6 +13,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::data_sizes::SizeSymbols;
 use crate::graph::self_contained;
 use crate::loops::infer::{BodyInput, OnnxLoop};
+use crate::loops::program::Source;
 use crate::node::element_type;
 use crate::operator::Parsed;
 
@@ -81,6 +82,7 @@ fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         })
         .collect();
     let outputs = node.output.iter().enumerate();
+    let source = Source::of(ctx, node, &captured);
     let op = OnnxLoop {
         node: node.name.clone(),
         has_trip_count: given(0),
@@ -96,6 +98,7 @@ fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         limits: crate::limits::of_nodes_read(),
         sizes: SizeSymbols::new(ctx),
         solved: Arc::default(),
+        source,
     };
     Ok((Box::new(op), captured))
 }

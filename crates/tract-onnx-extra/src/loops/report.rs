@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::branches::Branches;
 use crate::loops::op::Loop;
+use crate::loops::program::PROGRAM;
 
 /// A loop or a recurrent layer of an optimised model, and how it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Execution {
 pub enum How {
     /// One operator, which packs its weights once: of an `LSTM`, `GRU` or `RNN`.
     Layer(String),
+    /// A program, planned once for the sizes of a run.
+    Program,
     /// Step by step over its inputs, where a step is one operator.
     FusedScan,
     /// Step by step over its inputs, as tract's Scan.
@@ -45,6 +48,7 @@ impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Layer(operator) => write!(f, "as a layer ({operator})"),
+            Self::Program => f.write_str("as a program"),
             Self::FusedScan => f.write_str("as a Scan whose step is one operator"),
             Self::Scan => f.write_str("as a Scan"),
             Self::StepByStep { nodes, why } => {
@@ -87,6 +91,8 @@ fn add(model: &TypedModel, around: &str, found: &mut Vec<Execution>) {
         let operator = node.op.name();
         if let Some(layer) = operator.strip_prefix("Packed") {
             is(How::Layer(layer.to_owned()));
+        } else if operator == PROGRAM {
+            is(How::Program);
         } else if operator == "FusedScan" {
             is(How::FusedScan);
         } else if let Some(scan) = node.op_as::<OptScan>() {

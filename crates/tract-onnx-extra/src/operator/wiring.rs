@@ -45,6 +45,21 @@ impl<'a> Wiring<'a> {
         }
     }
 
+    /// The same node in another model, with these inputs.
+    pub(crate) fn within<'b>(
+        &'b self,
+        model: &'b mut TypedModel,
+        inputs: &[OutletId],
+    ) -> Wiring<'b> {
+        Wiring {
+            name: self.name,
+            model,
+            inputs: inputs.into(),
+            upstream: self.upstream,
+            place: self.place,
+        }
+    }
+
     /// Wires the node like the operator beneath, without the facts inferred for its outputs: tract compares
     /// wired facts with inferred ones, in which another symbol may stand for the same size. Floats stay the
     /// floats that they are computed from, since a Mean divides by a number of that type.

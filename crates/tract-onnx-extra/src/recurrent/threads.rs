@@ -6,22 +6,13 @@ use recurrent_layers::{Serial, Stop, Threads};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread;
 
-use crate::interrupt::Interrupt;
+use crate::interrupt::EndOfRun;
 
 /// The executor that a run begins on, and what may end the run.
 pub(super) struct Executor {
     #[cfg(feature = "multithread")]
     of_tract: multithread::Executor,
-    stop: Option<OfRun>,
-}
-
-/// What may end a run, on any of its threads.
-struct OfRun(Interrupt);
-
-impl Stop for OfRun {
-    fn is_wanted(&self) -> bool {
-        self.0.check().is_err()
-    }
+    stop: Option<EndOfRun>,
 }
 
 impl Executor {
@@ -29,7 +20,7 @@ impl Executor {
         Self {
             #[cfg(feature = "multithread")]
             of_tract: multithread::current_tract_executor(),
-            stop: Interrupt::current().map(OfRun),
+            stop: EndOfRun::current(),
         }
     }
 

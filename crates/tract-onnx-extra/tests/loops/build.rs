@@ -7,6 +7,7 @@ use revseq_test_models::text;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
+use tract_onnx_extra::LoadOptions;
 
 /// A graph, with parts that the text of its nodes cannot express.
 #[derive(Clone, Default)]
@@ -153,12 +154,17 @@ pub(crate) fn kinds(
 /// Runs one plan for several inputs, and again in the reverse order, optimised by this crate. The
 /// outputs are those of the first runs.
 pub(crate) fn run_each(graph: Graph, inputs: &[Vec<Tensor>]) -> TractResult<Vec<Vec<Tensor>>> {
-    let plan = tract_onnx_extra::into_optimized(parse(graph)?.into_typed()?)?.into_runnable()?;
+    let plan = |model: InferenceModel| model.optimized()?.into_runnable();
+    let programs = plan(parse_with_programs(graph.clone())?)?;
+    let plan = plan(parse(graph)?)?;
     let mut state = plan.spawn()?;
     let mut found: Vec<Vec<Tensor>> = vec![];
     for inputs in inputs {
         let outputs = plan.run(values(inputs))?;
         found.push(outputs.into_iter().map(IntoTensor::into_tensor).collect());
+    }
+    for (inputs, found) in std::iter::zip(inputs, &found) {
+        assert_close(&programs.run(values(inputs))?, found);
     }
     let there = 0..inputs.len();
     for at in there.clone().chain(there.rev()) {
@@ -173,14 +179,21 @@ pub(crate) fn run_optimized(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<
     Ok(found.pop().unwrap_or_default())
 }
 
-/// Parses a model with tract, with layers instead of the loops that are layers.
+/// Parses a model with tract, with layers instead of the loops that are layers. Other loops run as this
+/// crate's and tract's own.
 pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
-    parse_model(&with_layers(graph.into_model())?)
+    parse_model(&with_layers(graph.into_model())?, false)
+}
+
+/// The same, whose loops run as programs if they can.
+pub(crate) fn parse_with_programs(graph: Graph) -> TractResult<InferenceModel> {
+    parse_model(&with_layers(graph.into_model())?, true)
 }
 
 /// Parses a model as it is.
-fn parse_model(model: &ModelProto) -> TractResult<InferenceModel> {
-    let parsed = onnx().parse(model, None)?;
+fn parse_model(model: &ModelProto, programs: bool) -> TractResult<InferenceModel> {
+    let options = LoadOptions::new().with_programs(programs);
+    let parsed = options.load(|| onnx().parse(model, None))?;
     assert_eq!(parsed.unresolved_inputs, Vec::<String>::new());
     Ok(parsed.model)
 }
@@ -229,7 +242,7 @@ pub(crate) fn step_by_step(
     }
     graph.node = nodes;
     let model = ModelProto::decode(&*text::model(graph, opset))?;
-    let model = onnx().parse(&model, None)?.model.optimized()?;
+    let model = parse_model(&model, false)?.optimized()?;
     assert!(ops(&model).iter().any(|op| op == "Loop"));
     let model = model.into_runnable()?;
     Ok(move |inputs| model.run(inputs))
@@ -259,7 +272,8 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     // One run must not affect the next.
     for optimized in [
         parse(graph.clone())?.optimized()?,
-        parse(graph)?.into_optimized()?,
+        parse(graph.clone())?.into_optimized()?,
+        parse_with_programs(graph)?.optimized()?,
     ] {
         let mut state = optimized.into_runnable()?.spawn()?;
         for _ in 0..2 {
@@ -273,11 +287,13 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
 /// The same for models that tract's own Scan changes at the second run.
 pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let model = graph.clone().into_model();
-    let plain = parse_model(&model)?.into_typed()?;
+    let plain = parse_model(&model, false)?.into_typed()?;
     let plain = plain.into_runnable()?.run(values(inputs))?;
-    let optimized = parse(graph)?.optimized()?.into_runnable()?;
     let plain: Vec<Tensor> = plain.into_iter().map(IntoTensor::into_tensor).collect();
-    assert_close(&optimized.run(values(inputs))?, &plain);
+    for optimized in [parse(graph.clone())?, parse_with_programs(graph)?] {
+        let optimized = optimized.optimized()?.into_runnable()?;
+        assert_close(&optimized.run(values(inputs))?, &plain);
+    }
     Ok(plain)
 }
 

@@ -26,6 +26,7 @@ mod nd_indices;
 mod nested;
 mod optimize;
 mod pool;
+mod programs;
 mod quantized;
 mod random;
 mod random_sizes;

@@ -1,0 +1,92 @@
+//! The operator of a program in typed models.
+
+use recurrent_steps::Steps;
+use tract_onnx::tract_hir::internal::*;
+
+use super::other::Other;
+use super::read::Made;
+use crate::data_sizes::symbols_of;
+use crate::interrupt::Interrupt;
+use crate::limits::Limits;
+use crate::loops::budget::Budget;
+use crate::typed_op::{Sizes, rewired};
+
+/// The name of [`Program`].
+pub(crate) const PROGRAM: &str = "Program";
+
+/// A Loop or a Scan that runs as a program, which it makes for the sizes of a run. Copies share the programs,
+/// and nothing else stays from run to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The node's name, for messages.
+    pub(super) node: String,
+    pub(super) steps: Arc<Steps>,
+    /// The input that each of the program's is.
+    pub(super) reads: Vec<usize>,
+    pub(super) outputs: Vec<Made>,
+    pub(super) limits: Limits,
+    /// What it stands for, whose inputs are the first ones.
+    pub(super) other: Arc<Other>,
+}
+
+never_equal!(Program);
+
+impl Op for Program {
+    fn name(&self) -> StaticName {
+        PROGRAM.into()
+    }
+
+    fn validation(&self) -> Validation {
+        Validation::Rounding
+    }
+
+    fn mints_runtime_symbols(&self) -> bool {
+        true
+    }
+
+    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
+        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
+    }
+
+    op_as_typed_op!();
+}
+
+impl EvalOp for Program {
+    not_out_of_plan!();
+
+    fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let time = self.limits.time.filter(|_| !Budget::is_open());
+        match time {
+            Some(time) => {
+                let interrupt = Interrupt::new().with_time(time);
+                interrupt.scope(|| self.run(ctx, inputs))
+            }
+            None => self.run(ctx, inputs),
+        }
+    }
+}
+
+impl TypedOp for Program {
+    fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let facts = self.outputs.iter().map(|(_, fact)| fact.clone());
+        Ok(facts.collect())
+    }
+
+    fn set_symbols(
+        &self,
+        _source: &TypedModel,
+        node: &TypedNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+        subs: &HashMap<Symbol, TDim>,
+    ) -> TractResult<TVec<OutletId>> {
+        let mut op = self.clone();
+        for (_, fact) in &mut op.outputs {
+            *fact = fact.substituted(subs)?;
+        }
+        op.other = Arc::new(op.other.substituted(subs)?);
+        rewired(op, node, target, mapping)
+    }
+
+    as_op!();
+}

@@ -1,0 +1,204 @@
+//! Loops that run as programs.
+
+use tract_onnx::prelude::*;
+use tract_onnx_extra::{How, Interrupt, Limits, LoadOptions, executions, run as run_plan};
+
+use crate::build::{Graph, Optimize, graph, ops, parse, parse_with_programs, run};
+
+/// A Loop over rows, whose state is a row: `h = tanh(h + x[t])`.
+fn a_loop(steps: &str) -> Graph {
+    let body = graph(
+        "t c h",
+        "c1 h1 row",
+        "c1 = Identity(c)
+        x_t = Gather<axis=0>(x, t)
+        sum = Add(h, x_t)
+        h1 = Tanh(sum)
+        row = Mul(h1, two)",
+    )
+    .constant("two", tensor0(2_f32));
+    graph(
+        &format!("x:f32[{steps},4] h0:f32[4]"),
+        "last rows",
+        "shape = Shape(x)
+        count = Gather(shape, zero)
+        last, rows = Loop<body=@body>(count, _, h0)",
+    )
+    .constant("zero", tensor0(0_i64))
+    .with("body", body)
+}
+
+/// A Scan with a matrix: `h = tanh(h · w + x[t])`.
+fn a_scan(steps: &str) -> Graph {
+    let body = graph(
+        "h:f32[1,4] x_t:f32[1,4]",
+        "h1 row",
+        "product = MatMul(h, w)
+        sum = Add(product, x_t)
+        h1 = Tanh(sum)
+        row = Identity(h1)",
+    );
+    let w: Vec<f32> = (0..16).map(|it| it as f32 / 16. - 0.5).collect();
+    graph(
+        &format!("x:f32[{steps},1,4] h0:f32[1,4]"),
+        "last rows",
+        "last, rows = Scan<body=@body;num_scan_inputs=1>(h0, x)",
+    )
+    .constant("w", tensor1(&w).into_shape(&[4, 4]).unwrap())
+    .with("body", body)
+}
+
+fn numbers(sizes: &[usize]) -> Tensor {
+    let count: usize = sizes.iter().product();
+    let all: Vec<f32> = (0..count).map(|it| (it as f32 * 0.7).sin()).collect();
+    tensor1(&all).into_shape(sizes).unwrap()
+}
+
+/// Checks that the only loop of a model is a program, with the facts and the values of the loop.
+#[track_caller]
+fn check(model: impl Fn(&str) -> Graph, sizes: impl Fn(usize) -> [Vec<usize>; 2]) {
+    for size in ["5", "T"] {
+        let programs = parse_with_programs(model(size)).unwrap();
+        let programs = programs.optimized().unwrap();
+        let how: Vec<How> = executions(&programs).into_iter().map(|it| it.how).collect();
+        assert_eq!(how, [How::Program]);
+        assert_eq!(
+            ops(&programs).iter().filter(|op| *op == "Program").count(),
+            1
+        );
+        let other = parse(model(size)).unwrap().optimized().unwrap();
+        assert!(!ops(&other).contains(&"Program".to_owned()));
+        for output in 0..2 {
+            let facts = [&programs, &other].map(|it| it.output_fact(output).unwrap().clone());
+            assert_eq!(facts[0].datum_type, facts[1].datum_type);
+            assert_eq!(facts[0].shape, facts[1].shape);
+        }
+        let steps: &[usize] = if size == "T" { &[5, 1] } else { &[5] };
+        for &steps in steps {
+            let inputs = sizes(steps).map(|it| numbers(&it));
+            run(model(size), &inputs).unwrap();
+        }
+        if size == "T" {
+            let inputs = sizes(0).map(|it| numbers(&it));
+            let given = inputs.iter().map(|it| it.clone().into_tvalue()).collect();
+            let found = programs.into_runnable().unwrap().run(given).unwrap();
+            assert_eq!(*found[0], inputs[1], "no step changes the state");
+            assert_eq!(found[1].shape()[0], 0);
+        }
+    }
+}
+
+#[test]
+fn a_loop_is_a_program() {
+    check(a_loop, |steps| [vec![steps, 4], vec![4]]);
+}
+
+#[test]
+fn a_scan_is_a_program() {
+    check(a_scan, |steps| [vec![steps, 1, 4], vec![1, 4]]);
+}
+
+/// A Loop that only its limits end.
+fn endless() -> Graph {
+    let body = graph(
+        "t c s",
+        "c1 s1 rows",
+        "c1 = Less(s, much)
+        s1 = Identity(s)
+        rows = Expand(s, sizes)",
+    )
+    .constant("much", tensor0(1e9_f32))
+    .constant("sizes", tensor1(&[256_i64]));
+    graph(
+        "s:f32[]",
+        "last rows",
+        "last, rows = Loop<body=@body>(_, _, s)",
+    )
+    .with("body", body)
+}
+
+#[test]
+fn limits_end_a_program() {
+    let state = tensor0(1_f32);
+    for (limits, why) in [
+        (
+            Limits::none().with_steps(100),
+            "it does not end within 100 steps, which are all that are allowed",
+        ),
+        (
+            Limits::none().with_bytes(1 << 20),
+            "more than the 1048576 that are allowed",
+        ),
+        (
+            Limits::none().with_time(std::time::Duration::from_millis(20)),
+            "took longer than the 20ms",
+        ),
+    ] {
+        let options = LoadOptions::new().with_limits(limits);
+        let model = options.load(|| parse_with_programs(endless())).unwrap();
+        let model = model.optimized().unwrap();
+        assert_eq!(executions(&model)[0].how, How::Program);
+        let error = model
+            .into_runnable()
+            .unwrap()
+            .run(tvec![state.clone().into()]);
+        let error = format!("{:#}", error.expect_err("it is endless"));
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_program() {
+    let model = parse_with_programs(endless()).unwrap().optimized().unwrap();
+    let mut state = model.into_runnable().unwrap().spawn().unwrap();
+    let interrupt = Interrupt::new();
+    let raised = interrupt.clone();
+    let raising = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        raised.raise();
+    });
+    let result = interrupt.scope(|| run_plan(&mut state, tvec![tensor0(1_f32).into()]));
+    raising.join().unwrap();
+    let error = format!("{:#}", result.expect_err("it is endless"));
+    assert!(error.contains("the run was interrupted"), "{error}");
+}
+
+#[test]
+fn states_that_grow_make_no_program() {
+    let body = graph("t c s", "c s1", "s1 = Concat<axis=0>(s, s)");
+    let model = || {
+        let body = body.clone();
+        graph("n:i64[] s:f32[2]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body)
+    };
+    let programs = parse_with_programs(model()).unwrap().optimized().unwrap();
+    let how = executions(&programs).remove(0).how;
+    assert!(matches!(how, How::StepByStep { .. }), "{how:?}");
+    let found = run(model(), &[tensor0(2_i64), tensor1(&[1_f32, 2.])]).unwrap();
+    assert_eq!(found[0].shape(), [8]);
+}
+
+#[test]
+fn a_condition_ends_a_program_before_its_most_steps() {
+    let body = graph(
+        "t c h",
+        "c1 h1 row",
+        "c1 = Less(h1, limit)
+        x_t = Gather<axis=0>(x, t)
+        h1 = Add(h, x_t)
+        row = Identity(h1)",
+    );
+    let model = graph(
+        "x:f32[T] limit:f32[] h0:f32[]",
+        "rows",
+        "shape = Shape(x)
+        count = Gather(shape, zero)
+        last, rows = Loop<body=@body>(count, _, h0)",
+    )
+    .constant("zero", tensor0(0_i64))
+    .with("body", body);
+    let found = run(
+        model,
+        &[tensor1(&[1_f32; 5]), tensor0(1.5_f32), tensor0(0_f32)],
+    );
+    assert_eq!(found.unwrap()[0], tensor1(&[1_f32, 2.]));
+}
