@@ -234,11 +234,16 @@ pub(super) fn slice(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
         if !inside {
             return values("a part that leaves what it is of");
         }
+        // Only memory has places that move.
+        let stride = match view.base {
+            Base::Buffer(_) => axis.stride,
+            Base::Known(_) => {
+                view = planner.materialised(&value.with(view))?;
+                view.axes[place].stride
+            }
+        };
         view = view.slice(place, start.base as isize, count, 1);
-        view.step += start.slope as isize * axis.stride;
-        if matches!(view.base, Base::Known(_)) {
-            return values("a part of numbers that moves");
-        }
+        view.step += start.slope as isize * stride;
     }
     Ok(vec![value.with(view)])
 }

@@ -72,7 +72,7 @@ pub(super) fn plan(
             all.filter(|_| phase == AFTER || needs != Needs::Nothing)
         });
     }
-    let places = in_place(planner, &mut states, &mut made);
+    let places = in_place(planner, &mut states, &mut made, condition.map(|it| it.0));
     // The condition may be a state that is written where it lies.
     let condition = condition.map(|(buffer, offset, step)| {
         (places.get(&buffer).copied().unwrap_or(buffer), offset, step)
@@ -341,12 +341,13 @@ impl Phases {
     }
 }
 
-/// Lets states be written where they lie, if what reads them before has done so. Returns where the buffers of
-/// their next values are.
+/// Lets states be written where they lie, if what reads them before has done so; a condition that is one is read
+/// behind the step. Returns where the buffers of their next values are.
 fn in_place(
     planner: &mut Planner<'_>,
     states: &mut [Stated],
     units: &mut [Vec<Unit>; 3],
+    condition: Option<usize>,
 ) -> HashMap<usize, usize> {
     let mut places = HashMap::new();
     for state in states {
@@ -354,7 +355,7 @@ fn in_place(
             continue;
         };
         let Some(next) = state.next else { continue };
-        if state.sizes != state.next_sizes {
+        if state.sizes != state.next_sizes || condition == Some(state.current) {
             continue;
         }
         let primitives = &planner.primitives;
