@@ -134,7 +134,7 @@ impl Body {
     /// Reads a loop; the error says what it has that no program has.
     pub(crate) fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {
         let layout = LoopLayout::of(node).ok_or("it is no Loop, or no Scan that is known")?;
-        let graph = node.graph("body").ok_or("it has no body")?.clone();
+        let mut graph = node.graph("body").ok_or("it has no body")?.clone();
         let is_scan = node.is("Scan");
         if is_scan && opset < 9 {
             return Err("it is a Scan of opset 8".into());
@@ -298,6 +298,7 @@ impl Body {
             most_input = most.and_then(|_| reader.input_index(node.input(0)?));
             start_input = starts.and_then(|_| reader.input_index(node.input(1)?));
         }
+        without_constants(&mut graph);
         Ok(Self {
             order,
             inputs: reader.inputs,
@@ -339,6 +340,17 @@ impl Body {
     /// The index of a constant of the body.
     pub(crate) fn constant_of(&self, name: &str) -> Option<usize> {
         self.inner.get(name).copied()
+    }
+}
+
+/// Leaves out the elements of constants, which are read.
+fn without_constants(graph: &mut GraphProto) {
+    graph.initializer.clear();
+    for node in &mut graph.node {
+        if node.is("Constant") {
+            node.attribute.clear();
+        }
+        node.graphs_mut().for_each(without_constants);
     }
 }
 

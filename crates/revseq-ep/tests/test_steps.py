@@ -289,3 +289,67 @@ def test_the_report_says_why_a_loop_is_no_program(package):
     text = text.replace("Celu", "Shrink")
     (left,) = package.report(package.create_session(model(text), loops="steps")).left
     assert left.reason == "it is no program: its Shrink node is none that programs have"
+
+
+def cell(operator: str, steps: int, **attributes) -> bytes:
+    """A Loop whose body has a layer of one or some steps and other nodes."""
+    units, features, batch = 6, 4, 2
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
+    states = ["h", "c"] if operator == "LSTM" else ["h"]
+    given = ["x", "w", "r", "b", "", *states]
+    made = ["y", *(f"next_{state}" for state in states)]
+    tensor = onnx.helper.make_tensor_value_info
+    constant = [
+        onnx.numpy_helper.from_array(floats(1, gates * units, features), "w"),
+        onnx.numpy_helper.from_array(floats(1, gates * units, units), "r"),
+        onnx.numpy_helper.from_array(floats(1, 2 * gates * units), "b"),
+    ]
+    node = onnx.helper.make_node
+    state = [1, batch, units]
+    body = onnx.helper.make_graph(
+        [
+            node("Gather", ["xs", "i"], ["x"]),
+            node(operator, given, made, hidden_size=units, **attributes),
+            node("Softsign", ["y"], ["out"]),
+            node("Identity", ["on"], ["go"]),
+        ],
+        "step",
+        [tensor("i", onnx.TensorProto.INT64, []), tensor("on", onnx.TensorProto.BOOL, [])]
+        + [tensor(name, onnx.TensorProto.FLOAT, state) for name in states],
+        [tensor("go", onnx.TensorProto.BOOL, [])]
+        + [tensor(name, onnx.TensorProto.FLOAT, state) for name in made[1:]]
+        + [tensor("out", onnx.TensorProto.FLOAT, [steps, 1, batch, units])],
+        constant,
+    )
+    outputs = [f"last_{name}" for name in states]
+    graph = onnx.helper.make_graph(
+        [node("Loop", ["most", "", *(f"{name}0" for name in states)], [*outputs, "all"], body=body)],
+        "main",
+        [tensor("most", onnx.TensorProto.INT64, []), tensor("xs", onnx.TensorProto.FLOAT, [5, steps, batch, features])]
+        + [tensor(f"{name}0", onnx.TensorProto.FLOAT, state) for name in states],
+        [tensor(name, onnx.TensorProto.FLOAT, state) for name in outputs]
+        + [tensor("all", onnx.TensorProto.FLOAT, [None, steps, 1, batch, units])],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    made = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+    onnx.checker.check_model(made)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("LSTM", {}),
+        ("LSTM", {"direction": "reverse"}),
+        ("GRU", {}),
+        ("GRU", {"linear_before_reset": 1}),
+        ("RNN", {"direction": "reverse"}),
+    ],
+)
+def test_a_layer_in_a_step_is_part_of_the_program(operator, attributes, steps):
+    bytes_ = cell(operator, steps, **attributes)
+    session = ours(bytes_)
+    assert taken(session) == HANDS_ON
+    feeds = {"most": np.array(5), "xs": floats(5, steps, 2, 4), "h0": floats(1, 2, 6), "c0": floats(1, 2, 6)}
+    same(session, plain(bytes_), {it.name: feeds[it.name] for it in session.get_inputs()})

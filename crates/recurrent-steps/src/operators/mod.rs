@@ -6,6 +6,7 @@
 mod elementwise;
 mod indexing;
 mod products;
+mod recurrent;
 mod reductions;
 mod shapes;
 
@@ -175,6 +176,7 @@ static RULES: &[Rule] = {
             .folds(),
         rule("Flatten", Any, Same, shapes::flatten),
         rule("Floor", Floats, Same, e::unary),
+        rule("GRU", Floats, Same, recurrent::layer),
         rule("Gather", Any, Same, indexing::gather).folds(),
         rule("GatherElements", Any, Same, indexing::gather_elements),
         rule("Gemm", Floats, Same, products::gemm),
@@ -189,6 +191,7 @@ static RULES: &[Rule] = {
             Same,
             reductions::layer_normalization,
         ),
+        rule("LSTM", Floats, Same, recurrent::layer),
         rule("LeakyRelu", Floats, Same, e::activation),
         rule("Less", Numbers, Bool, e::binary).folds(),
         rule("LessOrEqual", Numbers, Bool, e::binary).folds(),
@@ -203,6 +206,7 @@ static RULES: &[Rule] = {
         rule("Not", Truths, Same, e::not).folds(),
         rule("Or", Truths, Same, e::binary).folds(),
         rule("Pow", Floats, Same, e::pow),
+        rule("RNN", Floats, Same, recurrent::layer),
         rule("Range", Any, Same, shapes::range)
             .known(&[0, 1, 2])
             .folds(),
@@ -266,7 +270,11 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
         return Err(format!("is of opset {opset}"));
     }
     let outputs = node.output.iter().filter(|name| !name.is_empty()).count();
-    let most = if node.is("Split") { usize::MAX } else { 1 };
+    let most = match node.op() {
+        "Split" => usize::MAX,
+        "GRU" | "LSTM" | "RNN" => 3,
+        _ => 1,
+    };
     if outputs > most {
         return Err(format!("has {outputs} outputs"));
     }
@@ -276,6 +284,7 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
     match node.op() {
         // Training leaves elements out by chance.
         "Dropout" if node.input(2).is_some() => Err("has a mode".into()),
+        "GRU" | "LSTM" | "RNN" => recurrent::check(node),
         "Einsum" => products::check_equation(node),
         "ScatterElements" | "ScatterND" => match node.text("reduction").value() {
             None | Some("none") => Ok(()),

@@ -22,7 +22,11 @@ pub(super) fn mat_mul(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<
 }
 
 /// MatMul, as ONNX has it from NumPy.
-fn product(planner: &mut Planner<'_>, one: &Value, other: &Value) -> Result<Value, Error> {
+pub(super) fn product(
+    planner: &mut Planner<'_>,
+    one: &Value,
+    other: &Value,
+) -> Result<Value, Error> {
     if one.rank() == 0 || other.rank() == 0 {
         return values("a product of a number");
     }

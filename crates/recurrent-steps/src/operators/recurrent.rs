@@ -1,0 +1,224 @@
+//! LSTM, GRU and RNN within a step, mostly of one step of their own.
+
+use recurrent_layers::Activation;
+use revseq_onnx::model::NodeProto;
+
+use super::Call;
+use super::elementwise::float2;
+use super::products::product;
+use crate::elements::{Kind, Lane};
+use crate::error::{Error, values};
+use crate::function::{Float1, Float2, Function};
+use crate::plan::{Operation, Planner, Value};
+use crate::view::View;
+
+// The inputs of a layer, by their index.
+const X: usize = 0;
+const W: usize = 1;
+const R: usize = 2;
+const B: usize = 3;
+const LENGTHS: usize = 4;
+const H: usize = 5;
+const C: usize = 6;
+const P: usize = 7;
+
+/// Says what of a layer no program has.
+pub(super) fn check(node: &NodeProto) -> Result<(), String> {
+    let direction = node.text("direction").value().unwrap_or("forward");
+    if direction == "bidirectional" {
+        return Err("has two directions".into());
+    }
+    if node.int("layout").or(0) != Some(0) {
+        return Err("has the layout of batches first".into());
+    }
+    if node.int("input_forget").or(0) != Some(0) || node.attribute("clip").is_some() {
+        return Err("couples its gates or has a clip".into());
+    }
+    // Those of other functions have them by name, of which some writers name the default ones.
+    let defaults: &[&str] = match node.op() {
+        "LSTM" => &["Sigmoid", "Tanh", "Tanh"],
+        "GRU" => &["Sigmoid", "Tanh"],
+        _ => &["Tanh"],
+    };
+    let names = node.attribute("activations").into_iter();
+    let names = names.flat_map(|attribute| &attribute.strings);
+    let is_default = |(name, expected): (&Vec<u8>, &&str)| name.as_slice() == expected.as_bytes();
+    if !std::iter::zip(names, defaults).all(is_default) {
+        return Err("has other activations than by default".into());
+    }
+    if node.input(LENGTHS).is_some() || node.is("LSTM") && node.input(P).is_some() {
+        return Err("has lengths or peepholes".into());
+    }
+    Ok(())
+}
+
+/// A layer while its steps are planned.
+struct Layer<'p, 'a> {
+    planner: &'p mut Planner<'a>,
+    units: usize,
+    /// The weights of inputs and states, transposed, and their biases.
+    weights: [Value; 2],
+    biases: [Option<Value>; 2],
+}
+
+impl Layer<'_, '_> {
+    fn two(&mut self, function: Float2, one: &Value, other: &Value) -> Result<Value, Error> {
+        self.planner
+            .map(float2(function), Kind::Float, &[one, other])
+    }
+
+    fn act(&mut self, activation: Activation, value: &Value) -> Result<Value, Error> {
+        let function = Function::Float1(Float1::Activation(activation));
+        self.planner.map(function, Kind::Float, &[value])
+    }
+
+    /// What all gates have of the input, or of the state: [batch, gates * units].
+    fn gates(&mut self, side: usize, value: &Value) -> Result<Value, Error> {
+        let weights = self.weights[side].clone();
+        let made = product(self.planner, value, &weights)?;
+        match self.biases[side].clone() {
+            Some(bias) => self.two(Float2::Add, &made, &bias),
+            None => Ok(made),
+        }
+    }
+
+    /// The part of a gate.
+    fn gate(&self, gates: &Value, index: usize) -> Value {
+        let start = (index * self.units) as isize;
+        gates.with(gates.view.slice(1, start, self.units, 1))
+    }
+
+    fn lstm(&mut self, x: &Value, h: &Value, c: &Value) -> Result<[Value; 2], Error> {
+        let (x, h) = (self.gates(0, x)?, self.gates(1, h)?);
+        let all = self.two(Float2::Add, &x, &h)?;
+        let [input, output, forget, cell] = [0, 1, 2, 3].map(|index| self.gate(&all, index));
+        let input = self.act(Activation::Sigmoid, &input)?;
+        let output = self.act(Activation::Sigmoid, &output)?;
+        let forget = self.act(Activation::Sigmoid, &forget)?;
+        let cell = self.act(Activation::Tanh, &cell)?;
+        let kept = self.two(Float2::Mul, &forget, c)?;
+        let new = self.two(Float2::Mul, &input, &cell)?;
+        let c = self.two(Float2::Add, &kept, &new)?;
+        let open = self.act(Activation::Tanh, &c)?;
+        Ok([self.two(Float2::Mul, &output, &open)?, c])
+    }
+
+    fn gru(&mut self, x: &Value, h: &Value, resets_after: bool) -> Result<Value, Error> {
+        let x = self.gates(0, x)?;
+        let [update, reset, new] = [0, 1, 2].map(|index| self.gate(&x, index));
+        let of_state = self.gates(1, h)?;
+        let gate = |layer: &mut Self, index: usize, of_input: &Value| {
+            let own = layer.gate(&of_state, index);
+            let sum = layer.two(Float2::Add, of_input, &own)?;
+            layer.act(Activation::Sigmoid, &sum)
+        };
+        let update = gate(self, 0, &update)?;
+        let reset = gate(self, 1, &reset)?;
+        let of_state = match resets_after {
+            true => {
+                let own = self.gate(&of_state, 2);
+                self.two(Float2::Mul, &reset, &own)?
+            }
+            false => {
+                // The state is reset before its product.
+                let state = self.two(Float2::Mul, &reset, h)?;
+                let all = self.gates(1, &state)?;
+                self.gate(&all, 2)
+            }
+        };
+        let sum = self.two(Float2::Add, &new, &of_state)?;
+        let new = self.act(Activation::Tanh, &sum)?;
+        // h' = new + update (h - new)
+        let difference = self.two(Float2::Sub, h, &new)?;
+        let moved = self.two(Float2::Mul, &update, &difference)?;
+        self.two(Float2::Add, &new, &moved)
+    }
+
+    fn rnn(&mut self, x: &Value, h: &Value) -> Result<Value, Error> {
+        let (x, h) = (self.gates(0, x)?, self.gates(1, h)?);
+        let sum = self.two(Float2::Add, &x, &h)?;
+        self.act(Activation::Tanh, &sum)
+    }
+}
+
+pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let is_lstm = call.node.is("LSTM");
+    let x = call.input(X)?;
+    let (steps, batch) = match *x.sizes() {
+        [steps, batch, _] => (steps, batch),
+        _ => return values(format!("an input of {} axes", x.rank())),
+    };
+    // The only direction.
+    let first = |value: &Value| match value.view.axes.first() {
+        Some(axis) if axis.size == 1 => Ok(value.with(value.view.at(0, 0, 0))),
+        _ => values(format!("weights or states of {:?}", value.sizes())),
+    };
+    let matrix = |value: &Value| {
+        let value = first(value)?;
+        match value.rank() {
+            2 => Ok(value.with(value.view.permute(&[1, 0]))),
+            rank => values(format!("weights of {rank} axes")),
+        }
+    };
+    let weights = [matrix(call.input(W)?)?, matrix(call.input(R)?)?];
+    let units = weights[1].view.axes[0].size;
+    let rows = weights[1].view.axes[1].size;
+    let biases = match call.optional(B) {
+        None => [None, None],
+        Some(bias) => {
+            let bias = first(bias)?;
+            if bias.sizes() != [2 * rows] {
+                return values(format!("biases of {:?}", bias.sizes()));
+            }
+            let part = |start: usize| bias.with(bias.view.slice(0, start as isize, rows, 1));
+            [Some(part(0)), Some(part(rows))]
+        }
+    };
+    let initial = |planner: &mut Planner<'_>, index: usize| match call.optional(index) {
+        Some(value) => first(value),
+        None => {
+            let zero = planner.float(0.0);
+            Ok(zero.with(zero.view.broadcast(&[batch, units])))
+        }
+    };
+    let mut h = initial(planner, H)?;
+    let mut c = if is_lstm {
+        initial(planner, C)?
+    } else {
+        h.clone()
+    };
+    let resets_after = call.int("linear_before_reset", 0) != 0;
+    let is_reversed = call.node.text("direction").value() == Some("reverse");
+    let x = x.with(planner.materialised(x)?);
+    let all = planner.parts(Kind::Float, &[steps, 1, batch, units])?;
+    for number in 0..steps {
+        let step = if is_reversed {
+            steps - 1 - number
+        } else {
+            number
+        };
+        let own = x.with(x.view.at(0, step as i64, 0));
+        let mut layer = Layer {
+            planner,
+            units,
+            weights: weights.clone(),
+            biases: biases.clone(),
+        };
+        if is_lstm {
+            [h, c] = layer.lstm(&own, &h, &c)?;
+        } else if call.node.is("GRU") {
+            h = layer.gru(&own, &h, resets_after)?;
+        } else {
+            h = layer.rnn(&own, &h)?;
+        }
+        let to = all.view.at(0, step as i64, 0).at(0, 0, 0);
+        let from = planner.materialised(&h)?;
+        planner.add_to(Operation::Map(Function::Move(Lane::Float)), vec![from], to);
+    }
+    let last = |value: &Value| {
+        value.with(View {
+            ..value.view.unsqueeze(0)
+        })
+    };
+    Ok(vec![all, last(&h), last(&c)])
+}
