@@ -1110,7 +1110,10 @@ class Maker:
 
     def scatter(self):
         value = self.pick(of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape))
-        if value is None or self.opset < 11:
+        if self.chance(0.4):
+            # All of it may be written.
+            value = self.source(self.choose([FLOAT, INT64]), (ONE, *self.some_shape(2)))
+        if value is None or self.opset < 11 or is_empty(value.shape):
             return None
         # Indices that are there once: of others ONNX has no order.
         if self.chance(0.5):
@@ -1156,7 +1159,13 @@ class Maker:
             min(value.grain, updates.grain),
             **attributes,
         )
-        return dataclasses.replace(made, known=False)
+        made = self.keep(dataclasses.replace(made, known=False))
+        if value.type != FLOAT or self.chance(0.5):
+            return None
+        # The one who reads it may run together with what wrote it.
+        return self.number(
+            "Mul", [made, made], made.shape, most * most, 2 * most * error, made.grain**2
+        )
 
     def best(self):
         # NaN is no best; ONNX Runtime has none of int64.
@@ -1542,7 +1551,7 @@ class Maker:
             self.window: 2,
             self.prefix: 1,
             self.gather_elements: 1,
-            self.scatter: 2,
+            self.scatter: 4,
             self.best: 1,
             self.reduce: 5,
             self.softmax: 1,
