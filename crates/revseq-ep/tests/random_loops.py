@@ -1110,7 +1110,10 @@ class Maker:
 
     def scatter(self):
         value = self.pick(of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape))
-        if value is None or self.opset < 11:
+        if self.chance(0.4):
+            # All of it may be written.
+            value = self.source(self.choose([FLOAT, INT64]), (ONE, *self.some_shape(2)))
+        if value is None or self.opset < 11 or is_empty(value.shape):
             return None
         # Indices that are there once: of others ONNX has no order.
         if self.chance(0.5):
@@ -1156,7 +1159,13 @@ class Maker:
             min(value.grain, updates.grain),
             **attributes,
         )
-        return dataclasses.replace(made, known=False)
+        made = self.keep(dataclasses.replace(made, known=False))
+        if value.type != FLOAT or self.chance(0.5):
+            return None
+        # The one who reads it may run together with what wrote it.
+        return self.number(
+            "Mul", [made, made], made.shape, most * most, 2 * most * error, made.grain**2
+        )
 
     def best(self):
         # NaN is no best; ONNX Runtime has none of int64.
@@ -1330,6 +1339,15 @@ class Maker:
         found = self.pick(FLOAT, of=lambda it: it.shape == shape)
         return found if found is not None and self.chance(0.5) else self.source(FLOAT, shape)
 
+    def is_transposed(self, name: str) -> bool:
+        """Whether a Transpose makes a value, as it is or times a number."""
+        maker = next((it for it in self.nodes if name in it.output), None)
+        if maker is None:
+            return False
+        if maker.op_type in ("Identity", "Dropout", "Cast", "Mul", "Div"):
+            return any(self.is_transposed(it) for it in maker.input)
+        return maker.op_type == "Transpose"
+
     def mat_mul(self):
         one = self.pick(FLOAT, of=lambda it: it.is_fixed and 0 < it.rank and not is_empty(it.shape))
         if one is None:
@@ -1355,6 +1373,9 @@ class Maker:
             return None
         other = self.with_shape(shape)
         a, b = (one, other) if is_left else (other, one)
+        # ONNX Runtime 1.31 makes a FusedMatMul of a Transpose, which is wrong with a vector.
+        if 1 in (a.rank, b.rank) and (self.is_transposed(a.name) or self.is_transposed(b.name)):
+            return None
         rows = () if a.rank == 1 else (a.shape[-2],)
         columns = () if b.rank == 1 else (b.shape[-1],)
         batch = broadcast(a.shape[:-2], b.shape[:-2])
@@ -1530,7 +1551,7 @@ class Maker:
             self.window: 2,
             self.prefix: 1,
             self.gather_elements: 1,
-            self.scatter: 2,
+            self.scatter: 4,
             self.best: 1,
             self.reduce: 5,
             self.softmax: 1,

@@ -263,6 +263,22 @@ impl Phases {
                 of[index] = AFTER;
             }
         }
+        // What a step reads is made in it: a buffer of several writers stays there.
+        let mut open = true;
+        while open {
+            open = false;
+            for reader in 0..primitives.len() {
+                if of[reader] != STEP {
+                    continue;
+                }
+                for writer in primitives[reader].reads().flat_map(|it| &writers[it]) {
+                    if of[*writer] == AFTER {
+                        of[*writer] = STEP;
+                        open = true;
+                    }
+                }
+            }
+        }
         Self { of, writers }
     }
 
