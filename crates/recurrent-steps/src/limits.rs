@@ -1,7 +1,7 @@
 //! What a run may take.
 
 use crate::elements::Lane;
-use crate::error::Error;
+use crate::error::{Error, values};
 use crate::plan::{Buffer, Source};
 
 /// Limits of a run, whose loop may be endless; by default there are none.
@@ -11,6 +11,9 @@ pub struct Limits {
     pub steps: Option<u64>,
     /// The most bytes of memory that the run makes, its outputs included.
     pub bytes: Option<u64>,
+    /// The most programs: a step that no other is like has one of its own, which takes far longer to make
+    /// than to run.
+    pub programs: Option<usize>,
 }
 
 impl Limits {
@@ -18,6 +21,14 @@ impl Limits {
     pub(crate) fn allow_steps(self, steps: usize) -> Result<(), Error> {
         match self.steps {
             Some(limit) if steps as u64 > limit => Err(Error::Steps { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the programs of a run, before another is made.
+    pub(crate) fn allow_programs(self, programs: usize) -> Result<(), Error> {
+        match self.programs {
+            Some(limit) if programs > limit => values(format!("more than {limit} programs")),
             _ => Ok(()),
         }
     }

@@ -110,7 +110,8 @@ impl Steps {
         }
         let mut first = 0;
         let mut carried: Option<Carried> = None;
-        loop {
+        for number in 1.. {
+            limits.allow_programs(number)?;
             let states = carried.as_ref().map(Carried::sizes);
             let plan = self.plan(inputs, first, states)?;
             limits.allow_steps(first.saturating_add(plan.steps.unwrap_or(0)))?;
@@ -124,6 +125,7 @@ impl Steps {
             }
             carried = Some(running.carry()?);
         }
+        Ok(())
     }
 
     /// The program for these inputs.
