@@ -17,11 +17,11 @@ use tract_onnx::tract_hir::ops::konst::Const;
 use crate::data_sizes::{SizeSymbols, symbols_of};
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
-use crate::loops::op::Loop;
-use crate::loops::program::{Made, Other, Ready, Source};
+use crate::loops::program::Source;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
+use crate::loops::wired::integer_type;
 use crate::operator::Facts;
 use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
@@ -71,7 +71,7 @@ pub(crate) struct Solved {
     sources: Vec<From>,
     outputs: TVec<InferenceFact>,
     /// Whether no step but the first changes the sizes of a state: a program is made for them.
-    keeps_sizes: bool,
+    pub(super) keeps_sizes: bool,
 }
 
 /// Sizes that are the same in all steps.
@@ -91,7 +91,7 @@ enum From {
 }
 
 impl OnnxLoop {
-    fn first_state(&self) -> usize {
+    pub(super) fn first_state(&self) -> usize {
         usize::from(self.has_trip_count) + usize::from(self.has_condition)
     }
 
@@ -101,7 +101,7 @@ impl OnnxLoop {
     }
 
     /// The type of a state, or of a scan output after the states, in every step.
-    fn state_type(&self, state: usize, fact: &TypedFact) -> DatumType {
+    pub(super) fn state_type(&self, state: usize, fact: &TypedFact) -> DatumType {
         integer_type(fact, self.state_types.get(state).copied().flatten())
     }
 
@@ -417,47 +417,6 @@ impl OnnxLoop {
         Ok((facts, sources))
     }
 
-    /// Wires the loop as a program that makes these outputs; `None` if there is none.
-    fn wire_program(
-        &self,
-        solved: &Solved,
-        spec: &Spec,
-        (target, inputs): (&mut TypedModel, &[OutletId]),
-        name: &str,
-        made: Vec<Made>,
-    ) -> TractResult<Option<TVec<OutletId>>> {
-        rule_if_some!(source = self.source.as_ref().filter(|_| solved.keeps_sizes));
-        let facts = inputs.iter().map(|input| target.outlet_fact(*input));
-        let facts = facts.collect::<TractResult<Vec<_>>>()?;
-        rule_if_some!(ready = Ready::read(source, &facts, &made)?);
-        let other = Other::of(&target.symbols, &facts, |model, inputs| {
-            self.wire_loop(spec.clone(), (model, inputs), name)
-        })?;
-        let place = (target, inputs);
-        ready.wire(place, name, made, self.limits, other).map(Some)
-    }
-
-    /// Wires the loop as an operator of this crate's, which may become a Scan.
-    fn wire_loop(
-        &self,
-        spec: Spec,
-        (target, inputs): (&mut TypedModel, &[OutletId]),
-        name: &str,
-    ) -> TractResult<TVec<OutletId>> {
-        let mut inputs: TVec<OutletId> = inputs.into();
-        for index in 0..self.first_state() + self.states {
-            let name = format!("{name}.in{index}");
-            let fact = target.outlet_fact(inputs[index])?;
-            let to = match index.checked_sub(self.first_state()) {
-                Some(state) => self.state_type(state, fact),
-                None => integer_type(fact, None),
-            };
-            inputs[index] = wire_cast(target, name, inputs[index], to)?;
-        }
-        let name = target.unique_name(name).into_owned();
-        target.wire_node(name, Loop::new(spec)?, &inputs)
-    }
-
     /// The condition that the body outputs, unless it is always true.
     fn wire_condition(&self, body: &mut TypedModel) -> TractResult<Option<OutletId>> {
         if matches!(self.passed_on(0), Some(BodyInput::Condition)) {
@@ -501,16 +460,6 @@ impl Shapes {
             _ => self.states.of(state),
         }
     }
-}
-
-/// The type of a value at run time. TDim gains nothing for values that change, so it becomes the
-/// `declared` integer type.
-fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
-    if fact.datum_type != TDim::datum_type() {
-        return fact.datum_type;
-    }
-    let declared = declared.filter(|it| it.is_integer());
-    declared.unwrap_or(i64::datum_type())
 }
 
 impl Op for OnnxLoop {

@@ -10,7 +10,7 @@
 //! in a Scan; `nested.rs` has each Scan begin with its initial
 //! states, and keeps in its body what is made for one step.
 //!
-//! `program/` has Loops and Scans that run as programs of the crate recurrent-steps.
+//! `program/` has Loops and Scans that run as programs of the crate recurrent-steps; `wired.rs` asks it first.
 //!
 //! `if_.rs` reads If, `branches.rs` runs it. `report.rs` tells how each loop runs.
 
@@ -33,3 +33,4 @@ pub(crate) mod spec;
 pub(crate) mod states;
 pub(crate) mod steps;
 pub(crate) mod trips;
+pub(crate) mod wired;
