@@ -27,6 +27,7 @@ mod known;
 mod limits;
 mod operators;
 mod plan;
+mod reader;
 mod run;
 mod steps;
 mod view;

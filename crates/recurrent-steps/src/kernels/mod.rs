@@ -1,10 +1,12 @@
 //! What a program runs, one after another.
 
+mod functions;
 mod group;
 mod log;
 mod memory;
 mod others;
 mod rows;
+mod strided;
 
 pub(crate) use group::{
     BLOCK, Group, Instruction, Load, MAXIMUM_AXES, Operand, Place, Registers, Store,

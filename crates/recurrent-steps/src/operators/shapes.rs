@@ -342,7 +342,7 @@ pub(super) fn constant_of_shape(
     let one = match tensor {
         None => planner.float(0.0),
         Some(tensor) => {
-            let constant = crate::body::constant_of(tensor).map_err(Error::Values)?;
+            let constant = crate::reader::constant_of(tensor).map_err(Error::Values)?;
             planner.literal(&constant)
         }
     };

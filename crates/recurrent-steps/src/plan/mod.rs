@@ -4,10 +4,15 @@
 //! at elements otherwise vanish. [`phases`] says which run before the steps, in each, or after them, and
 //! [`units`] joins functions of elements to groups and writes the kernels.
 
+mod end;
+mod group;
 mod phases;
 mod planner;
 mod rows;
+mod unit;
 mod units;
+mod value;
+mod values;
 
 use std::sync::Arc;
 
@@ -19,7 +24,8 @@ use crate::kernels::Kernel;
 use crate::known::Line;
 use crate::view::View;
 
-pub(crate) use planner::{MOST_KNOWN, Planner, Run, Value, broadcast, count};
+pub(crate) use planner::{MOST_KNOWN, Planner, Run};
+pub(crate) use value::{Value, broadcast, count};
 
 /// What a value depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

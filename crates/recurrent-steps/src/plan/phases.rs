@@ -6,7 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::units::{self, Unit};
+use super::unit::{self, MemoryOf, Unit};
+use super::units;
 use super::{
     Collected, Needs, Operation, Plan, Planner, Primitive, Scheduled, Source, State, Stated,
 };
@@ -80,7 +81,7 @@ pub(super) fn plan(
     let mut kernels: [Vec<Scheduled>; 3] = Default::default();
     for (units, kernels) in std::iter::zip(&made, &mut kernels) {
         for unit in units {
-            let memory = units::MemoryOf {
+            let memory = MemoryOf {
                 buffers: &planner.buffers,
                 places: &places,
                 outside: &outside,
@@ -409,13 +410,13 @@ fn in_place(
         let (Some(output), None) = (written.next(), written.next()) else {
             continue;
         };
-        let place = units::place(&output.output, own.steps);
+        let place = unit::place(&output.output, own.steps);
         let is_beside = outputs.all(|primitive| {
             let mut reads = primitive
                 .inputs
                 .iter()
                 .filter(|it| it.buffer() == Some(state.current));
-            reads.all(|view| units::place(view, own.steps) == place)
+            reads.all(|view| unit::place(view, own.steps) == place)
         });
         let is_map = matches!(output.operation, Operation::Map(_));
         if is_read_later || !is_beside || !is_map {

@@ -2,100 +2,23 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use recurrent_layers::PackedMatrix;
 use revseq_onnx::proto::NodeProto;
 
-use super::{
-    Buffer, Collected, Data, Needs, Operation, Plan, Primitive, Source, State, Stated, phases,
-};
-use crate::body::{Body, Constant, Known};
-use crate::elements::{Kind, Lane, Tensor};
+use super::value::{Value, count};
+use super::{Buffer, Data, Needs, Plan, Primitive, Source};
+use crate::body::{Body, Known};
+use crate::elements::{Kind, Tensor};
 use crate::error::{Error, values};
-use crate::function::{Function, Int1, Reduction};
-use crate::kernels::zeros;
-use crate::known::{Comparison, Line, Scalar};
+use crate::known::{Line, Scalar};
 use crate::operators::{self, Call};
-use crate::view::{Axis, Base, View, contiguous};
+use crate::view::{Base, View};
 
 /// Inputs with at most so many integers are known while a program is made, which is for these.
 const KNOWN_INPUT: usize = 8;
 
 /// The most elements that are known.
 pub(crate) const MOST_KNOWN: usize = 1 << 12;
-
-/// A value of the body, with the elements of a type.
-#[derive(Clone, Debug)]
-pub(crate) struct Value {
-    pub(crate) kind: Kind,
-    pub(crate) view: View,
-}
-
-impl Value {
-    pub(crate) fn new(kind: Kind, view: View) -> Self {
-        Self { kind, view }
-    }
-
-    /// Numbers that are known.
-    pub(crate) fn known(kind: Kind, sizes: &[usize], scalars: Vec<Scalar>) -> Self {
-        Self::new(kind, View::whole(Base::Known(Arc::from(scalars)), sizes))
-    }
-
-    pub(crate) fn sizes(&self) -> Vec<usize> {
-        self.view.sizes()
-    }
-
-    pub(crate) fn rank(&self) -> usize {
-        self.view.rank()
-    }
-
-    /// The numbers, if they are known.
-    pub(crate) fn scalars(&self) -> Option<Vec<Scalar>> {
-        match &self.view.base {
-            Base::Known(all) => Some(self.view.places().map(|place| all[place]).collect()),
-            Base::Buffer(_) => None,
-        }
-    }
-
-    /// The same elements seen otherwise.
-    pub(crate) fn with(&self, view: View) -> Self {
-        Self::new(self.kind, view)
-    }
-}
-
-/// The number of elements.
-pub(crate) fn count(sizes: &[usize]) -> Result<usize, Error> {
-    if sizes.contains(&0) {
-        return Ok(0);
-    }
-    let mut all = sizes.iter();
-    let count = all.try_fold(1_usize, |count, &size| count.checked_mul(size));
-    let count = count.filter(|&count| count <= isize::MAX as usize / 8);
-    count.ok_or(Error::OutOfMemory { bytes: usize::MAX })
-}
-
-/// The sizes that these broadcast to.
-pub(crate) fn broadcast<'a>(
-    all: impl IntoIterator<Item = &'a [usize]>,
-) -> Result<Vec<usize>, Error> {
-    let mut made: Vec<usize> = vec![];
-    for sizes in all {
-        let before = made.clone();
-        while made.len() < sizes.len() {
-            made.insert(0, 1);
-        }
-        let offset = made.len() - sizes.len();
-        for (own, &size) in std::iter::zip(&mut made[offset..], sizes) {
-            if *own == 1 {
-                *own = size;
-            } else if size != 1 && size != *own {
-                return values(format!("sizes {before:?} and {sizes:?} do not broadcast"));
-            }
-        }
-    }
-    Ok(made)
-}
 
 /// What is known of a run that a program is made for.
 #[derive(Clone, Copy)]
@@ -110,19 +33,19 @@ pub(crate) struct Run<'a> {
 
 /// How a loop ends.
 #[derive(Clone, Copy)]
-struct End {
+pub(super) struct End {
     /// The most steps.
-    most: Option<usize>,
+    pub(super) most: Option<usize>,
     /// Whether a condition was followed to say that.
-    is_found: bool,
+    pub(super) is_found: bool,
     /// Whether a step decides.
-    is_decided: bool,
+    pub(super) is_decided: bool,
     /// Whether the program is of one step, since the sizes of values change.
-    is_single: bool,
+    pub(super) is_single: bool,
 }
 
 /// What became of a supposed end.
-enum Outcome {
+pub(super) enum Outcome {
     Made(Plan),
     Other(End),
 }
@@ -130,16 +53,16 @@ enum Outcome {
 /// Makes the primitives of a body.
 pub(crate) struct Planner<'a> {
     pub(crate) body: &'a Body,
-    run: Run<'a>,
+    pub(super) run: Run<'a>,
     /// The inputs whose elements the program depends on.
-    keyed: HashSet<usize>,
-    end: End,
+    pub(super) keyed: HashSet<usize>,
+    pub(super) end: End,
     /// The number of steps that the program runs, unless a step decides.
     pub(super) steps: Option<usize>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) primitives: Vec<Primitive>,
-    names: HashMap<Cow<'a, str>, Value>,
-    outer: HashMap<&'a str, Value>,
+    pub(super) names: HashMap<Cow<'a, str>, Value>,
+    pub(super) outer: HashMap<&'a str, Value>,
 }
 
 impl<'a> Planner<'a> {
@@ -562,437 +485,5 @@ impl<'a> Planner<'a> {
     /// The most steps that the program runs, if that is known.
     pub(crate) fn steps(&self) -> Option<usize> {
         self.steps.or(self.end.most)
-    }
-
-    fn buffer(&mut self, buffer: Buffer) -> usize {
-        self.buffers.push(buffer);
-        self.buffers.len() - 1
-    }
-
-    fn data(&mut self, data: Data, constant: Option<usize>) -> usize {
-        let (lane, len) = match &data {
-            Data::Floats(all) => (Lane::Float, all.len()),
-            Data::Ints(all) => (Lane::Int, all.len()),
-        };
-        self.buffer(Buffer {
-            lane,
-            len,
-            source: Source::Data(data, constant),
-            needs: Needs::Nothing,
-        })
-    }
-
-    /// A float of no axes.
-    pub(crate) fn float(&mut self, number: f32) -> Value {
-        self.floats(&[], vec![number])
-    }
-
-    /// Floats with these sizes.
-    pub(crate) fn floats(&mut self, sizes: &[usize], numbers: Vec<f32>) -> Value {
-        let buffer = self.data(Data::Floats(numbers.into()), None);
-        Value::new(Kind::Float, View::whole(Base::Buffer(buffer), sizes))
-    }
-
-    /// Numbers that stand in a model.
-    pub(crate) fn literal(&mut self, constant: &Constant) -> Value {
-        if let Data::Ints(all) = &constant.data {
-            let scalars = all.iter().map(|&it| it.into()).collect();
-            return Value::known(constant.kind, &constant.sizes, scalars);
-        }
-        let buffer = self.data(constant.data.clone(), None);
-        let view = View::whole(Base::Buffer(buffer), &constant.sizes);
-        Value::new(constant.kind, view)
-    }
-
-    /// The only element of a float that is known.
-    pub(crate) fn constant_float(&self, value: &Value) -> Option<f32> {
-        let view = &value.view;
-        match &self.buffers[view.buffer()?].source {
-            Source::Data(Data::Floats(all), _) if view.len() == 1 && view.step == 0 => {
-                all.get(view.offset as usize).copied()
-            }
-            _ => None,
-        }
-    }
-
-    /// The index of the model's constant that a view is of.
-    pub(crate) fn constant_index(&self, view: &View) -> Option<usize> {
-        // A part that moves with the step is another one in each.
-        if view.step != 0 {
-            return None;
-        }
-        match self.buffers[view.buffer()?].source {
-            Source::Data(Data::Floats(_), index) => index,
-            _ => None,
-        }
-    }
-
-    /// The matrix of a view of a constant, packed once for all programs.
-    pub(crate) fn packed(&self, view: &View) -> Result<PackedMatrix<f32>, Error> {
-        let buffer = view.buffer().map(|buffer| &self.buffers[buffer].source);
-        let (Some(Source::Data(Data::Floats(all), Some(index))), [rows, columns]) =
-            (buffer, &*view.axes)
-        else {
-            return values("a matrix that is no constant");
-        };
-        let shape = [rows.size, columns.size];
-        self.body
-            .packed((*index, view.offset, view.axes.clone()), || {
-                let mut elements = zeros(shape[0] * shape[1])?;
-                for (to, place) in std::iter::zip(&mut elements, view.places()) {
-                    *to = all[place];
-                }
-                Ok(PackedMatrix::pack(&elements, shape)?)
-            })
-    }
-
-    /// A copy in a buffer of its own, which primitives may change.
-    pub(crate) fn own_copy(&mut self, value: &Value) -> Result<Value, Error> {
-        let whole = self.parts(value.kind, &value.sizes())?;
-        let from = self.materialised(value)?;
-        let moved = Operation::Map(Function::Move(value.kind.lane()));
-        self.add_to(moved, vec![from], whole.view.clone());
-        Ok(whole)
-    }
-
-    /// What a view depends on.
-    pub(super) fn needs(&self, view: &View) -> Needs {
-        let own = view
-            .buffer()
-            .map_or(Needs::Nothing, |buffer| self.buffers[buffer].needs);
-        let moved = if view.step == 0 {
-            Needs::Nothing
-        } else {
-            Needs::Number
-        };
-        own.max(moved)
-    }
-
-    /// Adds a primitive that writes a new buffer with these sizes, and returns a view of it.
-    pub(crate) fn add(
-        &mut self,
-        operation: Operation,
-        lane: Lane,
-        inputs: Vec<View>,
-        sizes: &[usize],
-    ) -> Result<View, Error> {
-        let own = match operation {
-            Operation::Count(_) => Needs::Number,
-            _ => Needs::Nothing,
-        };
-        let needs = inputs
-            .iter()
-            .map(|view| self.needs(view))
-            .fold(own, Ord::max);
-        let buffer = self.buffer(Buffer {
-            lane,
-            len: count(sizes)?,
-            source: Source::Program,
-            needs,
-        });
-        let output = View::whole(Base::Buffer(buffer), sizes);
-        self.primitives.push(Primitive {
-            operation,
-            inputs,
-            output: output.clone(),
-            is_copy: false,
-        });
-        Ok(output)
-    }
-
-    /// Adds a primitive that writes a part of a buffer, or more of it.
-    pub(crate) fn add_to(&mut self, operation: Operation, inputs: Vec<View>, output: View) {
-        let needs = inputs.iter().map(|view| self.needs(view)).max();
-        if let Some(buffer) = output.buffer() {
-            // A place that moves with the step is another one in each.
-            let is_own = matches!(self.buffers[buffer].source, Source::Program);
-            let place = match is_own && output.step != 0 {
-                true => Needs::Number,
-                false => Needs::Nothing,
-            };
-            let own = &mut self.buffers[buffer].needs;
-            *own = needs.unwrap_or(Needs::Nothing).max(place).max(*own);
-        }
-        self.primitives.push(Primitive {
-            operation,
-            inputs,
-            output,
-            is_copy: false,
-        });
-    }
-
-    /// A new buffer that primitives write parts of.
-    pub(crate) fn parts(&mut self, kind: Kind, sizes: &[usize]) -> Result<Value, Error> {
-        let buffer = self.buffer(Buffer {
-            lane: kind.lane(),
-            len: count(sizes)?,
-            source: Source::Program,
-            needs: Needs::Nothing,
-        });
-        Ok(Value::new(kind, View::whole(Base::Buffer(buffer), sizes)))
-    }
-
-    /// A view of memory that has a value's elements.
-    pub(crate) fn materialised(&mut self, value: &Value) -> Result<View, Error> {
-        let Some(scalars) = value.scalars() else {
-            return Ok(value.view.clone());
-        };
-        let sizes = value.sizes();
-        let constants: Option<Vec<i64>> = scalars.iter().map(|it| it.constant()).collect();
-        if let Some(constants) = constants {
-            let data = match value.kind.lane() {
-                Lane::Float => Data::Floats(constants.iter().map(|&it| it as f32).collect()),
-                Lane::Int => Data::Ints(constants.into()),
-            };
-            let buffer = self.data(data, None);
-            return Ok(View::whole(Base::Buffer(buffer), &sizes));
-        }
-        let lines = scalars.iter().map(|it| it.line).collect();
-        let counted = self.add(Operation::Count(lines), Lane::Int, vec![], &sizes)?;
-        if value.kind != Kind::Bool {
-            return Ok(counted);
-        }
-        // Each is a comparison; constants among them are numbers that are not 0.
-        let zero = Value::known(Kind::Int64, &[], vec![0.into()]);
-        let counted = Value::new(Kind::Int64, counted);
-        let comparison = |it: &Scalar| it.truth.unwrap_or(Comparison::NotEqual);
-        let first = comparison(&scalars[0]);
-        if scalars.iter().all(|it| comparison(it) == first) {
-            let function = Function::CompareInts(first);
-            return Ok(self.map(function, Kind::Bool, &[&counted, &zero])?.view);
-        }
-        let whole = self.parts(Kind::Bool, &[scalars.len()])?;
-        let flat = counted.with(View {
-            axes: contiguous(&[scalars.len()]),
-            ..counted.view.clone()
-        });
-        for (index, scalar) in scalars.iter().enumerate() {
-            let one = flat.with(flat.view.slice(0, index as isize, 1, 1));
-            let made = self.map(
-                Function::CompareInts(comparison(scalar)),
-                Kind::Bool,
-                &[&one, &zero],
-            )?;
-            let to = whole.view.slice(0, index as isize, 1, 1);
-            self.add_to(
-                Operation::Map(Function::Move(Lane::Float)),
-                vec![made.view],
-                to,
-            );
-        }
-        Ok(View {
-            axes: contiguous(&sizes),
-            ..whole.view
-        })
-    }
-
-    /// A function of elements, broadcast to each other.
-    pub(crate) fn map(
-        &mut self,
-        function: Function,
-        kind: Kind,
-        inputs: &[&Value],
-    ) -> Result<Value, Error> {
-        let all: Vec<Vec<usize>> = inputs.iter().map(|value| value.sizes()).collect();
-        let sizes = broadcast(all.iter().map(|sizes| &**sizes))?;
-        let mut views = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            views.push(self.materialised(input)?.broadcast(&sizes));
-        }
-        let view = self.add(Operation::Map(function), kind.lane(), views, &sizes)?;
-        let value = Value::new(kind, view);
-        let may_overflow = matches!(function, Function::Int1(_) | Function::Int2(_));
-        if kind == Kind::Int32 && may_overflow && function != Function::Int1(Int1::Wrap) {
-            return self.map(Function::Int1(Int1::Wrap), kind, &[&value]);
-        }
-        Ok(value)
-    }
-
-    /// A reduction along axes, which stay with size 1.
-    pub(crate) fn reduce(
-        &mut self,
-        reduction: Reduction,
-        value: &Value,
-        axes: &[usize],
-    ) -> Result<Value, Error> {
-        let sizes = value.sizes();
-        let mut kept = sizes.clone();
-        for axis in axes {
-            kept[*axis] = 1;
-        }
-        let input = self.materialised(value)?;
-        let needs = self.needs(&input);
-        let buffer = self.buffer(Buffer {
-            lane: value.kind.lane(),
-            len: count(&kept)?,
-            source: Source::Program,
-            needs,
-        });
-        let output = View::whole(Base::Buffer(buffer), &kept);
-        self.primitives.push(Primitive {
-            operation: Operation::Reduce(reduction),
-            inputs: vec![input],
-            output: View {
-                axes: std::iter::zip(&sizes, &output.axes)
-                    .enumerate()
-                    .map(|(index, (&size, axis))| match axes.contains(&index) {
-                        true => Axis { size, stride: 0 },
-                        false => *axis,
-                    })
-                    .collect(),
-                ..output.clone()
-            },
-            is_copy: false,
-        });
-        Ok(value.with(output))
-    }
-
-    /// The same elements, one after another in memory.
-    pub(crate) fn contiguous(&mut self, value: &Value) -> Result<Value, Error> {
-        let view = self.materialised(value)?;
-        if view.is_contiguous() {
-            return Ok(value.with(view));
-        }
-        self.copy(&value.with(view))
-    }
-
-    /// A copy.
-    pub(crate) fn copy(&mut self, value: &Value) -> Result<Value, Error> {
-        self.map(Function::Move(value.kind.lane()), value.kind, &[value])
-    }
-
-    /// The same elements with other sizes, as many.
-    pub(crate) fn reshape(&mut self, value: &Value, sizes: &[usize]) -> Result<Value, Error> {
-        if count(sizes)? != value.view.len() {
-            return values(format!("sizes {:?} become {sizes:?}", value.sizes()));
-        }
-        if let Some(view) = value.view.reshape(sizes) {
-            return Ok(value.with(view));
-        }
-        if let Some(scalars) = value.scalars() {
-            return Ok(Value::known(value.kind, sizes, scalars));
-        }
-        let copy = self.contiguous(value)?;
-        Ok(copy.with(View {
-            axes: contiguous(sizes),
-            ..copy.view.clone()
-        }))
-    }
-
-    /// Makes the program of the primitives.
-    fn finish(
-        &mut self,
-        lines: Vec<Option<Line>>,
-        condition: Option<View>,
-    ) -> Result<Outcome, Error> {
-        let body = self.body;
-        let mut states = vec![];
-        for (index, state) in body.states.iter().enumerate() {
-            if !state.is_live {
-                states.push(Stated::Nothing);
-                continue;
-            }
-            let initial = self.outer[&*state.initial].clone();
-            if let Some(line) = lines[index] {
-                states.push(Stated::Line(line, initial.sizes()));
-                continue;
-            }
-            let current = self.value(&state.input)?;
-            let next = self.value(&state.output)?;
-            if next.kind != state.kind {
-                return values(format!(
-                    "state {:?} becomes one of another type",
-                    state.input
-                ));
-            }
-            let initial = match self.run.states {
-                // The run has them.
-                Some(_) => current.view.clone(),
-                None => self.materialised(&initial)?,
-            };
-            let sizes = next.sizes();
-            let from = self.materialised(&next)?;
-            let is_kept = from == current.view;
-            let buffer = if is_kept {
-                None
-            } else {
-                let to = self.parts(state.kind, &sizes)?;
-                let buffer = to.view.buffer();
-                let moved = Operation::Map(Function::Move(state.kind.lane()));
-                self.add_to(moved, vec![from], to.view);
-                buffer
-            };
-            states.push(Stated::Buffer(State {
-                initial,
-                current: current.view.buffer().unwrap_or(usize::MAX),
-                next: buffer,
-                sizes: current.sizes(),
-                next_sizes: sizes,
-            }));
-        }
-        let changes = states.iter().any(Stated::changes_sizes);
-        if changes && !self.end.is_single {
-            return Ok(Outcome::Other(End {
-                is_single: true,
-                ..self.end
-            }));
-        }
-        // What a program of some of the steps collects is put together later.
-        let is_whole = !self.end.is_single && self.steps.is_some();
-        let mut collected = vec![];
-        for output in &body.collected {
-            if !output.is_read {
-                collected.push(None);
-                continue;
-            }
-            let value = self.value(&output.name)?;
-            let from = self.materialised(&value)?;
-            let sizes = value.sizes();
-            let axis = output.axis(sizes.len() + 1)?;
-            if axis > 0 && !is_whole {
-                return values("outputs that are collected along another axis than the first");
-            }
-            let steps = self
-                .steps
-                .filter(|_| is_whole)
-                .map(|steps| steps + self.run.first);
-            let mut whole = sizes.clone();
-            whole.insert(axis, steps.unwrap_or(1));
-            let buffer = self.buffer(Buffer {
-                lane: value.kind.lane(),
-                len: count(&whole)?,
-                source: Source::Collected(collected.len()),
-                needs: Needs::Nothing,
-            });
-            let first = if is_whole { self.run.first as i64 } else { 0 };
-            let (start, slope) = match output.is_reversed {
-                false => (first, 1),
-                true => (steps.unwrap_or_default() as i64 - 1 - first, -1),
-            };
-            let to = View::whole(Base::Buffer(buffer), &whole);
-            let to = if steps == Some(0) {
-                to
-            } else {
-                to.at(axis, start, slope)
-            };
-            if steps != Some(0) {
-                let moved = Operation::Map(Function::Move(value.kind.lane()));
-                self.add_to(moved, vec![from], to);
-            }
-            collected.push(Some(Collected {
-                buffer,
-                kind: value.kind,
-                len: count(&sizes)?,
-                sizes: whole,
-                axis,
-            }));
-        }
-        let plan = phases::plan(self, states, collected, condition)?;
-        Ok(Outcome::Made(Plan {
-            most: self.end.most,
-            is_single: self.end.is_single,
-            is_whole,
-            ..plan
-        }))
     }
 }

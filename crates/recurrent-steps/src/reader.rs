@@ -1,0 +1,556 @@
+//! Reads the values and nodes of a loop, and says what no program has.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use revseq_onnx::model::{BEFORE_STATES, FLOAT, LoopLayout, type_name};
+use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use revseq_onnx::tensor;
+
+use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State};
+use crate::elements::Kind;
+use crate::operators::{self, Gives, Rule, Takes};
+use crate::plan::{Data, MOST_KNOWN};
+impl Body {
+    /// Reads a loop; the error says what it has that no program has.
+    pub(crate) fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {
+        let layout = LoopLayout::of(node).ok_or("it is no Loop, or no Scan that is known")?;
+        let mut graph = node.graph("body").ok_or("it has no body")?.clone();
+        let is_scan = node.is("Scan");
+        if is_scan && opset < 9 {
+            return Err("it is a Scan of opset 8".into());
+        }
+        let mut reader = Reader {
+            around,
+            inputs: vec![],
+            reads: vec![],
+            places: HashMap::new(),
+            constants: vec![],
+            inner: HashMap::new(),
+            kinds: HashMap::new(),
+            known: HashSet::new(),
+            opset,
+        };
+        let body_inputs: Vec<String> = graph.inputs().map(str::to_owned).collect();
+        let mut body_inputs = body_inputs.into_iter();
+        let (mut most, mut starts, mut number, mut condition_in) = (None, None, None, None);
+        if !is_scan {
+            most = node.input(0).map(|name| reader.outer(name)).transpose()?;
+            starts = node.input(1).map(|name| reader.outer(name)).transpose()?;
+            number = body_inputs.next();
+            condition_in = body_inputs.next();
+            if let Some(name) = &number {
+                reader.bind(name, Kind::Int64, true);
+            }
+            if let Some(name) = &condition_in {
+                reader.bind(name, Kind::Bool, true);
+            }
+        }
+        let leading = if is_scan { 0 } else { BEFORE_STATES };
+        let body_outputs: Vec<String> = graph.outputs().map(str::to_owned).collect();
+        let mut body_outputs = body_outputs.into_iter();
+        let condition_out = if is_scan { None } else { body_outputs.next() };
+        let mut states: Vec<State> = vec![];
+        let mut unknown = vec![];
+        for index in 0..layout.states {
+            let initial = node
+                .input(leading + index)
+                .ok_or("it lacks a state")?
+                .to_owned();
+            let input = body_inputs.next().ok_or("its body lacks an input")?;
+            let output = body_outputs.next().ok_or("its body lacks an output")?;
+            // A list that nothing depends on does no harm.
+            let kind = match reader.outer(&initial) {
+                Ok(kind) => kind,
+                Err(reason) if is_scan => return Err(reason),
+                Err(reason) => {
+                    unknown.push((index, reason));
+                    Kind::Float
+                }
+            };
+            reader.bind(&input, kind, false);
+            states.push(State {
+                adds: added(&graph, &input, &output),
+                initial,
+                input,
+                output,
+                kind,
+                is_live: false,
+            });
+        }
+        let ints = |name: &str| node.ints(name).value().unwrap_or_default().to_vec();
+        let (axes, directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
+        let mut slices = vec![];
+        for index in 0..layout.slices {
+            let outer = node.input(leading + layout.states + index);
+            let outer = outer.ok_or("it lacks a scan input")?;
+            let kind = reader.outer(outer)?;
+            let name = body_inputs.next().ok_or("its body lacks an input")?;
+            reader.bind(&name, kind, false);
+            slices.push(Slice {
+                name,
+                whole: reader.known(outer)?,
+                axis: axes.get(index).copied().unwrap_or(0),
+                is_reversed: directions.get(index) == Some(&1),
+            });
+        }
+        let (axes, directions) = (ints("scan_output_axes"), ints("scan_output_directions"));
+        let read = |index: usize| node.output.get(index).is_some_and(|name| !name.is_empty());
+        let collected: Vec<Output> = body_outputs
+            .enumerate()
+            .map(|(index, name)| Output {
+                name,
+                axis: axes.get(index).copied().unwrap_or(0),
+                is_reversed: directions.get(index) == Some(&1),
+                is_read: read(layout.states + index),
+            })
+            .collect();
+        // What runs: nodes that a state, the condition or an output needs.
+        let mut wanted: HashSet<String> = condition_out.iter().cloned().collect();
+        wanted.extend(
+            collected
+                .iter()
+                .filter(|it| it.is_read)
+                .map(|it| it.name.clone()),
+        );
+        for (index, state) in states.iter_mut().enumerate() {
+            state.is_live = read(index);
+        }
+        let order = loop {
+            wanted.extend(
+                states
+                    .iter()
+                    .filter(|it| it.is_live)
+                    .map(|it| it.output.clone()),
+            );
+            let (order, needed) = live(&graph, &wanted);
+            let mut more = states
+                .iter_mut()
+                .filter(|it| !it.is_live && needed.contains(&it.input));
+            let Some(state) = more.next() else {
+                break order;
+            };
+            state.is_live = true;
+        };
+        if let Some((_, reason)) = unknown.into_iter().find(|it| states[it.0].is_live) {
+            return Err(reason);
+        }
+        reader.constants_of(&graph)?;
+        for index in &order {
+            reader.node(&graph.node[*index])?;
+        }
+        for state in states.iter().filter(|it| it.is_live) {
+            let kind = reader.kind(&state.output)?;
+            if kind != state.kind {
+                return Err(format!(
+                    "its state {:?} becomes one of another type",
+                    state.input
+                ));
+            }
+            if let Some(name) = &state.adds {
+                // The name may be of a value that the body does not know otherwise.
+                let _ = reader.kind(name);
+            }
+        }
+        for name in wanted {
+            reader.kind(&name)?;
+        }
+        let names = states.iter().map(|it| &it.input);
+        let names = names.chain(collected.iter().map(|it| &it.name));
+        let mut outputs = vec![];
+        for (index, name) in names.enumerate() {
+            outputs.push(match read(index) {
+                true => Some(reader.kind(name)?),
+                false => None,
+            });
+        }
+        let constant_int = |reader: &Reader<'_>, name: Option<&str>| {
+            let index = reader.constant_index(name?)?;
+            match &reader.constants[index].data {
+                Data::Ints(all) => all.first().copied(),
+                Data::Floats(all) => all.first().map(|it| i64::from(*it != 0.0)),
+            }
+        };
+        let (mut constant_most, mut constant_start) = (None, None);
+        let (mut most_input, mut start_input) = (None, None);
+        if !is_scan {
+            constant_most = constant_int(&reader, node.input(0));
+            constant_start = constant_int(&reader, node.input(1));
+            most_input = most.and_then(|_| reader.input_index(node.input(0)?));
+            start_input = starts.and_then(|_| reader.input_index(node.input(1)?));
+        }
+        without_constants(&mut graph);
+        Ok(Self {
+            order,
+            inputs: reader.inputs,
+            reads: reader.reads,
+            constants: reader.constants,
+            inner: reader.inner,
+            most: most_input,
+            starts: start_input,
+            constant_most,
+            constant_start,
+            number,
+            condition_in,
+            condition_out,
+            states,
+            slices,
+            collected,
+            outputs,
+            graph,
+            opset,
+            packed: Mutex::default(),
+        })
+    }
+}
+
+/// Leaves out the elements of constants, which are read.
+fn without_constants(graph: &mut GraphProto) {
+    graph.initializer.clear();
+    for node in &mut graph.node {
+        if node.is("Constant") {
+            node.attribute.clear();
+        }
+        node.graphs_mut().for_each(without_constants);
+    }
+}
+
+/// The name of what a node adds to a state, if nothing else happens to it.
+fn added(graph: &GraphProto, input: &str, output: &str) -> Option<String> {
+    let made = |name: &str| {
+        let mut nodes = graph.node.iter();
+        nodes.find(|node| node.outputs().any(|it| it == name))
+    };
+    let mut node = made(output)?;
+    while node.is("Identity") {
+        node = made(node.input(0)?)?;
+    }
+    if !node.is("Add") {
+        return None;
+    }
+    let other = match [node.input(0)?, node.input(1)?] {
+        [one, other] if one == input => other,
+        [one, other] if other == input => one,
+        _ => return None,
+    };
+    // A value of the body may have the name of one around it.
+    let is_computed = graph.inputs().any(|it| it == other)
+        || made(other).is_some_and(|node| !node.is("Constant"));
+    (!is_computed).then(|| other.to_owned())
+}
+
+/// The nodes that wanted values need, in order, and all values that these read.
+fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
+    let mut wanted = wanted.clone();
+    let mut order = vec![];
+    for (index, node) in graph.node.iter().enumerate().rev() {
+        if node.outputs().any(|name| wanted.contains(name)) {
+            order.push(index);
+            wanted.extend(node.inputs().map(str::to_owned));
+            for inner in node.graphs().flat_map(GraphProto::with_inner) {
+                wanted.extend(
+                    inner
+                        .node
+                        .iter()
+                        .flat_map(|it| it.inputs().map(str::to_owned)),
+                );
+                wanted.extend(inner.outputs().map(str::to_owned));
+            }
+        }
+    }
+    order.reverse();
+    (order, wanted)
+}
+
+/// Reads a loop.
+struct Reader<'a> {
+    around: &'a dyn Around,
+    inputs: Vec<(String, Kind)>,
+    reads: Vec<Read>,
+    /// The places of outer values in `reads`.
+    places: HashMap<String, usize>,
+    constants: Vec<Constant>,
+    inner: HashMap<String, usize>,
+    /// The types of the body's values.
+    kinds: HashMap<String, Kind>,
+    /// The body's values that a program knows while it is made.
+    known: HashSet<String>,
+    opset: i64,
+}
+
+impl Reader<'_> {
+    fn bind(&mut self, name: &str, kind: Kind, is_known: bool) {
+        self.kinds.insert(name.to_owned(), kind);
+        if is_known {
+            self.known.insert(name.to_owned());
+        }
+    }
+
+    /// Reads a value around the loop, and returns its type.
+    fn outer(&mut self, name: &str) -> Result<Kind, String> {
+        if let Some(&place) = self.places.get(name) {
+            return Ok(self.reads[place].kind);
+        }
+        let constant = self.around.constant(name);
+        let (kind, known) = match constant {
+            Some(tensor) => {
+                let constant = constant_of(&tensor).map_err(|text| format!("{name:?}: {text}"))?;
+                let kind = constant.kind;
+                self.constants.push(constant);
+                (kind, Known::Constant(self.constants.len() - 1))
+            }
+            None => {
+                let code = self.around.code(name);
+                let code = code.ok_or_else(|| format!("the type of {name:?} is not known"))?;
+                let kind = Kind::of(code);
+                let kind = kind.ok_or_else(|| format!("{name:?} is of {}", type_name(code)))?;
+                self.inputs.push((name.to_owned(), kind));
+                (kind, Known::Input(self.inputs.len() - 1))
+            }
+        };
+        self.places.insert(name.to_owned(), self.reads.len());
+        self.reads.push(Read {
+            name: name.to_owned(),
+            kind,
+            known,
+        });
+        Ok(kind)
+    }
+
+    /// Where the elements of an outer value that was read are known from.
+    fn known(&self, name: &str) -> Result<Known, String> {
+        let place = self.places.get(name);
+        let place = place.ok_or_else(|| format!("{name:?} is not read"))?;
+        Ok(self.reads[*place].known)
+    }
+
+    fn input_index(&self, name: &str) -> Option<usize> {
+        self.inputs.iter().position(|input| input.0 == name)
+    }
+
+    fn constant_index(&self, name: &str) -> Option<usize> {
+        match self.reads[*self.places.get(name)?].known {
+            Known::Constant(index) => Some(index),
+            Known::Input(_) => None,
+        }
+    }
+
+    /// The type of a value that a node reads.
+    fn kind(&mut self, name: &str) -> Result<Kind, String> {
+        match self.kinds.get(name) {
+            Some(kind) => Ok(*kind),
+            None => self.outer(name),
+        }
+    }
+
+    /// Whether a program knows the value while it is made. What is around the loop can be looked at.
+    fn is_known(&self, name: &str) -> bool {
+        match self.kinds.contains_key(name) {
+            true => self.known.contains(name),
+            false => true,
+        }
+    }
+
+    /// Reads the constants of a graph.
+    fn constants_of(&mut self, graph: &GraphProto) -> Result<(), String> {
+        for tensor in &graph.initializer {
+            self.constant(tensor.name(), tensor)?;
+        }
+        if let Some(name) = graph.sparse_tensors().next() {
+            return Err(format!("{name:?} is a sparse constant"));
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, name: &str, tensor: &TensorProto) -> Result<(), String> {
+        let constant = constant_of(tensor).map_err(|text| format!("{name:?}: {text}"))?;
+        self.bind(name, constant.kind, constant.kind != Kind::Float);
+        self.inner.insert(name.to_owned(), self.constants.len());
+        self.constants.push(constant);
+        Ok(())
+    }
+
+    fn node(&mut self, node: &NodeProto) -> Result<(), String> {
+        let label = match node.name() {
+            "" => format!("its {} node", node.op()),
+            name => format!("its {} node {name:?}", node.op()),
+        };
+        let refuse = |text: &str| Err(format!("{label} {text}"));
+        if !node.domain().is_empty() {
+            return refuse(&format!("is of {}", node.domain()));
+        }
+        if node.is("Constant") {
+            let tensor = value_of(node).ok_or_else(|| format!("{label} has no value"))?;
+            let name = node.outputs().next().unwrap_or_default().to_owned();
+            return self.constant(&name, &tensor);
+        }
+        if node.is("If") {
+            return self.branches(node, &label);
+        }
+        let Some(rule) = operators::rule_of(node.op()) else {
+            return refuse("is none that programs have");
+        };
+        self.check(node, rule).or_else(|text| refuse(&text))
+    }
+
+    fn check(&mut self, node: &NodeProto, rule: &Rule) -> Result<(), String> {
+        let mut kinds = vec![];
+        let mut all_known = true;
+        for (index, name) in node.input.iter().enumerate() {
+            if name.is_empty() {
+                kinds.push(None);
+                continue;
+            }
+            let kind = self.kind(name)?;
+            let is_known = self.is_known(name);
+            all_known &= is_known && kind != Kind::Float;
+            if rule.known.contains(&index) {
+                if !is_known {
+                    return Err(format!("reads {name:?}, which each step computes"));
+                }
+                if kind == Kind::Float {
+                    return Err(format!("reads {name:?}, which is of {kind:?}"));
+                }
+            } else {
+                let fits = match rule.takes {
+                    Takes::Floats => kind == Kind::Float,
+                    Takes::Numbers => kind != Kind::Bool,
+                    Takes::Truths => kind == Kind::Bool,
+                    Takes::Any => true,
+                };
+                if !fits {
+                    return Err(format!("reads {name:?}, which is of {kind:?}"));
+                }
+            }
+            kinds.push(Some(kind));
+        }
+        operators::check(node, self.opset)?;
+        let of = |index: usize| kinds.get(index).copied().flatten();
+        let kind = match rule.gives {
+            Gives::Same => of(0),
+            Gives::Second => of(1),
+            Gives::Int64 => Some(Kind::Int64),
+            Gives::Bool => Some(Kind::Bool),
+            Gives::To => {
+                let code = node.int("to").value().unwrap_or_default() as i32;
+                let kind = Kind::of(code);
+                Some(kind.ok_or_else(|| format!("makes elements of {}", type_name(code)))?)
+            }
+            Gives::Value => {
+                let tensor = node.tensor("value").value();
+                let code = tensor.map_or(FLOAT, TensorProto::code);
+                let kind = Kind::of(code);
+                Some(kind.ok_or_else(|| format!("makes elements of {}", type_name(code)))?)
+            }
+        };
+        let kind = kind.ok_or("lacks an input")?;
+        let is_known = kind != Kind::Float && (rule.is_of_sizes || rule.folds && all_known);
+        let outputs: Vec<String> = node.outputs().map(str::to_owned).collect();
+        for name in outputs {
+            self.bind(&name, kind, is_known);
+        }
+        Ok(())
+    }
+
+    /// Reads both branches of an If whose condition is the same in all steps.
+    fn branches(&mut self, node: &NodeProto, label: &str) -> Result<(), String> {
+        let condition = node.input(0).unwrap_or_default();
+        if self.kind(condition)? != Kind::Bool || !self.is_known(condition) {
+            return Err(format!("{label} depends on what a step computes"));
+        }
+        let names = ["then_branch", "else_branch"];
+        let mut kinds: [Vec<(Kind, bool)>; 2] = Default::default();
+        for (kinds, name) in std::iter::zip(&mut kinds, names) {
+            let graph = node
+                .graph(name)
+                .ok_or_else(|| format!("{label} has no {name}"))?;
+            self.constants_of(graph)?;
+            for inner in &graph.node {
+                self.node(inner)?;
+            }
+            for output in graph.outputs() {
+                let kind = self.kind(output)?;
+                kinds.push((kind, self.is_known(output) && kind != Kind::Float));
+            }
+        }
+        let pairs = std::iter::zip(&kinds[0], &kinds[1]);
+        for (name, (one, other)) in std::iter::zip(&node.output, pairs) {
+            if one.0 != other.0 {
+                return Err(format!("{label} has outputs of two types"));
+            }
+            self.bind(name, one.0, one.1 && other.1);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the elements of a constant.
+pub(crate) fn constant_of(tensor: &TensorProto) -> Result<Constant, String> {
+    let code = tensor.code();
+    let kind = Kind::of(code).ok_or_else(|| format!("a constant of {}", type_name(code)))?;
+    let sizes = tensor::check(tensor).map_err(|error| error.to_string())?;
+    let bytes = tensor::bytes(tensor).map_err(|error| error.to_string())?;
+    let data = match kind {
+        Kind::Float => {
+            let (chunks, _) = bytes.as_chunks::<4>();
+            Data::Floats(chunks.iter().map(|it| f32::from_le_bytes(*it)).collect())
+        }
+        Kind::Int32 => {
+            let (chunks, _) = bytes.as_chunks::<4>();
+            Data::Ints(
+                chunks
+                    .iter()
+                    .map(|it| i32::from_le_bytes(*it).into())
+                    .collect(),
+            )
+        }
+        Kind::Int64 => {
+            let (chunks, _) = bytes.as_chunks::<8>();
+            Data::Ints(chunks.iter().map(|it| i64::from_le_bytes(*it)).collect())
+        }
+        // Known truth values are numbers, others are floats as in memory.
+        Kind::Bool if bytes.len() <= MOST_KNOWN => {
+            Data::Ints(bytes.iter().map(|&it| i64::from(it != 0)).collect())
+        }
+        Kind::Bool => Data::Floats(
+            bytes
+                .iter()
+                .map(|&it| f32::from(u8::from(it != 0)))
+                .collect(),
+        ),
+    };
+    Ok(Constant { kind, sizes, data })
+}
+
+/// The value of a Constant.
+fn value_of(node: &NodeProto) -> Option<TensorProto> {
+    use revseq_onnx::model::{INT64, int64_tensor};
+    let floats = |sizes: &[i64], floats: &[f32]| TensorProto {
+        data_type: Some(FLOAT),
+        dims: sizes.to_vec(),
+        float_data: floats.to_vec(),
+        ..TensorProto::default()
+    };
+    let [attribute] = &*node.attribute else {
+        return None;
+    };
+    let AttributeProto {
+        i,
+        f,
+        ints,
+        floats: all,
+        ..
+    } = attribute;
+    Some(match attribute.name() {
+        "value" => node.tensor("value").value()?.clone(),
+        "value_int" => TensorProto {
+            data_type: Some(INT64),
+            int64_data: vec![i.unwrap_or_default()],
+            ..TensorProto::default()
+        },
+        "value_ints" => int64_tensor(&[ints.len() as i64], ints),
+        "value_float" => floats(&[], &[f.unwrap_or_default()]),
+        "value_floats" => floats(&[all.len() as i64], all),
+        _ => return None,
+    })
+}
