@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::PackedMatrix;
-use revseq_onnx::constant;
+use revseq_onnx::model::type_name;
 use revseq_onnx::proto::{GraphProto, TensorProto};
+use revseq_onnx::{constant, tensor};
 
 use crate::elements::Kind;
 use crate::error::Error;
+use crate::known::MOST_KNOWN;
 use crate::plan::Data;
 use crate::view::Axis;
 
@@ -148,4 +150,42 @@ impl Body {
     pub(crate) fn constant_of(&self, name: &str) -> Option<usize> {
         self.inner.get(name).copied()
     }
+}
+
+/// Reads the elements of a constant.
+pub(crate) fn constant_of(tensor: &TensorProto) -> Result<Constant, String> {
+    let code = tensor.code();
+    let kind = Kind::of(code).ok_or_else(|| format!("a constant of {}", type_name(code)))?;
+    let sizes = tensor::check(tensor).map_err(|error| error.to_string())?;
+    let bytes = tensor::bytes(tensor).map_err(|error| error.to_string())?;
+    let data = match kind {
+        Kind::Float => {
+            let (chunks, _) = bytes.as_chunks::<4>();
+            Data::Floats(chunks.iter().map(|it| f32::from_le_bytes(*it)).collect())
+        }
+        Kind::Int32 => {
+            let (chunks, _) = bytes.as_chunks::<4>();
+            Data::Ints(
+                chunks
+                    .iter()
+                    .map(|it| i32::from_le_bytes(*it).into())
+                    .collect(),
+            )
+        }
+        Kind::Int64 => {
+            let (chunks, _) = bytes.as_chunks::<8>();
+            Data::Ints(chunks.iter().map(|it| i64::from_le_bytes(*it)).collect())
+        }
+        // Known truth values are numbers, others are floats as in memory.
+        Kind::Bool if bytes.len() <= MOST_KNOWN => {
+            Data::Ints(bytes.iter().map(|&it| i64::from(it != 0)).collect())
+        }
+        Kind::Bool => Data::Floats(
+            bytes
+                .iter()
+                .map(|&it| f32::from(u8::from(it != 0)))
+                .collect(),
+        ),
+    };
+    Ok(Constant { kind, sizes, data })
 }

@@ -133,3 +133,19 @@ pub struct Tensor<'a> {
     /// Its elements, row-major.
     pub elements: Elements<'a>,
 }
+
+/// What gives the caller's room for outputs.
+pub trait Outputs<'a> {
+    /// Returns room for an output of the loop, by its index, with these sizes and elements of this type.
+    ///
+    /// Each output that [`Steps::outputs`](crate::Steps::outputs) says is read is asked for once.
+    ///
+    /// # Errors
+    /// Why there is none; the run ends with that.
+    fn room(
+        &mut self,
+        index: usize,
+        kind: Kind,
+        sizes: &[usize],
+    ) -> Result<ElementsMut<'a>, String>;
+}

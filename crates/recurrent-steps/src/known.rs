@@ -3,6 +3,9 @@
 
 use crate::elements::Kind;
 
+/// The most elements that are known.
+pub(crate) const MOST_KNOWN: usize = 1 << 12;
+
 /// A comparison of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {

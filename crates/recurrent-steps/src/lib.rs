@@ -9,7 +9,7 @@
 //! [`Steps::read`] takes a node of ONNX's and says what of it no program has; [`Steps::run`] runs it on
 //! slices of the caller's.
 //!
-//! `body.rs` reads a loop, `operators` has a row for each operator, `plan` makes a program of a body, and
+//! `reader.rs` reads a loop (`body.rs`), `operators` has a row for each operator, `plan` makes a program of a body, and
 //! `kernels` runs it, step by step as `run.rs` says.
 
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ mod steps;
 mod view;
 
 pub use body::Around;
-pub use elements::{Elements, ElementsMut, Kind, Tensor};
+pub use elements::{Elements, ElementsMut, Kind, Outputs, Tensor};
 pub use error::Error;
 pub use limits::Limits;
-pub use steps::{Outputs, Steps};
+pub use steps::Steps;

@@ -5,12 +5,11 @@ use std::sync::Mutex;
 
 use revseq_onnx::model::{BEFORE_STATES, FLOAT, LoopLayout, type_name};
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
-use revseq_onnx::tensor;
 
-use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State};
+use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
 use crate::elements::Kind;
 use crate::operators::{self, Gives, Rule, Takes};
-use crate::plan::{Data, MOST_KNOWN};
+use crate::plan::Data;
 impl Body {
     /// Reads a loop; the error says what it has that no program has.
     pub(crate) fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {
@@ -482,44 +481,6 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// Reads the elements of a constant.
-pub(crate) fn constant_of(tensor: &TensorProto) -> Result<Constant, String> {
-    let code = tensor.code();
-    let kind = Kind::of(code).ok_or_else(|| format!("a constant of {}", type_name(code)))?;
-    let sizes = tensor::check(tensor).map_err(|error| error.to_string())?;
-    let bytes = tensor::bytes(tensor).map_err(|error| error.to_string())?;
-    let data = match kind {
-        Kind::Float => {
-            let (chunks, _) = bytes.as_chunks::<4>();
-            Data::Floats(chunks.iter().map(|it| f32::from_le_bytes(*it)).collect())
-        }
-        Kind::Int32 => {
-            let (chunks, _) = bytes.as_chunks::<4>();
-            Data::Ints(
-                chunks
-                    .iter()
-                    .map(|it| i32::from_le_bytes(*it).into())
-                    .collect(),
-            )
-        }
-        Kind::Int64 => {
-            let (chunks, _) = bytes.as_chunks::<8>();
-            Data::Ints(chunks.iter().map(|it| i64::from_le_bytes(*it)).collect())
-        }
-        // Known truth values are numbers, others are floats as in memory.
-        Kind::Bool if bytes.len() <= MOST_KNOWN => {
-            Data::Ints(bytes.iter().map(|&it| i64::from(it != 0)).collect())
-        }
-        Kind::Bool => Data::Floats(
-            bytes
-                .iter()
-                .map(|&it| f32::from(u8::from(it != 0)))
-                .collect(),
-        ),
-    };
-    Ok(Constant { kind, sizes, data })
 }
 
 /// The value of a Constant.

@@ -3,12 +3,11 @@
 use recurrent_layers::Stop;
 
 use crate::body::Body;
-use crate::elements::{Elements, ElementsMut, Kind, Lane, Tensor};
+use crate::elements::{Elements, ElementsMut, Kind, Lane, Outputs, Tensor};
 use crate::error::{Error, values};
 use crate::kernels::{Memory, Registers, zeros};
 use crate::limits::{Limits, bytes, bytes_of};
 use crate::plan::{Collected, Data, Plan, Scheduled, Source, State, Stated, count};
-use crate::steps::Outputs;
 use crate::view::View;
 
 /// After so many steps the run asks whether it is to end.

@@ -6,7 +6,7 @@ use recurrent_layers::Stop;
 use revseq_onnx::proto::NodeProto;
 
 use crate::body::{Around, Body};
-use crate::elements::{ElementsMut, Kind, Tensor};
+use crate::elements::{Kind, Outputs, Tensor};
 use crate::error::{Error, values};
 use crate::limits::{Limits, bytes_of};
 use crate::plan::{Plan, Planner, Run};
@@ -34,22 +34,6 @@ struct Key {
     known: Vec<(usize, Vec<i64>)>,
     first: usize,
     states: Option<Vec<Vec<usize>>>,
-}
-
-/// What gives the caller's room for outputs.
-pub trait Outputs<'a> {
-    /// Returns room for an output of the loop, by its index, with these sizes and elements of this type.
-    ///
-    /// Each output that [`Steps::outputs`] says is read is asked for once.
-    ///
-    /// # Errors
-    /// Why there is none; the run ends with that.
-    fn room(
-        &mut self,
-        index: usize,
-        kind: Kind,
-        sizes: &[usize],
-    ) -> Result<ElementsMut<'a>, String>;
 }
 
 impl Steps {

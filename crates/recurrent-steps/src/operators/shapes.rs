@@ -342,7 +342,7 @@ pub(super) fn constant_of_shape(
     let one = match tensor {
         None => planner.float(0.0),
         Some(tensor) => {
-            let constant = crate::reader::constant_of(tensor).map_err(Error::Values)?;
+            let constant = crate::body::constant_of(tensor).map_err(Error::Values)?;
             planner.literal(&constant)
         }
     };
@@ -380,7 +380,7 @@ pub(super) fn range(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
             (0, usize::try_from(count).unwrap_or(usize::MAX))
         }
     };
-    if count > crate::plan::MOST_KNOWN {
+    if count > crate::known::MOST_KNOWN {
         return values(format!("a range of {count} numbers"));
     }
     let scalars = (0..count as i64).map(|it| (numbers[0] + it * numbers[2]).into());

@@ -24,7 +24,7 @@ use crate::kernels::Kernel;
 use crate::known::Line;
 use crate::view::View;
 
-pub(crate) use planner::{MOST_KNOWN, Planner, Run};
+pub(crate) use planner::{Planner, Run};
 pub(crate) use value::{Value, broadcast, count};
 
 /// What a value depends on.

@@ -10,15 +10,12 @@ use super::{Buffer, Data, Needs, Plan, Primitive, Source};
 use crate::body::{Body, Known};
 use crate::elements::{Kind, Tensor};
 use crate::error::{Error, values};
-use crate::known::{Line, Scalar};
+use crate::known::{Line, MOST_KNOWN, Scalar};
 use crate::operators::{self, Call};
 use crate::view::{Base, View};
 
 /// Inputs with at most so many integers are known while a program is made, which is for these.
 const KNOWN_INPUT: usize = 8;
-
-/// The most elements that are known.
-pub(crate) const MOST_KNOWN: usize = 1 << 12;
 
 /// What is known of a run that a program is made for.
 #[derive(Clone, Copy)]

@@ -21,7 +21,6 @@ use crate::loops::program::Source;
 use crate::loops::spec::{Feed, Output, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
-use crate::loops::wired::integer_type;
 use crate::operator::Facts;
 use crate::repairs::typed::typed_body;
 use crate::wire::{free_names, wire_cast};
@@ -460,6 +459,16 @@ impl Shapes {
             _ => self.states.of(state),
         }
     }
+}
+
+/// The type of a value at run time. TDim gains nothing for values that change, so it becomes the
+/// `declared` integer type.
+pub(super) fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
+    if fact.datum_type != TDim::datum_type() {
+        return fact.datum_type;
+    }
+    let declared = declared.filter(|it| it.is_integer());
+    declared.unwrap_or(i64::datum_type())
 }
 
 impl Op for OnnxLoop {

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::loops::infer::{OnnxLoop, Solved};
+use crate::loops::infer::{OnnxLoop, Solved, integer_type};
 use crate::loops::op::Loop;
 use crate::loops::program::{Made, Other, Ready};
 use crate::loops::spec::Spec;
@@ -49,14 +49,4 @@ impl OnnxLoop {
         let name = target.unique_name(name).into_owned();
         target.wire_node(name, Loop::new(spec)?, &inputs)
     }
-}
-
-/// The type of a value at run time. TDim gains nothing for values that change, so it becomes the
-/// `declared` integer type.
-pub(super) fn integer_type(fact: &TypedFact, declared: Option<DatumType>) -> DatumType {
-    if fact.datum_type != TDim::datum_type() {
-        return fact.datum_type;
-    }
-    let declared = declared.filter(|it| it.is_integer());
-    declared.unwrap_or(i64::datum_type())
 }

@@ -11,7 +11,7 @@ mod read;
 mod run;
 mod source;
 
-pub(crate) use op::PROGRAM;
+pub(crate) use op::{Made, PROGRAM};
 pub(crate) use other::Other;
-pub(crate) use read::{Made, Ready};
+pub(crate) use read::Ready;
 pub(crate) use source::Source;

@@ -4,7 +4,6 @@ use recurrent_steps::Steps;
 use tract_onnx::tract_hir::internal::*;
 
 use super::other::Other;
-use super::read::Made;
 use crate::data_sizes::symbols_of;
 use crate::interrupt::Interrupt;
 use crate::limits::Limits;
@@ -13,6 +12,9 @@ use crate::typed_op::{Sizes, rewired};
 
 /// The name of [`Program`].
 pub(crate) const PROGRAM: &str = "Program";
+
+/// What a program makes: the index of an output of the node, and what is known of it.
+pub(crate) type Made = (usize, TypedFact);
 
 /// A Loop or a Scan that runs as a program, which it makes for the sizes of a run. Copies share the programs,
 /// and nothing else stays from run to run.

@@ -4,13 +4,10 @@ use recurrent_steps::{Around, Steps};
 use revseq_onnx::proto::TensorProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::op::Program;
+use super::op::{Made, Program};
 use super::other::Other;
 use super::source::{Source, code};
 use crate::limits::Limits;
-
-/// What a program makes: the index of an output of the node, and what is known of it.
-pub(crate) type Made = (usize, TypedFact);
 
 /// A program that is not wired yet.
 pub(crate) struct Ready {
