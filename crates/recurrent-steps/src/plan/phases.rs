@@ -158,23 +158,30 @@ struct Phases {
     writers: Vec<Vec<usize>>,
 }
 
-impl Phases {
-    fn of(planner: &Planner<'_>, states: &[Stated], condition: Option<usize>) -> Self {
-        let primitives = &planner.primitives;
-        let mut writers = vec![vec![]; planner.buffers.len()];
-        for (index, primitive) in primitives.iter().enumerate() {
-            writers[primitive.writes()].push(index);
-        }
-        let buffers = |states: &[Stated], of: fn(&State) -> Option<usize>| -> HashSet<usize> {
+/// What a step hands on to the next.
+struct Handed {
+    /// The buffers of states, and of their next values.
+    currents: HashSet<usize>,
+    nexts: HashSet<usize>,
+    /// The buffers that the next step needs.
+    needed: HashSet<usize>,
+}
+
+impl Handed {
+    fn of(
+        primitives: &[Primitive],
+        writers: &[Vec<usize>],
+        states: &[Stated],
+        condition: Option<usize>,
+    ) -> Self {
+        let buffers = |of: fn(&State) -> Option<usize>| -> HashSet<usize> {
             let buffers = states.iter().filter_map(|state| match state {
                 Stated::Buffer(state) => of(state),
                 Stated::Line(..) | Stated::Nothing => None,
             });
             buffers.collect()
         };
-        let currents = buffers(states, |state| Some(state.current));
-        let nexts = buffers(states, |state| state.next);
-        // What the next step needs.
+        let nexts = buffers(|state| state.next);
         let mut needed = HashSet::new();
         let mut open: Vec<usize> = nexts.iter().copied().chain(condition).collect();
         while let Some(buffer) = open.pop() {
@@ -183,104 +190,141 @@ impl Phases {
                 open.extend(writers.flat_map(|&it| primitives[it].reads()));
             }
         }
-        // What products are made of that depend on no state.
-        let needs = |primitive: &Primitive| planner.buffers[primitive.writes()].needs;
-        let mut forced = HashSet::new();
-        let is_product = |primitive: &Primitive| {
-            matches!(
+        Self {
+            currents: buffers(|state| Some(state.current)),
+            nexts,
+            needed,
+        }
+    }
+}
+
+impl Phases {
+    fn of(planner: &Planner<'_>, states: &[Stated], condition: Option<usize>) -> Self {
+        let primitives = &planner.primitives;
+        let mut writers = vec![vec![]; planner.buffers.len()];
+        for (index, primitive) in primitives.iter().enumerate() {
+            writers[primitive.writes()].push(index);
+        }
+        let handed = Handed::of(primitives, &writers, states, condition);
+        let mut phases = Self {
+            of: vec![STEP; primitives.len()],
+            writers,
+        };
+        phases.move_before(planner, &handed);
+        phases.keep_what_reads_later(primitives);
+        if let Some(steps) = planner.steps {
+            phases.move_behind(planner, &handed, steps);
+            phases.keep_what_is_read(primitives);
+        }
+        phases
+    }
+
+    /// What products are made of that depend on no state.
+    fn of_products(&self, planner: &Planner<'_>) -> HashSet<usize> {
+        let mut found = HashSet::new();
+        for (index, primitive) in planner.primitives.iter().enumerate().rev() {
+            let is_product = matches!(
                 primitive.operation,
                 Operation::Product { .. } | Operation::Multiply
-            )
-        };
-        for (index, primitive) in primitives.iter().enumerate().rev() {
-            let is_forced = is_product(primitive) || forced.contains(&index);
-            if is_forced && needs(primitive) == Needs::Number {
-                forced.insert(index);
-                forced.extend(primitive.reads().flat_map(|it| writers[it].iter().copied()));
+            );
+            let needs = planner.buffers[primitive.writes()].needs;
+            if needs == Needs::Number && (is_product || found.contains(&index)) {
+                found.insert(index);
+                let sources = primitive.reads().flat_map(|it| &self.writers[it]);
+                found.extend(sources.copied());
             }
         }
-        let mut of: Vec<usize> = vec![STEP; primitives.len()];
-        let mut open = true;
-        let steps = planner.steps;
-        for (index, primitive) in primitives.iter().enumerate() {
-            let is_before = match needs(primitive) {
-                Needs::Nothing => {
-                    !matches!(
-                        planner.buffers[primitive.writes()].source,
-                        Source::Collected(_)
-                    ) && !nexts.contains(&primitive.writes())
-                }
-                Needs::Number => {
-                    let own = planner.buffers[primitive.writes()].len;
-                    steps.is_some_and(|steps| {
-                        let all = own.saturating_mul(steps);
-                        let fits = all <= MOST_BEFORE
-                            || matches!(primitive.operation, Operation::Reduce(_))
-                            || forced.contains(&index);
-                        fits && all <= MOST_AFTER
-                    }) && matches!(planner.buffers[primitive.writes()].source, Source::Program)
-                        && !nexts.contains(&primitive.writes())
-                }
+        found
+    }
+
+    /// Moves what depends on no state before the steps, if it fits.
+    fn move_before(&mut self, planner: &Planner<'_>, handed: &Handed) {
+        let of_products = self.of_products(planner);
+        for (index, primitive) in planner.primitives.iter().enumerate() {
+            let buffer = &planner.buffers[primitive.writes()];
+            if !matches!(buffer.source, Source::Program)
+                || handed.nexts.contains(&primitive.writes())
+            {
+                continue;
+            }
+            let fits = |steps: usize| {
+                let all = buffer.len.saturating_mul(steps);
+                let pays = all <= MOST_BEFORE
+                    || matches!(primitive.operation, Operation::Reduce(_))
+                    || of_products.contains(&index);
+                pays && all <= MOST_AFTER
+            };
+            let is_before = match buffer.needs {
+                Needs::Nothing => true,
+                Needs::Number => planner.steps.is_some_and(fits),
                 Needs::States => false,
             };
             if is_before {
-                of[index] = BEFORE;
+                self.of[index] = BEFORE;
             }
         }
-        // What is made of later values is later, and a buffer is of one phase.
-        while open {
-            open = false;
+    }
+
+    /// Takes back what is made of later values, or written beside them: a buffer is of one phase.
+    fn keep_what_reads_later(&mut self, primitives: &[Primitive]) {
+        let mut is_open = true;
+        while is_open {
+            is_open = false;
             for (index, primitive) in primitives.iter().enumerate() {
-                let is_late = |it: &usize| of[*it] != BEFORE;
-                let mut sources = primitive.reads().flat_map(|it| &writers[it]);
-                let beside = &writers[primitive.writes()];
-                if of[index] == BEFORE && (sources.any(is_late) || beside.iter().any(is_late)) {
-                    of[index] = STEP;
-                    open = true;
+                let is_late = |it: &usize| self.of[*it] != BEFORE;
+                let mut sources = primitive.reads().flat_map(|it| &self.writers[it]);
+                let beside = &self.writers[primitive.writes()];
+                if self.of[index] == BEFORE && (sources.any(is_late) || beside.iter().any(is_late))
+                {
+                    self.of[index] = STEP;
+                    is_open = true;
                 }
             }
         }
-        let Some(steps) = steps else {
-            return Self { of, writers };
-        };
-        for (index, primitive) in primitives.iter().enumerate() {
+    }
+
+    /// Moves products that no step needs behind the steps, and what is made of them.
+    fn move_behind(&mut self, planner: &Planner<'_>, handed: &Handed, steps: usize) {
+        for (index, primitive) in planner.primitives.iter().enumerate() {
             let buffer = primitive.writes();
-            let reads_state = primitive.reads().any(|it| currents.contains(&it));
-            let is_alone = writers[buffer].len() == 1;
-            if of[index] != STEP || needed.contains(&buffer) || reads_state || !is_alone {
+            let reads_state = primitive.reads().any(|it| handed.currents.contains(&it));
+            let is_alone = self.writers[buffer].len() == 1;
+            if self.of[index] != STEP || handed.needed.contains(&buffer) || reads_state || !is_alone
+            {
                 continue;
             }
-            let kept = primitive.reads().filter(|&it| {
-                let mut sources = writers[it].iter();
-                sources.any(|&source| of[source] == STEP)
-            });
-            let all: usize = kept.map(|it| planner.buffers[it].len).sum();
-            let all = all.max(planner.buffers[buffer].len).saturating_mul(steps);
-            let follows = primitive
-                .reads()
-                .any(|it| writers[it].iter().any(|&it| of[it] == AFTER));
+            let is_of = |buffer: usize, phase: usize| {
+                let mut writers = self.writers[buffer].iter();
+                writers.any(|&it| self.of[it] == phase)
+            };
+            let kept = primitive.reads().filter(|&it| is_of(it, STEP));
+            let kept: usize = kept.map(|it| planner.buffers[it].len).sum();
+            let all = kept.max(planner.buffers[buffer].len).saturating_mul(steps);
+            let follows = primitive.reads().any(|it| is_of(it, AFTER));
             let is_product = matches!(primitive.operation, Operation::Product { .. });
             if follows || is_product && all <= MOST_AFTER {
-                of[index] = AFTER;
+                self.of[index] = AFTER;
             }
         }
-        // What a step reads is made in it: a buffer of several writers stays there.
-        let mut open = true;
-        while open {
-            open = false;
-            for reader in 0..primitives.len() {
-                if of[reader] != STEP {
+    }
+
+    /// Takes back what a step reads, by way of a buffer of several writers.
+    fn keep_what_is_read(&mut self, primitives: &[Primitive]) {
+        let mut is_open = true;
+        while is_open {
+            is_open = false;
+            for (index, primitive) in primitives.iter().enumerate() {
+                if self.of[index] != STEP {
                     continue;
                 }
-                for writer in primitives[reader].reads().flat_map(|it| &writers[it]) {
-                    if of[*writer] == AFTER {
-                        of[*writer] = STEP;
-                        open = true;
+                for writer in primitive.reads().flat_map(|it| &self.writers[it]) {
+                    if self.of[*writer] == AFTER {
+                        self.of[*writer] = STEP;
+                        is_open = true;
                     }
                 }
             }
         }
-        Self { of, writers }
     }
 
     /// Makes room for all steps where a value goes from one phase to another; returns these buffers.
