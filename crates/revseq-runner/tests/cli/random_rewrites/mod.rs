@@ -395,9 +395,11 @@ fn random_graphs_give_the_same_once_rewritten() {
             let on = compared.get(&flags);
             on.is_some_and(|on| on.backends.contains(backend))
         };
-        // There is neither a Loop nor a Scan, and no cell.
+        // There is neither a Loop nor a Scan, no list and no cell.
         let without = [
+            "--pass appended-list",
             "--pass invariant",
+            "--pass list",
             "--pass map",
             "--pass partial-map",
             "--pass recurrent-loop",
