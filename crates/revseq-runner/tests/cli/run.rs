@@ -576,7 +576,9 @@ fn a_run_of_seconds_has_a_throughput_and_a_trace() {
         .iter()
         .filter(|event| event["args"]["op_name"] == "ReverseSequence");
     let ours: Vec<_> = ours.collect();
-    assert_eq!(ours.len() as f64, runs);
+    // A profile of many runs ends after some seconds.
+    let profiled = ours.len() as f64;
+    assert!(profiled >= 1.0 && profiled <= runs, "{profiled} of {runs}");
     for pair in ours.windows(2) {
         let [ts, dur] = ["ts", "dur"].map(|key| pair[0][key].as_f64().unwrap());
         assert_eq!(pair[0]["ph"], "X");
