@@ -578,7 +578,7 @@ fn a_run_of_seconds_has_a_throughput_and_a_trace() {
     let ours: Vec<_> = ours.collect();
     // A profile of many runs ends after some seconds.
     let profiled = ours.len() as f64;
-    assert!(profiled >= 1.0 && profiled <= runs, "{profiled} of {runs}");
+    assert!((1.0..=runs).contains(&profiled), "{profiled} of {runs}");
     for pair in ours.windows(2) {
         let [ts, dur] = ["ts", "dur"].map(|key| pair[0][key].as_f64().unwrap());
         assert_eq!(pair[0]["ph"], "X");
