@@ -63,6 +63,15 @@ pub(crate) struct Graph<'a> {
     life: PhantomData<&'a OrtGraph>,
 }
 
+/// The node that a graph is in; null if there is none.
+///
+/// # Safety
+/// The graph is one of this host that is alive.
+unsafe fn parent(host: Host, graph: *const OrtGraph) -> Result<*const OrtNode, Error> {
+    // SAFETY: the caller's.
+    Ok(unsafe { ort_get!(host, Graph_GetParentNode(graph)) })
+}
+
 /// A value of a graph that lives for `'a`; null if an input or output is left out.
 #[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
@@ -121,7 +130,7 @@ impl<'a> Graph<'a> {
         let (host, mut graph) = (self.host, self.graph);
         while !graph.is_null() {
             // SAFETY: the graph is alive, and so are those around it.
-            let node = unsafe { ort_get!(host, Graph_GetParentNode(graph)) };
+            let node = unsafe { parent(host, graph)? };
             if node.is_null() {
                 break;
             }
@@ -138,7 +147,7 @@ impl<'a> Graph<'a> {
     /// Whether it is a graph in a node.
     pub(crate) fn is_inner(self) -> Result<bool, Error> {
         // SAFETY: the graph is alive.
-        let node = unsafe { ort_get!(self.host, Graph_GetParentNode(self.graph)) };
+        let node = unsafe { parent(self.host, self.graph)? };
         Ok(!node.is_null())
     }
 
