@@ -10,6 +10,7 @@ use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, con
 use crate::elements::Kind;
 use crate::operators::{self, Gives, Rule, Takes};
 use crate::plan::Data;
+
 impl Body {
     /// Reads a loop; the error says what it has that no program has.
     pub(crate) fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {

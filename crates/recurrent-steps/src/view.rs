@@ -151,6 +151,16 @@ impl View {
         view
     }
 
+    /// Leaves out axes, which have one element.
+    pub(crate) fn without(&self, gone: &[usize]) -> Self {
+        let axes = self.axes.iter().enumerate();
+        let axes = axes.filter(|(place, _)| !gone.contains(place));
+        Self {
+            axes: axes.map(|(_, axis)| *axis).collect(),
+            ..self.clone()
+        }
+    }
+
     /// Inserts an axis of size 1.
     pub(crate) fn unsqueeze(&self, axis: usize) -> Self {
         let mut view = self.clone();

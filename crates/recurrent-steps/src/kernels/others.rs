@@ -4,6 +4,7 @@ use recurrent_layers::PackedMatrix;
 use rten_simd::{Isa, SimdOp};
 
 use super::memory::Memory;
+use super::strided::halves;
 use crate::elements::Lane;
 use crate::error::Error;
 
@@ -162,14 +163,7 @@ fn dot(one: &[f32], other: &[f32]) -> f32 {
             *sum += a * b;
         }
     }
-    let mut width = 8;
-    while width > 0 {
-        for index in 0..width {
-            sums[index] += sums[index + width];
-        }
-        width /= 2;
-    }
-    sums[0] + rest
+    halves(sums) + rest
 }
 
 /// Elements at indices that a step computes. The output is contiguous.

@@ -6,6 +6,7 @@
 use rten_simd::{Isa, SimdOp};
 
 use super::memory::Memory;
+use super::strided::halves;
 use crate::function::Float2;
 
 /// The most arrays and numbers of a program.
@@ -404,14 +405,7 @@ fn total<const W: usize>(from: &[f32; W], len: usize) -> f32 {
             *sum += term;
         }
     }
-    let mut width = 8;
-    while width > 0 {
-        for index in 0..width {
-            sums[index] += sums[index + width];
-        }
-        width /= 2;
-    }
-    sums[0]
+    halves(sums)
 }
 
 /// Computes arrays and numbers.

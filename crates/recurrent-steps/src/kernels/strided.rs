@@ -17,25 +17,21 @@ pub(super) fn read<T: Copy>(
                 read_row(from, at + index as isize * outer, stride, to);
             }
         }
-        [(_, stride), ref inner @ ..] => {
-            let len = to.len() / count.max(1);
-            for (index, to) in to.chunks_exact_mut(len.max(1)).enumerate() {
-                read_all(from, at + index as isize * stride, inner, to);
-            }
-        }
+        _ => read_all(from, at, count, axes, to),
     }
 }
 
-fn read_all<T: Copy>(from: &[T], at: isize, axes: &[(usize, isize)], to: &mut [T]) {
+/// The same for any number of axes.
+fn read_all<T: Copy>(from: &[T], at: isize, count: usize, axes: &[(usize, isize)], to: &mut [T]) {
     match *axes {
-        [] => to.fill(from[at as usize]),
-        [(_, stride)] => read_row(from, at, stride, to),
-        [(size, stride), ref inner @ ..] => {
-            let len = to.len() / size.max(1);
+        [(_, stride), (size, _), ..] => {
+            let len = to.len() / count.max(1);
             for (index, to) in to.chunks_exact_mut(len.max(1)).enumerate() {
-                read_all(from, at + index as isize * stride, inner, to);
+                read_all(from, at + index as isize * stride, size, &axes[1..], to);
             }
         }
+        [(_, stride)] => read_row(from, at, stride, to),
+        [] => to.fill(from[at as usize]),
     }
 }
 
@@ -78,13 +74,10 @@ pub(super) fn write<T: Copy>(
                 to[(at + index as isize * stride) as usize] = *from;
             }
         }
-        [(_, stride), (size, inner), ref rest @ ..] => {
+        [(_, stride), (size, _), ..] => {
             let len = from.len() / count.max(1);
             for (index, from) in from.chunks_exact(len.max(1)).enumerate() {
-                let at = at + index as isize * stride;
-                let axes = &axes[1..];
-                debug_assert_eq!(axes.len(), rest.len() + 1, "an axis of {inner}");
-                write(to, at, size, axes, from);
+                write(to, at + index as isize * stride, size, &axes[1..], from);
             }
         }
     }
@@ -110,6 +103,19 @@ pub(super) trait Reduce<T> {
     fn row(&self, row: &[T]) -> T;
 }
 
+/// The sum of 16 numbers, by halves.
+#[inline(always)]
+pub(super) fn halves(mut sums: [f32; 16]) -> f32 {
+    let mut width = 8;
+    while width > 0 {
+        for index in 0..width {
+            sums[index] += sums[index + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
 /// Sums of floats: 16 at a time, which vectors add up.
 pub(super) struct Sum;
 
@@ -132,14 +138,7 @@ impl Reduce<f32> for Sum {
                 *sum += term;
             }
         }
-        let mut width = 8;
-        while width > 0 {
-            for index in 0..width {
-                sums[index] += sums[index + width];
-            }
-            width /= 2;
-        }
-        sums[0] + rest
+        halves(sums) + rest
     }
 }
 
@@ -181,22 +180,11 @@ pub(super) fn reduce<T: Copy>(
                 reduce_row(to, at + index as isize * outer, stride, from, with);
             }
         }
-        [(_, stride), (size, _), ..] => {
-            let len = from.len() / count.max(1);
-            for (index, from) in from.chunks_exact(len.max(1)).enumerate() {
-                reduce_all(
-                    to,
-                    at + index as isize * stride,
-                    size,
-                    &axes[1..],
-                    from,
-                    with,
-                );
-            }
-        }
+        _ => reduce_all(to, at, count, axes, from, with),
     }
 }
 
+/// The same for any number of axes.
 fn reduce_all<T: Copy>(
     to: &mut [T],
     at: isize,

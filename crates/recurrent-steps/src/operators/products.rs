@@ -95,9 +95,7 @@ fn matrices(planner: &mut Planner<'_>, one: &Value, other: &Value) -> Result<Val
             1 => products,
             _ => planner.reduce(Reduction::Sum, &products, &[middle])?,
         };
-        let mut view = made.view.clone();
-        view.axes.remove(middle);
-        return Ok(made.with(view));
+        return Ok(made.with(made.view.without(&[middle])));
     }
     let inner = [&*batch, &[row.size, term.size]].concat();
     let a = a.broadcast(&inner);
@@ -350,13 +348,7 @@ fn pair(
     }
     let made = planner.reduce(Reduction::Sum, &made, &gone)?;
     let letters: Vec<char> = order.iter().filter(|it| is_kept(it)).copied().collect();
-    let mut view = made.view.clone();
-    let mut place = 0;
-    view.axes.retain(|_| {
-        place += 1;
-        !gone.contains(&(place - 1))
-    });
-    Ok((letters, made.with(view)))
+    Ok((letters, made.with(made.view.without(&gone))))
 }
 
 type Letters<'a> = (&'a [char], &'a [char], &'a [char], &'a [char]);

@@ -6,7 +6,6 @@ use crate::elements::Kind;
 use crate::error::Error;
 use crate::function::{Float1, Float2, Function, Reduction};
 use crate::plan::{Planner, Value};
-use crate::view::View;
 
 fn one(planner: &mut Planner<'_>, function: Float1, value: &Value) -> Result<Value, Error> {
     planner.map(Function::Float1(function), Kind::Float, &[value])
@@ -83,13 +82,7 @@ pub(super) fn reduce(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     if call.int("keepdims", 1) != 0 {
         return Ok(vec![made]);
     }
-    let mut place = 0;
-    let mut view = made.view.clone();
-    view.axes.retain(|_| {
-        place += 1;
-        !along.contains(&(place - 1))
-    });
-    Ok(vec![made.with(view)])
+    Ok(vec![made.with(made.view.without(&along))])
 }
 
 pub(super) fn softmax(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
@@ -142,7 +135,5 @@ pub(super) fn layer_normalization(
             made = two(planner, function, &made, operand)?;
         }
     }
-    Ok(vec![made.with(View {
-        ..made.view.clone()
-    })])
+    Ok(vec![made])
 }

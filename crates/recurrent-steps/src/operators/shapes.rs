@@ -49,19 +49,14 @@ pub(super) fn squeeze(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<
             .filter(|&it| value.view.axes[it].size == 1)
             .collect(),
     };
-    let mut view = value.view.clone();
+    let view = &value.view;
     if let Some(place) = gone.iter().find(|&&place| view.axes[place].size != 1) {
         return values(format!(
             "axis {place} has {} elements, not 1",
             view.axes[*place].size
         ));
     }
-    let mut place = 0;
-    view.axes.retain(|_| {
-        place += 1;
-        !gone.contains(&(place - 1))
-    });
-    Ok(vec![value.with(view)])
+    Ok(vec![value.with(view.without(&gone))])
 }
 
 pub(super) fn flatten(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {

@@ -12,6 +12,7 @@ use crate::kernels::{
     BLOCK, Group, Instruction, Kernel, Load, MAXIMUM_AXES, Operand, Place, Store,
 };
 use crate::view::{Axis, View, merged};
+
 /// Where the operands of a group's instructions are.
 struct Writer<'a> {
     memory: &'a MemoryOf<'a>,
