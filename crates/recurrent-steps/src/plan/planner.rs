@@ -272,13 +272,7 @@ impl<'a> Planner<'a> {
             let scalars = all.into_iter().map(Scalar::from).collect();
             return Ok(Value::known(kind, sizes, scalars));
         }
-        let buffer = self.buffer(Buffer {
-            lane: kind.lane(),
-            len: elements.len(),
-            source: Source::Input(index),
-            needs: Needs::Nothing,
-        });
-        Ok(Value::new(kind, View::whole(Base::Buffer(buffer), sizes)))
+        self.outer_input(index)
     }
 
     /// Binds the states; returns the lines of those that count.

@@ -56,7 +56,7 @@ impl Around for OfGraph<'_> {
     }
 }
 
-/// A loop's program, with the places of its values among those of the fused node.
+/// A loop's program.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Steps,
@@ -189,14 +189,9 @@ struct Room<'a> {
     places: Vec<Option<usize>>,
     /// Memory that the run reads.
     taken: &'a [host::Tensor<'a>],
-    /// What is copied when the run has ended: where to, and how many bytes.
-    later: Vec<(*mut u8, Scratch)>,
+    /// What is copied when the run has ended: where to, memory of the run's own, and how many bytes.
+    later: Vec<(*mut u8, Vec<u64>, usize)>,
     failure: Option<HostError>,
-}
-
-/// Memory of the run's own.
-enum Scratch {
-    Words(Vec<u64>, usize),
 }
 
 impl<'a> Outputs<'a> for Room<'a> {
@@ -272,13 +267,13 @@ impl Room<'_> {
         reserved.map_err(|_| format!("not enough memory for {bytes} bytes"))?;
         scratch.resize(words, 0);
         let first = scratch.as_mut_ptr().cast();
-        self.later.push((memory, Scratch::Words(scratch, bytes)));
+        self.later.push((memory, scratch, bytes));
         Ok(first)
     }
 
     /// Copies what could not be written at once.
     fn finish(self) {
-        for (to, Scratch::Words(words, bytes)) in self.later {
+        for (to, words, bytes) in self.later {
             // SAFETY: both have so many bytes, and what was read is not read any more.
             unsafe { std::ptr::copy_nonoverlapping(words.as_ptr().cast(), to, bytes) };
         }
