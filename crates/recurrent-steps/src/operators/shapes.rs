@@ -338,7 +338,7 @@ pub(super) fn constant_of_shape(
         None => planner.float(0.0),
         Some(tensor) => {
             let constant = crate::body::constant_of(tensor).map_err(Error::Values)?;
-            planner.literal(&constant)
+            planner.literal(&constant, None)
         }
     };
     let view = View {

@@ -10,7 +10,7 @@ use super::{Buffer, Data, Needs, Plan, Primitive, Source};
 use crate::body::{Body, Known};
 use crate::elements::{Kind, Tensor};
 use crate::error::{Error, values};
-use crate::known::{Line, MOST_KNOWN, Scalar};
+use crate::known::{Line, Scalar};
 use crate::operators::{self, Call};
 use crate::view::{Base, View};
 
@@ -240,19 +240,7 @@ impl<'a> Planner<'a> {
     }
 
     fn constant(&mut self, index: usize) -> Value {
-        let constant = &self.body.constants[index];
-        if let Data::Ints(all) = &constant.data
-            && all.len() <= MOST_KNOWN
-        {
-            let scalars = all.iter().map(|&it| it.into()).collect();
-            return Value::known(constant.kind, &constant.sizes, scalars);
-        }
-        let data = constant.data.clone();
-        let buffer = self.data(data, Some(index));
-        Value::new(
-            constant.kind,
-            View::whole(Base::Buffer(buffer), &constant.sizes),
-        )
+        self.literal(&self.body.constants[index], Some(index))
     }
 
     fn input(&mut self, index: usize, kind: Kind) -> Result<Value, Error> {

@@ -10,7 +10,7 @@ use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
 use crate::function::{Function, Int1, Reduction};
 use crate::kernels::zeros;
-use crate::known::{Comparison, Scalar};
+use crate::known::{Comparison, MOST_KNOWN, Scalar};
 use crate::view::{Axis, Base, View, contiguous};
 
 impl Planner<'_> {
@@ -43,13 +43,15 @@ impl Planner<'_> {
         Value::new(Kind::Float, View::whole(Base::Buffer(buffer), sizes))
     }
 
-    /// Numbers that stand in a model.
-    pub(crate) fn literal(&mut self, constant: &Constant) -> Value {
-        if let Data::Ints(all) = &constant.data {
+    /// Numbers that stand in a model, as a constant with this index among those of the body if it is one.
+    pub(crate) fn literal(&mut self, constant: &Constant, index: Option<usize>) -> Value {
+        if let Data::Ints(all) = &constant.data
+            && all.len() <= MOST_KNOWN
+        {
             let scalars = all.iter().map(|&it| it.into()).collect();
             return Value::known(constant.kind, &constant.sizes, scalars);
         }
-        let buffer = self.data(constant.data.clone(), None);
+        let buffer = self.data(constant.data.clone(), index);
         let view = View::whole(Base::Buffer(buffer), &constant.sizes);
         Value::new(constant.kind, view)
     }

@@ -9,3 +9,4 @@ mod threads;
 pub(crate) use form::Form;
 pub(super) use form::{Forms, Taken, is_known};
 pub(super) use kernel::LayerKernel;
+pub(super) use threads::OfCaller;

@@ -29,7 +29,7 @@ pub(super) struct Pool<'a> {
 }
 
 /// The end that the caller of a run wants.
-struct OfCaller<'a>(Ending<'a>);
+pub(crate) struct OfCaller<'a>(pub(crate) Ending<'a>);
 
 impl Stop for OfCaller<'_> {
     fn is_wanted(&self) -> bool {

@@ -8,9 +8,10 @@ use revseq_onnx::proto::{ModelProto, NodeProto, TensorProto};
 use revseq_rewrite::Region;
 
 use super::super::error::Error;
+use super::super::layers::OfCaller;
 use super::super::options::Options;
 use super::message;
-use super::program::{Program, Stopping};
+use super::program::Program;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
 use crate::plugin::graph::{GraphNode, Value};
@@ -104,7 +105,7 @@ impl Fused for Compiled {
         let run = match &self.runner {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
             Runner::Program(program, runs) => {
-                let stop = Stopping(runs.ending());
+                let stop = OfCaller(runs.ending());
                 program.run(context, Some(&stop), [inputs, outputs])
             }
         };

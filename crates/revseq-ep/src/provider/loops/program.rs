@@ -13,7 +13,6 @@ use revseq_onnx::types;
 use super::super::error::Error;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::graph::Value;
-use crate::plugin::runs::Ending;
 use crate::plugin::tensor::{self as host, Context};
 
 /// The graph around a loop.
@@ -135,15 +134,6 @@ impl Program {
         drop(inputs);
         room.finish();
         Ok(())
-    }
-}
-
-/// Whether the caller of a run ends it.
-pub(super) struct Stopping<'a>(pub(super) Ending<'a>);
-
-impl Stop for Stopping<'_> {
-    fn is_wanted(&self) -> bool {
-        self.0.is_wanted()
     }
 }
 
