@@ -33,6 +33,38 @@ pub enum Error {
         /// The sizes that it should have.
         shape: Vec<usize>,
     },
+    /// An operand has other axes, or other sizes of them, than it should have.
+    #[error("{operand} has shape {actual:?}, expected {expected}")]
+    Shape {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+        /// The sizes found.
+        actual: Vec<usize>,
+        /// Those that it should have.
+        expected: String,
+    },
+    /// An operand is left out.
+    #[error("it lacks {operand}")]
+    Missing {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+    },
+    /// An operand is given that the rule of an attention does not read.
+    #[error("{operand} is given, which its update_rule does not have")]
+    Unused {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+    },
+    /// An attribute has a value that it cannot have.
+    #[error("its {name} is {actual}, expected {expected}")]
+    Attribute {
+        /// The name of the attribute.
+        name: &'static str,
+        /// The value found.
+        actual: String,
+        /// Those that it may have.
+        expected: &'static str,
+    },
     /// A sequence is longer than there are steps.
     #[error("sequence length {length} at index {index} is out of range: expected 0 to {steps}")]
     SequenceLength {

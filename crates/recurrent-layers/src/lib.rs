@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod attention;
 mod cell;
 mod element;
 mod error;
@@ -64,6 +65,9 @@ mod units;
 struct Readme;
 
 pub use activation::{activate, activations};
+pub use attention::{
+    Attention, AttentionGate, Attributes, CausalConvolution, LinearAttention, Operand,
+};
 pub use cell::Cell;
 pub use element::Element;
 pub use error::Error;

@@ -9,7 +9,7 @@ use revseq_graph::Operator;
 
 use super::error::Error;
 use super::gpu::Gpu;
-use super::layers::{self, Forms, Taken};
+use super::layers::{self, Taken, TakenLayers};
 use super::loops::{Claims, Compiled};
 use super::node::{operator, unmovable_input};
 use super::options::Options;
@@ -38,8 +38,8 @@ pub(crate) struct Ep {
     log: Log,
     /// The runs in progress, if kernels or inner sessions ask for them.
     runs: Arc<Runs>,
-    /// The recurrent layers that were taken.
-    layers: Forms,
+    /// The layers that were taken.
+    layers: TakenLayers,
     /// The loops that were taken.
     loops: Claims,
     /// What became of the nodes.
@@ -107,7 +107,7 @@ impl Ep {
             gpu,
             log,
             runs,
-            layers: Forms::default(),
+            layers: TakenLayers::default(),
             loops: Claims::new(fuses_captured),
             report: Report::new(log),
             around,

@@ -17,9 +17,9 @@ use super::ep::{Ep, Setup};
 use super::error::Error;
 use super::gpu::Gpu;
 use super::kernel::Kernel;
-use super::layers::LayerKernel;
+use super::layers::{AttentionKernel, LayerKernel};
 use super::options::Options;
-use super::schemas::{layers, registrations};
+use super::schemas::{attention, layers, registrations};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
 use crate::plugin::host::{Host, Owned, ort_own};
@@ -72,6 +72,7 @@ impl Factory {
         let registry = Registry::new(host)?;
         registry.add::<Kernel>(EP_NAME, &registrations())?;
         registry.add::<LayerKernel>(EP_NAME, &layers())?;
+        registry.add::<AttentionKernel>(EP_NAME, &attention())?;
         Ok(Box::into_raw(Box::new(Self {
             table,
             host,

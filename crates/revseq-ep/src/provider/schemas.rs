@@ -54,6 +54,25 @@ pub(super) fn layers() -> Vec<Registration> {
     plain.into_iter().chain(masked).collect()
 }
 
+/// The schemas of ONNX's operators of linear attention (onnx/defs/nn/defs.cc), and of ONNX Runtime's.
+pub(super) fn attention() -> Vec<Registration> {
+    let of = |domain, op_type| Registration {
+        types: Some((c"T", vec![HALF, FLOAT])),
+        ..Registration::new(domain, op_type)
+    };
+    let onnx = [c"LinearAttention", c"CausalConvWithState"].map(|op_type| Registration {
+        since_versions: (27, 27),
+        ..of(c"", op_type)
+    });
+    let others = [
+        c"LinearAttention",
+        c"CausalConvWithState",
+        c"LinearAttentionGate",
+    ];
+    let others = others.map(|op_type| of(c"com.microsoft", op_type));
+    onnx.into_iter().chain(others).collect()
+}
+
 /// The types that kernels move, which have ONNX's codes in ONNX Runtime.
 fn elements(bfloat16: bool) -> Vec<c_int> {
     DataType::ALL

@@ -1,11 +1,6 @@
-//! The forms of the layers of a model.
-//!
-//! ONNX Runtime 1.24 shows a list of strings, such as that of the activations, while an EP chooses
-//! its nodes, but not while a kernel is made. So the forms are kept, by the names of the outputs.
+//! The forms of LSTM, GRU, RNN and DynamicQuantizeLSTM.
 
 use std::borrow::Cow;
-use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
 
 use recurrent_layers::{Activation, Cell, Layer, Layout, activations};
 use revseq_onnx::model::AttributeType;
@@ -16,7 +11,7 @@ use crate::plugin::node::{Node, type_name};
 const QUANTIZED: &str = "DynamicQuantizeLSTM";
 
 /// Whether an operator is a recurrent layer.
-pub(crate) fn is_known(domain: &str, op_type: &str) -> bool {
+pub(super) fn is_known(domain: &str, op_type: &str) -> bool {
     match op_type {
         "LSTM" | "GRU" | "RNN" => domain.is_empty() || domain == "ai.onnx",
         QUANTIZED => domain == "com.microsoft",
@@ -41,44 +36,6 @@ pub(super) struct Mask {
     pub(super) blends: bool,
     /// Whether Y repeats the state at other steps.
     pub(super) repeats: bool,
-}
-
-/// A layer that was taken.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub(super) form: Form,
-    /// Whether each output is read.
-    pub(super) read: Vec<bool>,
-}
-
-/// The layers that were taken, by the names of their outputs.
-#[derive(Debug, Default)]
-pub(crate) struct Forms(Mutex<Vec<(Vec<CString>, Taken)>>);
-
-impl Forms {
-    /// The layer of the node with these outputs.
-    pub(crate) fn get(&self, outputs: &[CString]) -> Option<Taken> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = taken.iter();
-        let (_, taken) = taken.find(|(names, _)| names == outputs)?;
-        Some(taken.clone())
-    }
-
-    /// Adds the layer of a node, and which of its outputs are read, or says why it is not one that is
-    /// computed.
-    pub(crate) fn add(&self, node: &Node, read: Vec<bool>) -> Result<(), String> {
-        let form = Form::of(node)?;
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match taken.iter_mut().find(|(names, _)| *names == node.outputs) {
-            None => taken.push((node.outputs.clone(), Taken { form, read })),
-            // In two branches, values may have the same names.
-            Some((_, known)) if known.form == form => {
-                std::iter::zip(&mut known.read, read).for_each(|(known, read)| *known |= read);
-            }
-            Some(_) => return Err("another layer has outputs of the same names".to_owned()),
-        }
-        Ok(())
-    }
 }
 
 impl Form {

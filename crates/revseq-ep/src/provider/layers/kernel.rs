@@ -19,7 +19,8 @@ use super::form::{Form, Mask};
 use super::inputs::{
     B, Given, INITIAL_C, INITIAL_H, LENGTHS, NAMES, P, R, SCALES, Scales, Sizes, Tensors, W, X,
 };
-use super::operands::{Output, Plain, bytes, check, elements, owned, three, words};
+use super::operands::{Output, Plain, apart, bytes, check, elements, outputs, three, words};
+use super::taken::{Operator, Taken};
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
@@ -58,8 +59,13 @@ impl kernel::Kernel for LayerKernel {
             let unknown = "the node is none that the provider has taken";
             let unknown = HostError::argument("OrtKernelCreateFunc", unknown);
             // What is left out is read by nothing.
-            let layer = ep.layer(&outputs).ok_or(unknown)?;
-            let (form, outputs) = (layer.form, layer.read);
+            let Some(Taken {
+                operator: Operator::Recurrent(form),
+                read: outputs,
+            }) = ep.layer(&outputs)
+            else {
+                return Err(unknown.into());
+            };
             let label = format!("{} node {name:?}", form.name());
             let of = match info.element(X)? {
                 Some(DOUBLE) => Of::Doubles(Node::new(info, form, outputs)?),
@@ -440,48 +446,11 @@ impl<T: Element + Plain + From<f32>> Node<T> {
             Layout::TimeFirst => [steps, directions, batch, units],
             Layout::BatchFirst => [batch, steps, directions, units],
         };
-        let mut outputs = [const { None }; 3];
-        for index in 0..outputs.len() {
-            if !self.outputs.get(index).copied().unwrap_or_default() {
-                continue;
-            }
-            let sizes = if index == 0 { &y[..] } else { &states };
-            let Some(memory) = context.optional_output(index, sizes)? else {
-                continue;
-            };
-            let count = sizes.iter().map(|&size| size as usize).product();
-            // SAFETY: the host's memory for these sizes is this run's. Nobody else writes to it if no
-            // other output shares it, and nobody reads it but through inputs, which are kept apart.
-            let output = unsafe { Output::new(memory, count, self.is_half) }?;
-            let is_shared = |other: &Option<Output<T>>| {
-                let other = other.as_ref();
-                other.is_some_and(|other| other.overlaps(output.bytes()))
-            };
-            if let Some(other) = outputs.iter().position(is_shared) {
-                return Err(Error::LayerOverlap {
-                    outputs: [OUTPUTS[other], OUTPUTS[index]],
-                });
-            }
-            outputs[index] = Some(output);
-        }
-        Ok(outputs)
-    }
-}
-
-/// Numbers of an input that are no output's memory: a copy of them if they are.
-fn apart<'a, T: Plain>(
-    numbers: Cow<'a, [T]>,
-    outputs: &[Option<Output<T>>],
-) -> Result<Cow<'a, [T]>, Error> {
-    let bytes = numbers.as_ptr_range();
-    let bytes = bytes.start.cast()..bytes.end.cast();
-    match outputs
-        .iter()
-        .flatten()
-        .any(|it| it.overlaps(bytes.clone()))
-    {
-        true => owned(numbers).map(Cow::Owned),
-        false => Ok(numbers),
+        let all = [&y[..], &states, &states];
+        let are_read = |index| self.outputs.get(index).copied().unwrap_or_default();
+        let wanted =
+            std::array::from_fn(|index| are_read(index).then_some((all[index], self.is_half)));
+        outputs(context, &OUTPUTS, wanted)
     }
 }
 

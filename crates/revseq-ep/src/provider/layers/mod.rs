@@ -1,12 +1,16 @@
-//! Recurrent layers, by the crate recurrent-layers: LSTM, GRU, RNN and DynamicQuantizeLSTM.
+//! Layers, by the crate recurrent-layers: LSTM, GRU, RNN and DynamicQuantizeLSTM, and the operators of linear
+//! attention.
 
+mod attention;
 mod form;
 mod inputs;
 mod kernel;
 mod operands;
+mod taken;
 mod threads;
 
+pub(super) use attention::AttentionKernel;
 pub(crate) use form::Form;
-pub(super) use form::{Forms, Taken, is_known};
 pub(super) use kernel::LayerKernel;
+pub(super) use taken::{Taken, TakenLayers, is_known};
 pub(super) use threads::OfCaller;

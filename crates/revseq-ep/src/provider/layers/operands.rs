@@ -13,7 +13,7 @@ use recurrent_layers::Bytes;
 use super::super::error::{Error, list};
 use super::super::kernel::overlaps;
 use super::super::schemas::{BOOL, DOUBLE, FLOAT, HALF};
-use crate::plugin::tensor::{Tensor, collect, reserve};
+use crate::plugin::tensor::{Context, Tensor, collect, reserve};
 
 /// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
 pub(super) trait Plain: Copy + 'static {
@@ -179,6 +179,55 @@ fn shape_error(input: &'static str, expected: String, tensor: Tensor<'_>) -> Err
 /// Sizes in a message.
 pub(super) fn words(sizes: &[usize]) -> String {
     list(&sizes.iter().map(|&size| size as i64).collect::<Vec<i64>>())
+}
+
+/// Numbers of an input that are no output's memory: a copy of them if they are.
+pub(super) fn apart<'a, T: Plain>(
+    numbers: Cow<'a, [T]>,
+    outputs: &[Option<Output<T>>],
+) -> Result<Cow<'a, [T]>, Error> {
+    let bytes = numbers.as_ptr_range();
+    let bytes = bytes.start.cast()..bytes.end.cast();
+    match outputs
+        .iter()
+        .flatten()
+        .any(|it| it.overlaps(bytes.clone()))
+    {
+        true => owned(numbers).map(Cow::Owned),
+        false => Ok(numbers),
+    }
+}
+
+/// Asks for outputs of these sizes, each of half floats or not; `None` stands for one that nothing reads.
+pub(super) fn outputs<T: Plain, const N: usize>(
+    context: Context<'_>,
+    names: &[&'static str; N],
+    wanted: [Option<(&[i64], bool)>; N],
+) -> Result<[Option<Output<T>>; N], Error> {
+    let mut outputs = [const { None }; N];
+    for (index, wanted) in wanted.into_iter().enumerate() {
+        let Some((sizes, is_half)) = wanted else {
+            continue;
+        };
+        let Some(memory) = context.optional_output(index, sizes)? else {
+            continue;
+        };
+        let count = sizes.iter().map(|&size| size as usize).product();
+        // SAFETY: the host's memory for these sizes is this run's. Nobody else writes to it if no
+        // other output shares it, and nobody reads it but through inputs, which are kept apart.
+        let output = unsafe { Output::new(memory, count, is_half) }?;
+        let is_shared = |other: &Option<Output<T>>| {
+            let other = other.as_ref();
+            other.is_some_and(|other| other.overlaps(output.bytes()))
+        };
+        if let Some(other) = outputs.iter().position(is_shared) {
+            return Err(Error::LayerOverlap {
+                outputs: [names[other], names[index]],
+            });
+        }
+        outputs[index] = Some(output);
+    }
+    Ok(outputs)
 }
 
 /// The number of half floats that are written at once.

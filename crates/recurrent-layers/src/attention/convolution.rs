@@ -1,0 +1,339 @@
+//! `CausalConvWithState`: a convolution of each channel with the elements before, of which the last are kept.
+//!
+//! ```text
+//! y[t] = activation(bias + Σ weight[j] x[t - (taps - 1 - j) * dilation]),  x[-1] is the last of the state
+//! ```
+
+use rten_simd::{Isa, SimdOp, SimdUnaryOp};
+use rten_vecmath::Silu;
+
+use super::{Attributes, Elements, Shapes, attribute, share, window};
+use crate::error::Error;
+use crate::memory::{collect, zeros};
+use crate::place::{Place, copy, fill};
+use crate::threads::Threads;
+
+const INPUT: usize = 0;
+const WEIGHT: usize = 1;
+const BIAS: usize = 2;
+const PAST_STATE: usize = 3;
+
+pub(super) const INPUTS: [&str; 4] = ["input", "weight", "bias", "past_state"];
+
+/// ONNX's `CausalConvWithState`, and ONNX Runtime's of one axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CausalConvolution {
+    /// Whether outputs go through SiLU.
+    pub silu: bool,
+    /// Whether channels are the last axes, of the input, the states and the output.
+    pub channels_last: bool,
+    /// The steps from one element of the kernel to the next, at least 1.
+    pub dilation: usize,
+    /// `state_window`: how many states past and present ones hold, on an axis of their own in front; 0 for one
+    /// without this axis.
+    pub window: usize,
+}
+
+/// The sizes of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    batch: usize,
+    channels: usize,
+    steps: usize,
+    taps: usize,
+    /// The elements of a channel that a state holds.
+    state: usize,
+    window: usize,
+    outputs: [Vec<usize>; 2],
+}
+
+impl Sizes {
+    pub(super) fn outputs(self) -> [Vec<usize>; 2] {
+        self.outputs
+    }
+}
+
+impl CausalConvolution {
+    pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
+        let activation = attributes.string("activation");
+        let silu = match activation.as_deref().unwrap_or("none") {
+            "none" => false,
+            "silu" | "swish" => true,
+            other => {
+                let others = "none, silu or swish";
+                return attribute("activation", format!("{other:?}"), others);
+            }
+        };
+        if let Some(ndim) = attributes.integer("ndim").filter(|ndim| *ndim != 1) {
+            return attribute("ndim", ndim, "1");
+        }
+        let dilation = match attributes.integer("dilation").unwrap_or(1) {
+            dilation if dilation > 0 => dilation as usize,
+            dilation => return attribute("dilation", dilation, "1 at least"),
+        };
+        Ok(Self {
+            silu,
+            channels_last: attributes.integer("channels_last").unwrap_or_default() != 0,
+            dilation,
+            window: window(attributes)?,
+        })
+    }
+
+    pub(super) fn sizes(&self, sizes: &[Option<&[usize]>]) -> Result<Sizes, Error> {
+        let shapes = Shapes {
+            names: &INPUTS,
+            sizes,
+        };
+        let [channels, one, taps] = shapes.axes(WEIGHT, "[channels, 1, taps]")?;
+        if one != 1 || taps == 0 {
+            return Err(shapes.wrong(WEIGHT, format!("[{channels}, 1, taps]")));
+        }
+        shapes.check(BIAS, &[channels])?;
+        let input = shapes.required(INPUT)?;
+        let state = (taps - 1)
+            .checked_mul(self.dilation)
+            .ok_or(Error::OutOfMemory { bytes: usize::MAX })?;
+        // The sizes of a state, and those of the input but for channels.
+        let (batch, steps, of_state) = match (self.channels_last, input) {
+            (false, &[batch, of_input, steps]) if of_input == channels => {
+                (batch, steps, vec![batch, channels, state])
+            }
+            (true, &[batch, steps, ref of_input @ ..])
+                if !of_input.is_empty() && of_input.iter().product::<usize>() == channels =>
+            {
+                (batch, steps, [&[batch, state], of_input].concat())
+            }
+            (true, _) => {
+                let expected = format!("[batch, steps, {channels}]");
+                return Err(shapes.wrong(INPUT, expected));
+            }
+            (false, _) => {
+                let expected = format!("[batch, {channels}, steps]");
+                return Err(shapes.wrong(INPUT, expected));
+            }
+        };
+        let window = (self.window > 0).then_some(self.window);
+        let present: Vec<usize> = window.into_iter().chain(of_state).collect();
+        shapes.check(PAST_STATE, &present)?;
+        Ok(Sizes {
+            batch,
+            channels,
+            steps,
+            taps,
+            state,
+            window: self.window,
+            outputs: [input.to_vec(), present],
+        })
+    }
+    pub(super) fn run<P: Place<f32>>(
+        &self,
+        sizes: &Sizes,
+        inputs: Elements<'_>,
+        [output, present]: [Option<&mut [P]>; 2],
+        threads: &dyn Threads,
+    ) -> Result<(), Error> {
+        let Sizes {
+            batch,
+            channels,
+            steps,
+            state,
+            ..
+        } = *sizes;
+        // A row is what a convolution goes along: a channel, or all of them at once.
+        let (rows, unit) = match self.channels_last {
+            false => (batch * channels, 1),
+            true => (batch, channels),
+        };
+        let (of_row, of_state) = (steps * unit, state * unit);
+        let input = inputs.required(INPUT);
+        let before = sizes.window.saturating_sub(1) * rows * of_state;
+        let past = inputs.get(PAST_STATE).map(|past| &past[before..]);
+        let row = |row: usize| Row {
+            past: past.map(|past| &past[row * of_state..][..of_state]),
+            input: &input[row * of_row..][..of_row],
+        };
+        if let Some(present) = present.filter(|it| !it.is_empty()) {
+            let slots = sizes.window.max(1);
+            for (index, to) in present.chunks_mut(of_state).enumerate() {
+                // The state after so many steps.
+                match (steps + 1 + index / rows).checked_sub(slots) {
+                    Some(0) if steps > 0 => fill(to, 0.0),
+                    None => fill(to, 0.0),
+                    Some(after) => row(index % rows).copy(to, after * unit),
+                }
+            }
+        }
+        let Some(output) = output.filter(|it| !it.is_empty()) else {
+            return Ok(());
+        };
+        let weights = match self.channels_last {
+            false => None,
+            true => Some(transposed(inputs.required(WEIGHT), sizes)?),
+        };
+        let kernel = Kernel {
+            taps: sizes.taps,
+            dilation: self.dilation,
+            weights: weights.as_deref().unwrap_or(inputs.required(WEIGHT)),
+            bias: inputs.get(BIAS),
+        };
+        // Tasks are some rows, or some steps of one.
+        let at_once = match self.channels_last {
+            false => (ELEMENTS / steps).clamp(1, rows) * steps,
+            true => (ELEMENTS / channels).clamp(1, steps) * channels,
+        };
+        let mut tasks = collect(output.len().div_ceil(at_once), std::iter::empty())?;
+        let parts = match self.channels_last {
+            false => output.len(),
+            true => of_row,
+        };
+        for (index, row) in output.chunks_mut(parts).enumerate() {
+            let starts = (0..).map(|task| index * parts + task * at_once);
+            tasks.extend(starts.zip(row.chunks_mut(at_once)));
+        }
+        let work = input.len().saturating_mul(sizes.taps);
+        share(tasks, work, threads, |(first, output)| {
+            let mut made = zeros(&[output.len()])?;
+            match self.channels_last {
+                false => {
+                    let mut padded = zeros(&[state + steps])?;
+                    for (index, made) in made.chunks_mut(steps).enumerate() {
+                        let index = first / steps + index;
+                        kernel.channel(index % channels, row(index), &mut padded, made);
+                    }
+                }
+                true => {
+                    let (index, step) = (first / of_row, first % of_row / channels);
+                    kernel.tokens(row(index), step, &mut made);
+                }
+            }
+            if self.silu {
+                Silu {}.map_mut(&mut made);
+            }
+            copy(output, &made);
+            Ok(())
+        })
+    }
+}
+
+/// The elements of an output that are made at once.
+const ELEMENTS: usize = 1 << 13;
+
+/// The elements that a convolution goes along, and those before.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    past: Option<&'a [f32]>,
+    input: &'a [f32],
+}
+
+impl Row<'_> {
+    /// Copies elements from one on, of the past and then of the input.
+    fn copy<P: Place<f32>>(self, to: &mut [P], first: usize) {
+        // As many as those of a state, which is all of the past.
+        let count = to.len();
+        let (of_past, of_input) = to.split_at_mut(count.saturating_sub(first));
+        match self.past {
+            Some(past) if !of_past.is_empty() => copy(of_past, &past[first..]),
+            _ => fill(of_past, 0.0),
+        }
+        let last = &self.input[first.saturating_sub(count)..];
+        copy(of_input, &last[..of_input.len()]);
+    }
+}
+
+/// The kernel of each channel.
+struct Kernel<'a> {
+    taps: usize,
+    dilation: usize,
+    /// `[channels, taps]`, or `[taps, channels]`.
+    weights: &'a [f32],
+    bias: Option<&'a [f32]>,
+}
+
+impl Kernel<'_> {
+    /// Convolves a channel.
+    fn channel(&self, channel: usize, row: Row<'_>, padded: &mut [f32], made: &mut [f32]) {
+        let (past, input) = padded.split_at_mut(padded.len() - made.len());
+        match row.past {
+            Some(of_row) => past.copy_from_slice(of_row),
+            None => past.fill(0.0),
+        }
+        input.copy_from_slice(row.input);
+        let weights = &self.weights[channel * self.taps..][..self.taps];
+        made.fill(self.bias.map_or(0.0, |bias| bias[channel]));
+        let (dilation, count) = (self.dilation, made.len());
+        let padded = &*padded;
+        let terms = weights.iter().enumerate().map(|(tap, weight)| {
+            let from = &padded[tap * dilation..][..count];
+            (from, *weight)
+        });
+        Scaled { to: made, terms }.dispatch();
+    }
+
+    /// Convolves all channels, for the steps from one on.
+    fn tokens(&self, row: Row<'_>, first: usize, made: &mut [f32]) {
+        let channels = self.weights.len() / self.taps;
+        let state = (self.taps - 1) * self.dilation;
+        for (index, made) in made.chunks_mut(channels).enumerate() {
+            match self.bias {
+                Some(bias) => made.copy_from_slice(bias),
+                None => made.fill(0.0),
+            }
+            let weights = self.weights.chunks(channels).enumerate();
+            let terms = weights.filter_map(|(tap, weights)| {
+                let at = first + index + tap * self.dilation;
+                let from = match at.checked_sub(state) {
+                    Some(step) => &row.input[step * channels..],
+                    None => &row.past?[at * channels..],
+                };
+                Some((&from[..channels], weights))
+            });
+            Products { to: made, terms }.dispatch();
+        }
+    }
+}
+
+/// Adds slices, each times a number.
+struct Scaled<'a, T> {
+    to: &'a mut [f32],
+    terms: T,
+}
+
+impl<'b, T: Iterator<Item = (&'b [f32], f32)>> SimdOp for Scaled<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        for (from, weight) in self.terms {
+            for (to, from) in std::iter::zip(&mut *self.to, from) {
+                *to += from * weight;
+            }
+        }
+    }
+}
+
+/// Adds the products of two slices each.
+struct Products<'a, T> {
+    to: &'a mut [f32],
+    terms: T,
+}
+
+impl<'b, T: Iterator<Item = (&'b [f32], &'b [f32])>> SimdOp for Products<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        for (from, weights) in self.terms {
+            for (to, (from, weight)) in std::iter::zip(&mut *self.to, std::iter::zip(from, weights))
+            {
+                *to += from * weight;
+            }
+        }
+    }
+}
+
+/// Weights with channels beside each other.
+fn transposed(weights: &[f32], sizes: &Sizes) -> Result<Vec<f32>, Error> {
+    let Sizes { channels, taps, .. } = *sizes;
+    let all = (0..channels * taps).map(|at| weights[at % channels * taps + at / channels]);
+    collect(channels * taps, all)
+}

@@ -1,0 +1,281 @@
+//! `LinearAttention`: states that are matrices, to which each step adds an outer product.
+//!
+//! ```text
+//! S ← g S               as "gated" and "gated_delta" have it, g = exp(decay)
+//! v ← beta (v - Sᵀk)    as "delta" and "gated_delta" have it
+//! S ← S + k vᵀ          o = scale * Sᵀq
+//! ```
+
+use rten_simd::{SimdOp, SimdUnaryOp};
+use rten_vecmath::Exp;
+
+use super::state::{Rows, State, WIDTH};
+use super::{Attributes, Elements, Shapes, attribute, share, window};
+use crate::error::Error;
+use crate::memory::{collect, zeros};
+use crate::place::Place;
+use crate::threads::Threads;
+
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
+const PAST_STATE: usize = 3;
+const DECAY: usize = 4;
+const BETA: usize = 5;
+
+pub(super) const INPUTS: [&str; 6] = ["query", "key", "value", "past_state", "decay", "beta"];
+
+/// ONNX's `LinearAttention`, and ONNX Runtime's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearAttention {
+    /// Whether states decay: the rules "gated" and "gated_delta".
+    pub decays: bool,
+    /// Whether what a state recalls for a key is taken from the value: "delta" and "gated_delta".
+    pub corrects: bool,
+    /// `q_num_heads`, at least 1.
+    pub query_heads: usize,
+    /// `kv_num_heads`, the number of states of a sequence, at least 1.
+    pub states: usize,
+    /// What outputs are multiplied with; `None` for 1 by the square root of the size of a key.
+    pub scale: Option<f32>,
+    /// `state_window`: how many states past and present ones hold, on an axis of their own in front; 0 for one
+    /// without this axis.
+    pub window: usize,
+}
+
+/// The sizes of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    batch: usize,
+    steps: usize,
+    /// The heads of keys, of which one may be that of several states.
+    key_heads: usize,
+    states: usize,
+    /// The heads of outputs for each state.
+    group: usize,
+    key: usize,
+    value: usize,
+    window: usize,
+    /// The decays of a state, 1 or one for each element of a key.
+    decays: usize,
+    /// The betas of a state, 1, or 0 if all have the same one.
+    betas: usize,
+}
+
+impl Sizes {
+    pub(super) fn outputs(&self) -> [Vec<usize>; 2] {
+        let heads = self.states * self.group;
+        let output = vec![self.batch, self.steps, heads * self.value];
+        let window = (self.window > 0).then_some(self.window);
+        let state = [self.batch, self.states, self.key, self.value];
+        [output, window.into_iter().chain(state).collect()]
+    }
+}
+
+impl LinearAttention {
+    pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
+        let rule = attributes.string("update_rule");
+        let (decays, corrects) = match rule.as_deref().unwrap_or("gated_delta") {
+            "linear" => (false, false),
+            "gated" => (true, false),
+            "delta" => (false, true),
+            "gated_delta" => (true, true),
+            other => {
+                let rules = "linear, gated, delta or gated_delta";
+                return attribute("update_rule", format!("{other:?}"), rules);
+            }
+        };
+        let heads = |name: &'static str| match attributes.integer(name) {
+            Some(heads) if heads > 0 => Ok(heads as usize),
+            heads => attribute(name, heads.unwrap_or_default(), "1 at least"),
+        };
+        let (query_heads, states) = (heads("q_num_heads")?, heads("kv_num_heads")?);
+        if query_heads % states != 0 && states % query_heads != 0 {
+            return attribute("q_num_heads", query_heads, "a multiple of kv_num_heads");
+        }
+        Ok(Self {
+            decays,
+            corrects,
+            query_heads,
+            states,
+            scale: attributes.float("scale").filter(|scale| *scale != 0.0),
+            window: window(attributes)?,
+        })
+    }
+
+    pub(super) fn sizes(&self, sizes: &[Option<&[usize]>]) -> Result<Sizes, Error> {
+        let shapes = Shapes {
+            names: &INPUTS,
+            sizes,
+        };
+        const PACKED: &str = "three sizes, [batch, steps, heads * size]";
+        let [batch, steps, of_query] = shapes.axes(QUERY, PACKED)?;
+        let [_, _, of_key] = shapes.axes(KEY, PACKED)?;
+        let [_, _, of_value] = shapes.axes(VALUE, PACKED)?;
+        let multiple = |input, size: usize, heads: usize| match size % heads {
+            0 => Ok(size / heads),
+            _ => Err(shapes.wrong(input, format!("a last size that {heads} heads share"))),
+        };
+        let states = self.states;
+        let key = multiple(QUERY, of_query, self.query_heads)?;
+        let value = multiple(VALUE, of_value, states)?;
+        // Keys may have fewer heads than there are states, as queries may.
+        let key_heads = of_key.checked_div(key).unwrap_or(states);
+        if key_heads == 0 || states % key_heads != 0 || key_heads * key != of_key {
+            return Err(shapes.wrong(KEY, format!("[{batch}, {steps}, {}]", states * key)));
+        }
+        shapes.check(KEY, &[batch, steps, of_key])?;
+        shapes.check(VALUE, &[batch, steps, of_value])?;
+        let state = [batch, states, key, value];
+        match self.window {
+            0 => shapes.check(PAST_STATE, &state)?,
+            window => {
+                shapes.check(PAST_STATE, &[&[window], &state[..]].concat())?;
+            }
+        }
+        // How many numbers an input has for each of the states.
+        let rates = |input: usize, is_used: bool, others: [usize; 2], of_all: usize| {
+            let operand = INPUTS[input];
+            let sizes = match (is_used, shapes.get(input)) {
+                (false, None) => return Ok(0),
+                (false, Some(_)) => return Err(Error::Unused { operand }),
+                (true, _) => shapes.required(input)?,
+            };
+            let mut counts = others.into_iter();
+            let count = counts.find(|count| *sizes == [batch, steps, *count]);
+            let expected = || format!("[{batch}, {steps}, {}] or [.., {}]", others[0], others[1]);
+            let count = count.ok_or_else(|| shapes.wrong(input, expected()))?;
+            Ok(count / of_all)
+        };
+        let decays = rates(DECAY, self.decays, [states, states * key], states)?;
+        let betas = rates(BETA, self.corrects, [states, 1], states)?;
+        Ok(Sizes {
+            batch,
+            steps,
+            key_heads,
+            states,
+            group: self.query_heads.div_ceil(states),
+            key,
+            value,
+            window: self.window,
+            decays,
+            betas,
+        })
+    }
+    pub(super) fn run<P: Place<f32>>(
+        &self,
+        sizes: &Sizes,
+        inputs: Elements<'_>,
+        [output, present]: [Option<&mut [P]>; 2],
+        threads: &dyn Threads,
+    ) -> Result<(), Error> {
+        let Sizes { steps, states, .. } = *sizes;
+        let count = sizes.batch * states;
+        let new = |at| Task {
+            at,
+            rows: vec![],
+            slots: vec![],
+        };
+        let mut tasks = collect(count, (0..count).map(new))?;
+        let (row, state) = (sizes.group * sizes.value, sizes.key * sizes.value);
+        if let Some(output) = output.filter(|it| !it.is_empty()) {
+            for task in &mut tasks {
+                task.rows = collect(steps, std::iter::empty())?;
+            }
+            for (index, row) in output.chunks_mut(row).enumerate() {
+                let sequence = index / (steps * states);
+                tasks[sequence * states + index % states].rows.push(row);
+            }
+        }
+        if let Some(present) = present.filter(|it| !it.is_empty()) {
+            for (index, slot) in present.chunks_mut(state).enumerate() {
+                tasks[index % count].slots.push(slot);
+            }
+        }
+        let work = count.saturating_mul(steps.max(1)).saturating_mul(state);
+        share(tasks, work, threads, |task| {
+            self.of_state(sizes, inputs, task)
+        })
+    }
+
+    /// Runs all steps of a state.
+    fn of_state<P: Place<f32>>(
+        &self,
+        sizes: &Sizes,
+        inputs: Elements<'_>,
+        task: Task<'_, P>,
+    ) -> Result<(), Error> {
+        let Sizes {
+            steps, key, states, ..
+        } = *sizes;
+        let (sequence, state) = (task.at / states, task.at % states);
+        // The elements of some heads, where a token has so many.
+        let rows = |input: usize, heads: usize, head: usize, len: usize, size: usize| Rows {
+            elements: inputs.required(input),
+            first: (sequence * steps * heads + head) * size,
+            stride: heads * size,
+            len: len * size,
+        };
+        let query_head = state * self.query_heads / states;
+        let key_head = state * sizes.key_heads / states;
+        let size = key * sizes.value;
+        let past = inputs.get(PAST_STATE).map(|past| {
+            let before = sizes.window.saturating_sub(1) * sizes.batch * states;
+            &past[(before + task.at) * size..][..size]
+        });
+        let factors = match self.decays {
+            false => None,
+            true => Some(factors(rows(DECAY, states, state, 1, sizes.decays), sizes)?),
+        };
+        let betas = match sizes.betas {
+            0 => rows(BETA, 1, 0, 1, 1),
+            _ => rows(BETA, states, state, 1, 1),
+        };
+        let scale = self.scale.unwrap_or_else(|| 1.0 / (key as f32).sqrt());
+        State {
+            steps,
+            key,
+            value: sizes.value,
+            scale,
+            window: sizes.window.max(1),
+            past,
+            queries: rows(QUERY, self.query_heads, query_head, sizes.group, key),
+            keys: rows(KEY, sizes.key_heads, key_head, 1, key),
+            values: rows(VALUE, states, state, 1, sizes.value),
+            factors: factors.as_deref(),
+            betas: self.corrects.then_some(betas),
+            block: zeros(&[key, WIDTH])?,
+            next: zeros(&[key])?,
+            outputs: task.rows,
+            slots: task.slots,
+        }
+        .dispatch();
+        Ok(())
+    }
+}
+
+/// A state of a sequence, and what is written of it.
+struct Task<'a, P> {
+    at: usize,
+    /// The outputs of each step, unless nothing reads them.
+    rows: Vec<&'a mut [P]>,
+    /// The states that are present after the last steps, unless nothing reads them.
+    slots: Vec<&'a mut [P]>,
+}
+
+/// What a state is multiplied with before each step, for each element of a key.
+fn factors(decays: Rows<'_>, sizes: &Sizes) -> Result<Vec<f32>, Error> {
+    let Sizes { steps, key, .. } = *sizes;
+    let mut factors = collect(steps * key, std::iter::empty())?;
+    let exp = Exp::default();
+    for step in 0..steps {
+        match decays.at(step) {
+            [decay] => factors.extend(std::iter::repeat_n(exp.scalar_eval(*decay), key)),
+            decays => factors.extend_from_slice(decays),
+        }
+    }
+    if decays.len != 1 {
+        exp.map_mut(&mut factors);
+    }
+    Ok(factors)
+}
