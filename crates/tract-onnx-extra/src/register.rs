@@ -91,6 +91,10 @@ const PARSERS: &[(Parser, &str)] = &[
     (random::parse, "RandomNormal RandomNormalLike"),
     (random::parse, "RandomUniform RandomUniformLike"),
     (range::parse, "Range"),
+    (
+        recurrent::attention::parse,
+        "CausalConvWithState LinearAttention LinearAttentionGate",
+    ),
     (recurrent::parse, "DynamicQuantizeLSTM GRU LSTM RNN"),
     (recurrent::parse, "MaskedGRU MaskedLSTM MaskedRNN"),
     (
@@ -113,9 +117,15 @@ const PARSERS: &[(Parser, &str)] = &[
 /// The domains of those that are not of ONNX's own; `None` if it may be any.
 const DOMAINS: [(Option<&str>, &str); 4] = [
     (Some("ai.onnx.ml"), "LabelEncoder OneHotEncoder"),
-    (Some("com.microsoft"), "DynamicQuantizeLSTM"),
+    (
+        Some("com.microsoft"),
+        "DynamicQuantizeLSTM LinearAttentionGate",
+    ),
     (Some("revseq"), "MaskedGRU MaskedLSTM MaskedRNN"),
-    (None, "SimplifiedLayerNormalization"),
+    (
+        None,
+        "CausalConvWithState LinearAttention SimplifiedLayerNormalization",
+    ),
 ];
 
 /// The parser of each operator, and its domain; where there is no other, that of tract's operator.

@@ -9,7 +9,7 @@ use rten_vecmath::Silu;
 
 use super::{Attributes, Elements, Shapes, attribute, share, window};
 use crate::error::Error;
-use crate::memory::{collect, zeros};
+use crate::memory::{clear_to_zeros, collect};
 use crate::place::{Place, copy, fill};
 use crate::threads::Threads;
 
@@ -191,27 +191,38 @@ impl CausalConvolution {
             tasks.extend(starts.zip(row.chunks_mut(at_once)));
         }
         let work = input.len().saturating_mul(sizes.taps);
-        share(tasks, work, threads, |(first, output)| {
-            let mut made = zeros(&[output.len()])?;
-            match self.channels_last {
-                false => {
-                    let mut padded = zeros(&[state + steps])?;
-                    for (index, made) in made.chunks_mut(steps).enumerate() {
-                        let index = first / steps + index;
-                        kernel.channel(index % channels, row(index), &mut padded, made);
+        share(
+            tasks,
+            work,
+            threads,
+            |(first, output), (made, padded): &mut (Vec<f32>, Vec<f32>)| {
+                clear_to_zeros(made, &[output.len()])?;
+                match self.channels_last {
+                    false => {
+                        clear_to_zeros(padded, &[state + steps])?;
+                        let rows = made.chunks_mut(steps).enumerate().map(|(index, made)| {
+                            let index = first / steps + index;
+                            (index % channels, row(index), made)
+                        });
+                        Channels {
+                            kernel: &kernel,
+                            rows,
+                            padded,
+                        }
+                        .dispatch();
+                    }
+                    true => {
+                        let (index, step) = (first / of_row, first % of_row / channels);
+                        kernel.tokens(row(index), step, made);
                     }
                 }
-                true => {
-                    let (index, step) = (first / of_row, first % of_row / channels);
-                    kernel.tokens(row(index), step, &mut made);
+                if self.silu {
+                    Silu {}.map_mut(made);
                 }
-            }
-            if self.silu {
-                Silu {}.map_mut(&mut made);
-            }
-            copy(output, &made);
-            Ok(())
-        })
+                copy(output, made);
+                Ok(())
+            },
+        )
     }
 }
 
@@ -250,23 +261,31 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// Convolves a channel.
+    /// Convolves a channel, whose elements and those before are padded to one slice.
+    #[inline(always)]
     fn channel(&self, channel: usize, row: Row<'_>, padded: &mut [f32], made: &mut [f32]) {
         let (past, input) = padded.split_at_mut(padded.len() - made.len());
         match row.past {
-            Some(of_row) => past.copy_from_slice(of_row),
-            None => past.fill(0.0),
+            Some(of_row) => copy(past, of_row),
+            None => fill(past, 0.0),
         }
-        input.copy_from_slice(row.input);
+        copy(input, row.input);
         let weights = &self.weights[channel * self.taps..][..self.taps];
-        made.fill(self.bias.map_or(0.0, |bias| bias[channel]));
-        let (dilation, count) = (self.dilation, made.len());
-        let padded = &*padded;
-        let terms = weights.iter().enumerate().map(|(tap, weight)| {
-            let from = &padded[tap * dilation..][..count];
-            (from, *weight)
-        });
-        Scaled { to: made, terms }.dispatch();
+        let bias = self.bias.map_or(0.0, |bias| bias[channel]);
+        if let [made] = made {
+            *made = bias;
+            for (tap, weight) in weights.iter().enumerate() {
+                *made += weight * padded[tap * self.dilation];
+            }
+            return;
+        }
+        made.fill(bias);
+        for (tap, weight) in weights.iter().enumerate() {
+            let from = &padded[tap * self.dilation..][..made.len()];
+            for (made, from) in std::iter::zip(&mut *made, from) {
+                *made += weight * from;
+            }
+        }
     }
 
     /// Convolves all channels, for the steps from one on.
@@ -292,21 +311,20 @@ impl Kernel<'_> {
     }
 }
 
-/// Adds slices, each times a number.
-struct Scaled<'a, T> {
-    to: &'a mut [f32],
-    terms: T,
+/// Convolves some channels.
+struct Channels<'a, R> {
+    kernel: &'a Kernel<'a>,
+    rows: R,
+    padded: &'a mut [f32],
 }
 
-impl<'b, T: Iterator<Item = (&'b [f32], f32)>> SimdOp for Scaled<'_, T> {
+impl<'b, R: Iterator<Item = (usize, Row<'b>, &'b mut [f32])>> SimdOp for Channels<'_, R> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, _isa: I) {
-        for (from, weight) in self.terms {
-            for (to, from) in std::iter::zip(&mut *self.to, from) {
-                *to += from * weight;
-            }
+        for (channel, row, made) in self.rows {
+            self.kernel.channel(channel, row, self.padded, made);
         }
     }
 }

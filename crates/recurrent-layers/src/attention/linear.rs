@@ -9,10 +9,10 @@
 use rten_simd::{SimdOp, SimdUnaryOp};
 use rten_vecmath::Exp;
 
-use super::state::{Rows, State, WIDTH};
+use super::state::{Memory, Rows, State};
 use super::{Attributes, Elements, Shapes, attribute, share, window};
 use crate::error::Error;
-use crate::memory::{collect, zeros};
+use crate::memory::collect;
 use crate::place::Place;
 use crate::threads::Threads;
 
@@ -193,8 +193,8 @@ impl LinearAttention {
             }
         }
         let work = count.saturating_mul(steps.max(1)).saturating_mul(state);
-        share(tasks, work, threads, |task| {
-            self.of_state(sizes, inputs, task)
+        share(tasks, work, threads, |task, memory| {
+            self.of_state(sizes, inputs, task, memory)
         })
     }
 
@@ -204,6 +204,7 @@ impl LinearAttention {
         sizes: &Sizes,
         inputs: Elements<'_>,
         task: Task<'_, P>,
+        memory: &mut Memory,
     ) -> Result<(), Error> {
         let Sizes {
             steps, key, states, ..
@@ -224,8 +225,8 @@ impl LinearAttention {
             &past[(before + task.at) * size..][..size]
         });
         let factors = match self.decays {
-            false => None,
-            true => Some(factors(rows(DECAY, states, state, 1, sizes.decays), sizes)?),
+            false => collect(key, std::iter::repeat_n(1.0, key))?,
+            true => factors(rows(DECAY, states, state, 1, sizes.decays), sizes)?,
         };
         let betas = match sizes.betas {
             0 => rows(BETA, 1, 0, 1, 1),
@@ -242,10 +243,14 @@ impl LinearAttention {
             queries: rows(QUERY, self.query_heads, query_head, sizes.group, key),
             keys: rows(KEY, sizes.key_heads, key_head, 1, key),
             values: rows(VALUE, states, state, 1, sizes.value),
-            factors: factors.as_deref(),
+            factors: Rows {
+                elements: &factors,
+                first: 0,
+                stride: if self.decays { key } else { 0 },
+                len: key,
+            },
             betas: self.corrects.then_some(betas),
-            block: zeros(&[key, WIDTH])?,
-            next: zeros(&[key])?,
+            memory: memory.of(key)?,
             outputs: task.rows,
             slots: task.slots,
         }
@@ -266,16 +271,14 @@ struct Task<'a, P> {
 /// What a state is multiplied with before each step, for each element of a key.
 fn factors(decays: Rows<'_>, sizes: &Sizes) -> Result<Vec<f32>, Error> {
     let Sizes { steps, key, .. } = *sizes;
-    let mut factors = collect(steps * key, std::iter::empty())?;
-    let exp = Exp::default();
-    for step in 0..steps {
-        match decays.at(step) {
-            [decay] => factors.extend(std::iter::repeat_n(exp.scalar_eval(*decay), key)),
-            decays => factors.extend_from_slice(decays),
-        }
+    let rows = (0..steps).flat_map(|step| decays.at(step));
+    let mut factors = collect(steps * decays.len, rows.copied())?;
+    Exp {}.map_mut(&mut factors);
+    if decays.len == key {
+        return Ok(factors);
     }
-    if decays.len != 1 {
-        exp.map_mut(&mut factors);
-    }
-    Ok(factors)
+    let of_keys = factors
+        .iter()
+        .flat_map(|factor| std::iter::repeat_n(*factor, key));
+    collect(steps * key, of_keys)
 }

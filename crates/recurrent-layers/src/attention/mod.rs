@@ -227,12 +227,13 @@ fn window(attributes: &dyn Attributes) -> Result<usize, Error> {
 /// The elements that are worth a thread of their own.
 const SHARE: usize = 1 << 15;
 
-/// Does tasks that share nothing, on as many threads as so many elements of work are worth.
-fn share<T: Send>(
+/// Does tasks that share nothing but memory of a thread's own, on as many threads as so many elements of work
+/// are worth.
+fn share<T: Send, M: Default>(
     tasks: Vec<T>,
     work: usize,
     threads: &dyn Threads,
-    run: impl Fn(T) -> Result<(), Error> + Sync,
+    run: impl Fn(T, &mut M) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
     let stop = threads.stop();
     let is_stopped = || stop.is_some_and(Stop::is_wanted);
@@ -240,13 +241,14 @@ fn share<T: Send>(
     let tasks = Mutex::new(tasks.into_iter());
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let work = || {
+        let mut memory = M::default();
         loop {
             // The lock ends with the statement.
             let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(task) = next else { break };
             let done = match is_stopped() {
                 true => Err(Error::Stopped),
-                false => run(task),
+                false => run(task, &mut memory),
             };
             if let Err(error) = done {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

@@ -7,6 +7,8 @@
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
+use crate::error::Error;
+use crate::memory::clear_to_zeros;
 use crate::place::{Place, copy, fill};
 
 /// The most columns at once.
@@ -28,6 +30,36 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Memory for the columns that are at hand.
+pub(super) struct Memory {
+    block: Vec<f32>,
+    /// What the state is multiplied with to recall what it has for the next key.
+    next: Vec<f32>,
+    /// What it recalls, so that no register holds it but in the loop over rows.
+    recalled: [f32; WIDTH],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            block: vec![],
+            next: vec![],
+            recalled: [0.0; WIDTH],
+        }
+    }
+}
+
+impl Memory {
+    /// Makes room for keys of this size.
+    pub(super) fn of(&mut self, key: usize) -> Result<&mut Self, Error> {
+        if self.next.len() != key {
+            clear_to_zeros(&mut self.block, &[key, WIDTH])?;
+            clear_to_zeros(&mut self.next, &[key])?;
+        }
+        Ok(self)
+    }
+}
+
 /// A state, `[key, value]`, with its inputs and outputs.
 pub(super) struct State<'a, 'b, P> {
     pub(super) steps: usize,
@@ -42,12 +74,10 @@ pub(super) struct State<'a, 'b, P> {
     pub(super) queries: Rows<'a>,
     pub(super) keys: Rows<'a>,
     pub(super) values: Rows<'a>,
-    /// `[steps, key]`.
-    pub(super) factors: Option<&'a [f32]>,
+    /// What the state is multiplied with before each step.
+    pub(super) factors: Rows<'a>,
     pub(super) betas: Option<Rows<'a>>,
-    /// Memory for some columns, and for a key.
-    pub(super) block: Vec<f32>,
-    pub(super) next: Vec<f32>,
+    pub(super) memory: &'a mut Memory,
     /// Those of all heads for each step, or nothing.
     pub(super) outputs: Vec<&'b mut [P]>,
     /// The states after the last steps, or nothing.
@@ -58,81 +88,78 @@ impl<P: Place<f32>> SimdOp for State<'_, '_, P> {
     type Output = ();
 
     #[inline(always)]
-    fn eval<I: Isa>(self, isa: I) {
+    fn eval<I: Isa>(mut self, isa: I) {
+        let lanes = isa.f32().len();
         // Sums, operands and factors fit into the registers: 32 of AVX-512, 16 of others.
-        match isa.f32().len() {
-            16.. => self.by_columns::<I, 4>(isa),
-            _ => self.by_columns::<I, 2>(isa),
+        let most = if lanes < 16 { 2 } else { 4 };
+        let mut first = 0;
+        while first < self.value {
+            let left = self.value - first;
+            let vectors = most.min(left.div_ceil(lanes).next_power_of_two());
+            let width = vectors * lanes;
+            let len = width.min(left);
+            let columns = Columns { first, len, width };
+            match vectors {
+                1 => self.by_rule::<I, 1>(isa, columns),
+                2 => self.by_rule::<I, 2>(isa, columns),
+                _ => self.by_rule::<I, 4>(isa, columns),
+            }
+            first += len;
+        }
+        // The last state is one without steps, too.
+        let unreached = self.window - self.steps.max(1).min(self.window);
+        for slot in self.slots.iter_mut().take(unreached) {
+            fill(slot, 0.0);
         }
     }
 }
 
 impl<P: Place<f32>> State<'_, '_, P> {
     #[inline(always)]
-    fn by_columns<I: Isa, const V: usize>(mut self, isa: I) {
-        let width = V * isa.f32().len();
-        for first in (0..self.value).step_by(width) {
-            let columns = Columns {
-                first,
-                len: width.min(self.value - first),
-                width,
-            };
-            match (self.factors.is_some(), self.betas.is_some()) {
-                (false, false) => self.steps::<I, V, false, false>(isa, columns),
-                (false, true) => self.steps::<I, V, false, true>(isa, columns),
-                (true, false) => self.steps::<I, V, true, false>(isa, columns),
-                (true, true) => self.steps::<I, V, true, true>(isa, columns),
-            }
-        }
-        if self.steps < self.window {
-            let unreached = self.window - self.steps;
-            let none = if self.steps == 0 {
-                unreached - 1
-            } else {
-                unreached
-            };
-            self.slots
-                .iter_mut()
-                .take(none)
-                .for_each(|slot| fill(slot, 0.0));
+    fn by_rule<I: Isa, const V: usize>(&mut self, isa: I, columns: Columns) {
+        match self.betas.is_some() {
+            false => self.steps::<I, V, false>(isa, columns),
+            true => self.steps::<I, V, true>(isa, columns),
         }
     }
 
     /// Runs all steps for some columns.
     #[inline(always)]
-    fn steps<I: Isa, const V: usize, const DECAYS: bool, const CORRECTS: bool>(
-        &mut self,
-        isa: I,
-        columns: Columns,
-    ) {
+    fn steps<I: Isa, const V: usize, const CORRECTS: bool>(&mut self, isa: I, columns: Columns) {
         let ops = isa.f32();
-        self.read(columns);
-        let mut recalled = [ops.zero(); V];
         if CORRECTS && self.steps > 0 {
-            self.recall::<DECAYS>(0);
-            recalled = self.ask::<I, V>(isa, columns, None);
+            self.recall(0);
         }
+        self.read::<I, V, CORRECTS>(isa, columns);
+        let groups = self.queries.len.checked_div(self.key).unwrap_or(1);
         for step in 0..self.steps {
             let values = &self.values.at(step)[columns.first..][..columns.len];
             let mut value = load::<I, V>(isa, values);
+            let is_last = step + 1 == self.steps;
             if let (true, Some(betas)) = (CORRECTS, self.betas) {
                 let beta = ops.splat(betas.at(step)[0]);
-                for (value, recalled) in std::iter::zip(&mut value, recalled) {
-                    *value = ops.mul(beta, ops.sub(*value, recalled));
+                let recalled = ops.load_many::<V>(&self.memory.recalled);
+                for vector in 0..V {
+                    value[vector] = ops.mul(beta, ops.sub(value[vector], recalled[vector]));
                 }
-                match step + 1 < self.steps {
-                    true => self.recall::<DECAYS>(step + 1),
-                    false => self.next.fill(0.0),
+                if !is_last {
+                    self.recall(step + 1);
                 }
             }
-            let asked;
-            (asked, recalled) = self.add::<I, V, DECAYS, CORRECTS>(isa, columns, step, value);
+            // A last state that nothing reads again goes where it stays.
+            let stays = is_last && groups == 1 && columns.len == columns.width;
+            let asked = match stays {
+                true => self.add::<I, V, false, true>(isa, columns, step, value),
+                false => self.add::<I, V, CORRECTS, false>(isa, columns, step, value),
+            };
             self.answer::<I, V>(isa, columns, step, 0, asked);
-            for head in 1..self.queries.len.checked_div(self.key).unwrap_or(1) {
-                let asked = self.ask::<I, V>(isa, columns, Some((step, head)));
+            for head in 1..groups {
+                let asked = self.ask::<I, V>(isa, columns, step, head);
                 self.answer::<I, V>(isa, columns, step, head, asked);
             }
-            if let Some(slot) = (step + self.window).checked_sub(self.steps) {
+            if let Some(slot) = (step + self.window).checked_sub(self.steps)
+                && !stays
+            {
                 self.write(columns, slot);
             }
         }
@@ -143,82 +170,74 @@ impl<P: Place<f32>> State<'_, '_, P> {
 
     /// Sets what the state is multiplied with to recall what it has for the key of a step, once it has decayed.
     #[inline(always)]
-    fn recall<const DECAYS: bool>(&mut self, step: usize) {
-        let key = self.keys.at(step);
-        match self.factors {
-            Some(factors) if DECAYS => {
-                let factors = &factors[step * self.key..][..self.key];
-                for (next, (key, factor)) in
-                    std::iter::zip(&mut self.next, std::iter::zip(key, factors))
-                {
-                    *next = key * factor;
-                }
-            }
-            _ => self.next.copy_from_slice(key),
+    fn recall(&mut self, step: usize) {
+        let operands = std::iter::zip(self.keys.at(step), self.factors.at(step));
+        for (next, (key, factor)) in std::iter::zip(&mut self.memory.next, operands) {
+            *next = key * factor;
         }
     }
 
-    /// Adds a step's outer product, and returns what the first query asks, and what the next key recalls.
+    /// Adds a step's outer product, keeps what the next key recalls, and returns what the first query asks. The last
+    /// state goes to its slot alone.
     #[inline(always)]
-    fn add<I: Isa, const V: usize, const DECAYS: bool, const CORRECTS: bool>(
+    fn add<I: Isa, const V: usize, const RECALLS: bool, const LAST: bool>(
         &mut self,
         isa: I,
         columns: Columns,
         step: usize,
         value: [I::F32; V],
-    ) -> ([I::F32; V], [I::F32; V]) {
+    ) -> [I::F32; V] {
         let ops = isa.f32();
         let key = &self.keys.at(step)[..self.key];
         let query = &self.queries.at(step)[..self.key];
-        let factors = match self.factors {
-            Some(factors) if DECAYS => &factors[step * self.key..][..self.key],
-            // Not read.
-            _ => key,
-        };
-        let next = &self.next[..self.key];
+        let factors = &self.factors.at(step)[..self.key];
+        let next = &self.memory.next[..self.key];
+        let mut slot = self.slots.last_mut();
         let mut asked = [ops.zero(); V];
         let mut recalled = [ops.zero(); V];
-        let rows = self.block.chunks_exact_mut(columns.width);
+        let rows = self.memory.block.chunks_exact_mut(columns.width);
         for (index, row) in rows.take(self.key).enumerate() {
             let mut state = ops.load_many::<V>(row);
-            let at = ops.splat(key[index]);
-            let asks = ops.splat(query[index]);
+            let (factor, at) = (ops.splat(factors[index]), ops.splat(key[index]));
+            let (asks, recalls) = (ops.splat(query[index]), ops.splat(next[index]));
             for vector in 0..V {
-                if DECAYS {
-                    state[vector] = ops.mul(state[vector], ops.splat(factors[index]));
-                }
+                state[vector] = ops.mul(state[vector], factor);
                 state[vector] = ops.mul_add(at, value[vector], state[vector]);
                 asked[vector] = ops.mul_add(asks, state[vector], asked[vector]);
-                if CORRECTS {
-                    let recalls = ops.splat(next[index]);
+                if RECALLS {
                     recalled[vector] = ops.mul_add(recalls, state[vector], recalled[vector]);
                 }
             }
-            for (row, state) in std::iter::zip(row.chunks_exact_mut(ops.len()), state) {
-                ops.store(state, row);
+            if !LAST {
+                store(isa, state, row);
+            } else if let Some(slot) = &mut slot {
+                let to = &mut slot[index * self.value + columns.first..][..columns.width];
+                write(isa, state, to);
             }
         }
-        (asked, recalled)
+        if RECALLS {
+            store(isa, recalled, &mut self.memory.recalled);
+        }
+        asked
     }
 
-    /// Returns what a query, of a step and a head, or else the next key, asks of the state.
+    /// Returns what a query, of a step and a head, asks of the state.
     #[inline(always)]
     fn ask<I: Isa, const V: usize>(
         &self,
         isa: I,
         columns: Columns,
-        query: Option<(usize, usize)>,
+        step: usize,
+        head: usize,
     ) -> [I::F32; V] {
         let ops = isa.f32();
-        let query = match query {
-            Some((step, head)) => &self.queries.at(step)[head * self.key..][..self.key],
-            None => &self.next[..],
-        };
+        let query = &self.queries.at(step)[head * self.key..][..self.key];
         let mut asked = [ops.zero(); V];
-        for (row, query) in std::iter::zip(self.block.chunks_exact(columns.width), query) {
+        for (row, query) in std::iter::zip(self.memory.block.chunks_exact(columns.width), query) {
             let state = ops.load_many::<V>(row);
-            for (asked, state) in std::iter::zip(&mut asked, state) {
-                *asked = ops.mul_add(ops.splat(*query), state, *asked);
+            let query = ops.splat(*query);
+            for vector in 0..V {
+                asked[vector] = ops.mul_add(query, state[vector], asked[vector]);
             }
         }
         asked
@@ -239,32 +258,42 @@ impl<P: Place<f32>> State<'_, '_, P> {
         };
         let ops = isa.f32();
         let scale = ops.splat(self.scale);
-        let mut row = [0.0_f32; WIDTH];
-        for (row, asked) in std::iter::zip(row.chunks_exact_mut(ops.len()), asked) {
-            ops.store(ops.mul(asked, scale), row);
-        }
         let to = &mut output[head * self.value + columns.first..][..columns.len];
-        copy(to, &row[..columns.len]);
+        write(isa, asked.map(|it| ops.mul(it, scale)), to);
     }
 
-    /// Reads some columns of the past state; others are zeros.
-    fn read(&mut self, columns: Columns) {
-        let rows = self.block.chunks_exact_mut(columns.width).take(self.key);
-        for (index, row) in rows.enumerate() {
-            row.fill(0.0);
-            if let Some(past) = self.past {
-                let from = &past[index * self.value + columns.first..][..columns.len];
-                row[..columns.len].copy_from_slice(from);
+    /// Reads some columns of the past state, zeros if there is none, and keeps what the first key recalls.
+    #[inline(always)]
+    fn read<I: Isa, const V: usize, const RECALLS: bool>(&mut self, isa: I, columns: Columns) {
+        let ops = isa.f32();
+        let mut recalled = [ops.zero(); V];
+        let rows = self.memory.block.chunks_exact_mut(columns.width);
+        for (index, (row, next)) in std::iter::zip(rows, &self.memory.next).enumerate() {
+            let past = match self.past {
+                Some(past) => &past[index * self.value + columns.first..][..columns.len],
+                None => &[],
+            };
+            let state = load::<I, V>(isa, past);
+            store(isa, state, row);
+            if RECALLS {
+                let recalls = ops.splat(*next);
+                for vector in 0..V {
+                    recalled[vector] = ops.mul_add(recalls, state[vector], recalled[vector]);
+                }
             }
+        }
+        if RECALLS {
+            store(isa, recalled, &mut self.memory.recalled);
         }
     }
 
     /// Writes some columns of a present state.
+    #[inline(always)]
     fn write(&mut self, columns: Columns, slot: usize) {
         let Some(slot) = self.slots.get_mut(slot) else {
             return;
         };
-        let rows = self.block.chunks_exact(columns.width).take(self.key);
+        let rows = self.memory.block.chunks_exact(columns.width).take(self.key);
         for (index, row) in rows.enumerate() {
             let to = &mut slot[index * self.value + columns.first..][..columns.len];
             copy(to, &row[..columns.len]);
@@ -284,7 +313,33 @@ struct Columns {
 /// Loads a row, with zeros behind it.
 #[inline(always)]
 fn load<I: Isa, const V: usize>(isa: I, from: &[f32]) -> [I::F32; V] {
+    let ops = isa.f32();
+    if from.len() == V * ops.len() {
+        return ops.load_many::<V>(from);
+    }
     let mut row = [0.0_f32; WIDTH];
     row[..from.len()].copy_from_slice(from);
-    isa.f32().load_many::<V>(&row)
+    ops.load_many::<V>(&row)
+}
+
+/// Stores a row.
+#[inline(always)]
+fn store<I: Isa, const V: usize>(isa: I, row: [I::F32; V], to: &mut [f32]) {
+    let ops = isa.f32();
+    for vector in 0..V {
+        ops.store(row[vector], &mut to[vector * ops.len()..]);
+    }
+}
+
+/// Writes the beginning of a row to places.
+#[inline(always)]
+fn write<I: Isa, const V: usize, P: Place<f32>>(isa: I, row: [I::F32; V], to: &mut [P]) {
+    let lanes = isa.f32().len();
+    let mut elements = [0.0_f32; WIDTH];
+    store(isa, row, &mut elements);
+    match to.len() == V * lanes {
+        // As many as are known beforehand.
+        true => copy(&mut to[..V * lanes], &elements[..V * lanes]),
+        false => copy(to, &elements[..to.len()]),
+    }
 }

@@ -21,12 +21,15 @@ static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 
 /// The operators of `com.microsoft` among tract's, which it keeps under their
 /// bare names (tract-onnx, src/ops/nn).
-const MICROSOFT: [&str; 12] = [
+const MICROSOFT: [&str; 15] = [
     "BiasGelu",
+    "CausalConvWithState",
     "DynamicQuantizeLSTM",
     "FastGelu",
     "GatherBlockQuantized",
     "GroupQueryAttention",
+    "LinearAttention",
+    "LinearAttentionGate",
     "MatMulNBits",
     "MultiHeadAttention",
     "QuickGelu",

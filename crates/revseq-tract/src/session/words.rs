@@ -18,6 +18,7 @@ use crate::read::adapt::node_label;
 /// Operators whose errors may be in this project's words.
 const OURS: &[&str] = &[
     "AveragePool",
+    "CausalConvWithState",
     "Conv",
     "DequantizeLinear",
     "DynamicQuantizeLSTM",
@@ -26,6 +27,8 @@ const OURS: &[&str] = &[
     "GRU",
     "If",
     "LSTM",
+    "LinearAttention",
+    "LinearAttentionGate",
     "LogSoftmax",
     "Loop",
     "MatMul",

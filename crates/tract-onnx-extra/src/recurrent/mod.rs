@@ -1,11 +1,12 @@
-//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`, ONNX Runtime's `DynamicQuantizeLSTM`, and the masked
-//! layers that revseq-rewrite makes of loops.
+//! ONNX's recurrent layers: `LSTM`, `GRU` and `RNN`, ONNX Runtime's `DynamicQuantizeLSTM`, the masked
+//! layers that revseq-rewrite makes of loops, and the operators of linear attention.
 //!
 //! tract-onnx 0.23 ignores `direction = reverse`, non-default activations and `clip`, refuses
 //! lengths, and multiplies each step's input with the weights separately. This module supports
 //! everything in ONNX. A layer is one operator, over the crate recurrent-layers.
 
 pub(crate) mod activation;
+pub(crate) mod attention;
 mod checked;
 mod layer;
 mod op;
