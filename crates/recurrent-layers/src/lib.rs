@@ -1,5 +1,5 @@
-//! Recurrent layers on the CPU: LSTM, GRU and RNN as ONNX defines them, with all that it allows, and
-//! ONNX Runtime's `DynamicQuantizeLSTM`.
+//! Recurrent layers on the CPU: LSTM, GRU and RNN as ONNX defines them, with all that it allows,
+//! ONNX Runtime's `DynamicQuantizeLSTM`, and [linear attention](Attention).
 //!
 //! A [`Layer`] says which; its weights are [packed](Layer::pack) once, and a
 //! [run](PackedLayer::run) reads and writes slices of the caller's, on the caller's threads.
@@ -30,7 +30,7 @@
 //! together if a vector holds the units, and `run.rs` checks a run's slices. `step.rs` computes steps
 //! of the units in `units.rs`, for the sequences in `sequences.rs`; `logistic.rs` has Sigmoid and Tanh,
 //! `activation.rs` the other functions, `element.rs` what differs between floats and doubles. How threads
-//! wait for each other is `team/shares.rs`, which loom checks.
+//! wait for each other is `team/shares.rs`, which loom checks. `attention` stands for itself.
 //!
 //! Gates close: a Sigmoid is exactly 0 and 1, and a Tanh -1 and 1, for arguments that are large
 //! enough, so that a state that is held stays what it is for any number of steps.

@@ -154,12 +154,15 @@ impl CausalConvolution {
         };
         if let Some(present) = present.filter(|it| !it.is_empty()) {
             let slots = sizes.window.max(1);
-            for (index, to) in present.chunks_mut(of_state).enumerate() {
-                // The state after so many steps.
-                match (steps + 1 + index / rows).checked_sub(slots) {
-                    Some(0) if steps > 0 => fill(to, 0.0),
-                    None => fill(to, 0.0),
-                    Some(after) => row(index % rows).copy(to, after * unit),
+            for (slot, to) in present.chunks_mut(rows * of_state).enumerate() {
+                // The number of steps that its states are behind; it is 0 without steps alone.
+                match (steps + 1 + slot).checked_sub(slots) {
+                    Some(after) if after > 0 || steps == 0 => {
+                        for (index, to) in to.chunks_mut(of_state).enumerate() {
+                            row(index).copy(to, after * unit);
+                        }
+                    }
+                    _ => fill(to, 0.0),
                 }
             }
         }
@@ -200,9 +203,12 @@ impl CausalConvolution {
                 match self.channels_last {
                     false => {
                         clear_to_zeros(padded, &[state + steps])?;
+                        let first = first / steps;
+                        let mut channel = first % channels;
                         let rows = made.chunks_mut(steps).enumerate().map(|(index, made)| {
-                            let index = first / steps + index;
-                            (index % channels, row(index), made)
+                            let own = channel;
+                            channel = if own + 1 < channels { own + 1 } else { 0 };
+                            (own, row(first + index), made)
                         });
                         Channels {
                             kernel: &kernel,

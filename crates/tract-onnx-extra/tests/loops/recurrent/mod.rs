@@ -1,5 +1,6 @@
 //! LSTM, GRU and RNN, compared with a plain version of ONNX's equations.
 
+mod attention;
 mod definition;
 mod quantized;
 

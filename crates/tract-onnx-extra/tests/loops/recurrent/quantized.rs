@@ -132,7 +132,7 @@ impl Layer {
 }
 
 #[track_caller]
-fn assert_near(found: &Tensor, expected: &[f32]) {
+pub(super) fn assert_near(found: &Tensor, expected: &[f32]) {
     let found = found.to_plain_array_view::<f32>().unwrap();
     assert_eq!(found.len(), expected.len());
     for (found, expected) in std::iter::zip(&found, expected) {
