@@ -12,7 +12,7 @@ use rten_vecmath::Exp;
 use super::state::{Memory, Rows, State};
 use super::{Attributes, Elements, Shapes, attribute, share, window};
 use crate::error::Error;
-use crate::memory::collect;
+use crate::memory::{clear, collect};
 use crate::place::Place;
 use crate::threads::Threads;
 
@@ -171,27 +171,24 @@ impl LinearAttention {
     ) -> Result<(), Error> {
         let Sizes { steps, states, .. } = *sizes;
         let count = sizes.batch * states;
-        let new = |at| Task {
-            at,
-            rows: vec![],
-            slots: vec![],
-        };
-        let mut tasks = collect(count, (0..count).map(new))?;
         let (row, state) = (sizes.group * sizes.value, sizes.key * sizes.value);
-        if let Some(output) = output.filter(|it| !it.is_empty()) {
-            for task in &mut tasks {
-                task.rows = collect(steps, std::iter::empty())?;
-            }
-            for (index, row) in output.chunks_mut(row).enumerate() {
-                let sequence = index / (steps * states);
-                tasks[sequence * states + index % states].rows.push(row);
-            }
-        }
-        if let Some(present) = present.filter(|it| !it.is_empty()) {
-            for (index, slot) in present.chunks_mut(state).enumerate() {
-                tasks[index % count].slots.push(slot);
-            }
-        }
+        let slots = sizes.window.max(1);
+        // Those of a state beside each other.
+        let mut rows = places(output, row, count * steps, |index| {
+            let (token, state) = (index / states, index % states);
+            (token / steps * states + state) * steps + token % steps
+        })?;
+        let mut kept = places(present, state, count * slots, |index| {
+            index % count * slots + index / count
+        })?;
+        let mut rows = rows.chunks_mut(steps.max(1));
+        let mut kept = kept.chunks_mut(slots);
+        let tasks = (0..count).map(|at| Task {
+            at,
+            rows: rows.next().unwrap_or_default(),
+            slots: kept.next().unwrap_or_default(),
+        });
+        let tasks = collect(count, tasks)?;
         let work = count.saturating_mul(steps.max(1)).saturating_mul(state);
         share(tasks, work, threads, |task, memory| {
             self.of_state(sizes, inputs, task, memory)
@@ -224,10 +221,18 @@ impl LinearAttention {
             let before = sizes.window.saturating_sub(1) * sizes.batch * states;
             &past[(before + task.at) * size..][..size]
         });
-        let factors = match self.decays {
-            false => collect(key, std::iter::repeat_n(1.0, key))?,
-            true => factors(rows(DECAY, states, state, 1, sizes.decays), sizes)?,
-        };
+        let mut of_steps = std::mem::take(&mut memory.factors);
+        match self.decays {
+            false => {
+                clear(&mut of_steps, &[key])?;
+                of_steps.resize(key, 1.0);
+            }
+            true => factors(
+                rows(DECAY, states, state, 1, sizes.decays),
+                sizes,
+                &mut of_steps,
+            )?,
+        }
         let betas = match sizes.betas {
             0 => rows(BETA, 1, 0, 1, 1),
             _ => rows(BETA, states, state, 1, 1),
@@ -244,7 +249,7 @@ impl LinearAttention {
             keys: rows(KEY, sizes.key_heads, key_head, 1, key),
             values: rows(VALUE, states, state, 1, sizes.value),
             factors: Rows {
-                elements: &factors,
+                elements: &of_steps,
                 first: 0,
                 stride: if self.decays { key } else { 0 },
                 len: key,
@@ -255,6 +260,7 @@ impl LinearAttention {
             slots: task.slots,
         }
         .dispatch();
+        memory.factors = of_steps;
         Ok(())
     }
 }
@@ -263,22 +269,38 @@ impl LinearAttention {
 struct Task<'a, P> {
     at: usize,
     /// The outputs of each step, unless nothing reads them.
-    rows: Vec<&'a mut [P]>,
+    rows: &'a mut [Option<&'a mut [P]>],
     /// The states that are present after the last steps, unless nothing reads them.
-    slots: Vec<&'a mut [P]>,
+    slots: &'a mut [Option<&'a mut [P]>],
 }
 
-/// What a state is multiplied with before each step, for each element of a key.
-fn factors(decays: Rows<'_>, sizes: &Sizes) -> Result<Vec<f32>, Error> {
-    let Sizes { steps, key, .. } = *sizes;
-    let rows = (0..steps).flat_map(|step| decays.at(step));
-    let mut factors = collect(steps * decays.len, rows.copied())?;
-    Exp {}.map_mut(&mut factors);
-    if decays.len == key {
-        return Ok(factors);
+/// The parts of an output of so many elements, at places of their own; nothing if nothing reads the output.
+fn places<P>(
+    output: Option<&mut [P]>,
+    size: usize,
+    count: usize,
+    place: impl Fn(usize) -> usize,
+) -> Result<Vec<Option<&mut [P]>>, Error> {
+    let Some(output) = output.filter(|it| !it.is_empty()) else {
+        return Ok(vec![]);
+    };
+    let mut places = collect(count, (0..count).map(|_| None))?;
+    for (index, part) in output.chunks_mut(size).enumerate() {
+        places[place(index)] = Some(part);
     }
-    let of_keys = factors
-        .iter()
-        .flat_map(|factor| std::iter::repeat_n(*factor, key));
-    collect(steps * key, of_keys)
+    Ok(places)
+}
+
+/// Sets what a state is multiplied with before each step, for each element of a key.
+fn factors(decays: Rows<'_>, sizes: &Sizes, factors: &mut Vec<f32>) -> Result<(), Error> {
+    let Sizes { steps, key, .. } = *sizes;
+    clear(factors, &[steps, key])?;
+    for step in 0..steps {
+        match decays.at(step) {
+            [decay] => factors.extend(std::iter::repeat_n(*decay, key)),
+            decays => factors.extend_from_slice(decays),
+        }
+    }
+    Exp {}.map_mut(factors);
+    Ok(())
 }

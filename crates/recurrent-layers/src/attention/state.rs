@@ -32,6 +32,8 @@ impl<'a> Rows<'a> {
 
 /// Memory for the columns that are at hand.
 pub(super) struct Memory {
+    /// What the state is multiplied with before each step.
+    pub(super) factors: Vec<f32>,
     block: Vec<f32>,
     /// What the state is multiplied with to recall what it has for the next key.
     next: Vec<f32>,
@@ -42,6 +44,7 @@ pub(super) struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         Self {
+            factors: vec![],
             block: vec![],
             next: vec![],
             recalled: [0.0; WIDTH],
@@ -79,9 +82,9 @@ pub(super) struct State<'a, 'b, P> {
     pub(super) betas: Option<Rows<'a>>,
     pub(super) memory: &'a mut Memory,
     /// Those of all heads for each step, or nothing.
-    pub(super) outputs: Vec<&'b mut [P]>,
+    pub(super) outputs: &'a mut [Option<&'b mut [P]>],
     /// The states after the last steps, or nothing.
-    pub(super) slots: Vec<&'b mut [P]>,
+    pub(super) slots: &'a mut [Option<&'b mut [P]>],
 }
 
 impl<P: Place<f32>> SimdOp for State<'_, '_, P> {
@@ -108,7 +111,7 @@ impl<P: Place<f32>> SimdOp for State<'_, '_, P> {
         }
         // The last state is one without steps, too.
         let unreached = self.window - self.steps.max(1).min(self.window);
-        for slot in self.slots.iter_mut().take(unreached) {
+        for slot in self.slots.iter_mut().take(unreached).flatten() {
             fill(slot, 0.0);
         }
     }
@@ -192,7 +195,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
         let query = &self.queries.at(step)[..self.key];
         let factors = &self.factors.at(step)[..self.key];
         let next = &self.memory.next[..self.key];
-        let mut slot = self.slots.last_mut();
+        let mut slot = self.slots.last_mut().and_then(Option::as_deref_mut);
         let mut asked = [ops.zero(); V];
         let mut recalled = [ops.zero(); V];
         let rows = self.memory.block.chunks_exact_mut(columns.width);
@@ -253,7 +256,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
         head: usize,
         asked: [I::F32; V],
     ) {
-        let Some(output) = self.outputs.get_mut(step) else {
+        let Some(Some(output)) = self.outputs.get_mut(step) else {
             return;
         };
         let ops = isa.f32();
@@ -290,7 +293,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
     /// Writes some columns of a present state.
     #[inline(always)]
     fn write(&mut self, columns: Columns, slot: usize) {
-        let Some(slot) = self.slots.get_mut(slot) else {
+        let Some(Some(slot)) = self.slots.get_mut(slot) else {
             return;
         };
         let rows = self.memory.block.chunks_exact(columns.width).take(self.key);
