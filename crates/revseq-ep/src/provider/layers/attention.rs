@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use recurrent_layers::{Attention, Operand};
+use smallvec::SmallVec;
 
 use super::super::ep::Ep;
 use super::super::error::Error;
@@ -18,6 +19,9 @@ use crate::plugin::runs::Runs;
 use crate::plugin::tensor::{Context, Tensor};
 use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
+
+/// As many as there are inputs, or axes.
+type Few<T> = SmallVec<[T; 6]>;
 
 const OUTPUTS: [&str; 2] = ["output", "present_state"];
 
@@ -79,15 +83,16 @@ impl AttentionKernel {
         let names = self.attention.inputs();
         let count = self.inputs.min(names.len());
         let tensors = (0..count).map(|input| context.optional_input(input));
-        let tensors: Vec<Option<Tensor<'_>>> = tensors.collect::<Result<_, _>>()?;
+        let tensors: Few<Option<Tensor<'_>>> = tensors.collect::<Result<_, _>>()?;
         let sizes = tensors.iter().map(|tensor| {
             let sizes = tensor.as_ref()?.sizes.iter();
-            Some(sizes.map(|&size| size as usize).collect::<Vec<_>>())
+            Some(sizes.map(|&size| size as usize).collect())
         });
-        let sizes: Vec<Option<Vec<usize>>> = sizes.collect();
-        let of_inputs: Vec<Option<&[usize]>> = sizes.iter().map(|it| it.as_deref()).collect();
+        let sizes: Few<Option<Few<usize>>> = sizes.collect();
+        let of_inputs: Few<Option<&[usize]>> = sizes.iter().map(|it| it.as_deref()).collect();
         let shapes = self.attention.sizes(&of_inputs)?;
-        let shapes = shapes.map(|sizes| sizes.iter().map(|&size| size as i64).collect::<Vec<_>>());
+        let shapes =
+            shapes.map(|sizes| -> Few<i64> { sizes.iter().map(|&size| size as i64).collect() });
         let wanted = std::array::from_fn(|index| {
             let is_half = self.outputs[index]?;
             Some((&shapes[index][..], is_half))
@@ -98,12 +103,12 @@ impl AttentionKernel {
             let numbers = tensor.map(|tensor| apart(elements::<f32>(name, tensor)?, &outputs));
             numbers.transpose()
         });
-        let numbers: Vec<Option<Cow<'_, [f32]>>> = numbers.collect::<Result<_, _>>()?;
+        let numbers: Few<Option<Cow<'_, [f32]>>> = numbers.collect::<Result<_, _>>()?;
         let operands = std::iter::zip(&of_inputs, &numbers).map(|(sizes, numbers)| {
             let (sizes, elements) = ((*sizes)?, numbers.as_deref()?);
             Some(Operand { sizes, elements })
         });
-        let operands: Vec<Option<Operand<'_>>> = operands.collect();
+        let operands: Few<Option<Operand<'_>>> = operands.collect();
         let [output, present] = &mut outputs;
         let slices = [output, present].map(|it| it.as_mut().map(Output::elements));
         let parallel = ParallelLoop::new(context.workers());
