@@ -244,6 +244,7 @@ struct Row<'a> {
 
 impl Row<'_> {
     /// Copies elements from one on, of the past and then of the input.
+    #[inline(always)]
     fn copy<P: Place<f32>>(self, to: &mut [P], first: usize) {
         // As many as those of a state, which is all of the past.
         let count = to.len();
@@ -270,21 +271,24 @@ impl Kernel<'_> {
     /// Convolves a channel, whose elements and those before are padded to one slice.
     #[inline(always)]
     fn channel(&self, channel: usize, row: Row<'_>, padded: &mut [f32], made: &mut [f32]) {
+        let weights = &self.weights[channel * self.taps..][..self.taps];
+        let bias = self.bias.map_or(0.0, |bias| bias[channel]);
+        if let ([made], [input], Some((weight, of_past))) =
+            (&mut *made, row.input, weights.split_last())
+        {
+            *made = bias + weight * input;
+            let past = row.past.unwrap_or_default().iter().step_by(self.dilation);
+            for (past, weight) in std::iter::zip(past, of_past) {
+                *made += weight * past;
+            }
+            return;
+        }
         let (past, input) = padded.split_at_mut(padded.len() - made.len());
         match row.past {
             Some(of_row) => copy(past, of_row),
             None => fill(past, 0.0),
         }
         copy(input, row.input);
-        let weights = &self.weights[channel * self.taps..][..self.taps];
-        let bias = self.bias.map_or(0.0, |bias| bias[channel]);
-        if let [made] = made {
-            *made = bias;
-            for (tap, weight) in weights.iter().enumerate() {
-                *made += weight * padded[tap * self.dilation];
-            }
-            return;
-        }
         made.fill(bias);
         for (tap, weight) in weights.iter().enumerate() {
             let from = &padded[tap * self.dilation..][..made.len()];
