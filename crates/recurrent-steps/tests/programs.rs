@@ -6,7 +6,7 @@ use recurrent_layers::Stop;
 use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Outputs, Steps, Tensor};
 use revseq_onnx::model::{
     AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto, int,
-    int64_tensor, node, tensor, text, untyped,
+    int64_tensor, ints, node, tensor, text, untyped,
 };
 
 /// Around the loop, names with a small `n` first are int64, and all others float32.
@@ -345,4 +345,253 @@ fn what_no_program_has_is_said_in_a_line() {
         refused(nodes),
         "its ReduceSum node reads \"axes\", which each step computes"
     );
+}
+
+/// float32 around the loop, of which some are constants.
+struct Constants(Vec<(&'static str, TensorProto)>);
+
+impl Around for Constants {
+    fn code(&self, _name: &str) -> Option<i32> {
+        Some(FLOAT)
+    }
+
+    fn constant(&self, name: &str) -> Option<TensorProto> {
+        let mut all = self.0.iter();
+        Some(all.find(|it| it.0 == name)?.1.clone())
+    }
+}
+
+fn float_tensor(sizes: &[usize], elements: &[f32]) -> TensorProto {
+    TensorProto {
+        data_type: Some(FLOAT),
+        dims: sizes.iter().map(|&size| size as i64).collect(),
+        float_data: elements.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+/// A Conv: the sizes of its input and filters, and its attributes.
+struct Filters {
+    input: &'static [usize],
+    filters: &'static [usize],
+    groups: usize,
+    strides: &'static [i64],
+    dilations: &'static [i64],
+    pads: &'static [i64],
+    auto_pad: &'static str,
+}
+
+impl Filters {
+    fn node(&self, from: &str, to: &str) -> NodeProto {
+        let mut attributes = vec![
+            int("group", self.groups as i64),
+            ints("strides", self.strides),
+            ints("dilations", self.dilations),
+        ];
+        match self.auto_pad {
+            "" => attributes.push(ints("pads", self.pads)),
+            mode => attributes.push(text("auto_pad", mode)),
+        }
+        node("Conv", &[from, "w", "b"], &[to], attributes)
+    }
+
+    /// The sizes and elements of its output, by its formula.
+    fn of(&self, x: &[f32], w: &[f32], b: &[f32]) -> (Vec<usize>, Vec<f32>) {
+        // Missing axes have one element.
+        let wide = |sizes: &[usize]| -> [usize; 4] {
+            [
+                sizes[0],
+                sizes[1],
+                sizes[2],
+                sizes.get(3).copied().unwrap_or(1),
+            ]
+        };
+        let pair = |all: &[i64]| [all[0], all.get(1).copied().unwrap_or(1)];
+        let [batch, channels, height, width] = wide(self.input);
+        let [filters, each, tall, broad] = wide(self.filters);
+        let (strides, dilations) = (pair(self.strides), pair(self.dilations));
+        let rank = self.input.len() - 2;
+        let mut before = [0_i64; 2];
+        let mut places = [1_usize; 2];
+        for axis in 0..rank {
+            let size = [height, width][axis] as i64;
+            let reach = ([tall, broad][axis] as i64 - 1) * dilations[axis] + 1;
+            let pads = match self.auto_pad {
+                "" => [self.pads[axis], self.pads[rank + axis]],
+                "VALID" => [0, 0],
+                mode => {
+                    let count = (size + strides[axis] - 1) / strides[axis];
+                    let all = ((count - 1) * strides[axis] + reach - size).max(0);
+                    let small = all / 2;
+                    match mode {
+                        "SAME_UPPER" => [small, all - small],
+                        _ => [all - small, small],
+                    }
+                }
+            };
+            before[axis] = pads[0];
+            places[axis] = ((size + pads[0] + pads[1] - reach) / strides[axis] + 1) as usize;
+        }
+        let mut made = vec![];
+        for n in 0..batch {
+            for filter in 0..filters {
+                for row in 0..places[0] {
+                    for column in 0..places[1] {
+                        let mut sum = f64::from(b[filter]);
+                        for channel in 0..each {
+                            let own = filter / (filters / self.groups) * each + channel;
+                            for i in 0..tall {
+                                for j in 0..broad {
+                                    let y = row as i64 * strides[0] + i as i64 * dilations[0]
+                                        - before[0];
+                                    let z = column as i64 * strides[1] + j as i64 * dilations[1]
+                                        - before[1];
+                                    if y < 0 || z < 0 || y >= height as i64 || z >= width as i64 {
+                                        continue;
+                                    }
+                                    let from = ((n * channels + own) * height + y as usize) * width
+                                        + z as usize;
+                                    let with = ((filter * each + channel) * tall + i) * broad + j;
+                                    sum += f64::from(x[from]) * f64::from(w[with]);
+                                }
+                            }
+                        }
+                        made.push(sum as f32);
+                    }
+                }
+            }
+        }
+        ([&[batch, filters], &places[..rank]].concat(), made)
+    }
+}
+
+/// Conv of what a step computes and of a slice, with constant filters and with others.
+#[test]
+fn convolutions_are_those_of_their_formula() {
+    let one = |input, filters, groups, strides, dilations, pads, auto_pad| Filters {
+        input,
+        filters,
+        groups,
+        strides,
+        dilations,
+        pads,
+        auto_pad,
+    };
+    for case in [
+        one(&[1, 2, 9], &[3, 2, 3], 1, &[1], &[1], &[1, 1], ""),
+        one(&[2, 4, 12], &[6, 2, 3], 2, &[2], &[2], &[3, 0], ""),
+        // Filters of a channel each, of one and of several.
+        one(&[2, 5, 4], &[5, 1, 4], 5, &[1], &[1], &[0, 0], ""),
+        one(&[1, 3, 50], &[6, 1, 40], 3, &[1], &[1], &[20, 19], ""),
+        one(
+            &[1, 3, 6, 7],
+            &[6, 1, 3, 2],
+            3,
+            &[2, 1],
+            &[1, 2],
+            &[1, 0, 2, 1],
+            "",
+        ),
+        one(
+            &[2, 3, 8, 9],
+            &[70, 3, 3, 3],
+            1,
+            &[1, 1],
+            &[1, 1],
+            &[1, 1, 1, 1],
+            "",
+        ),
+        one(
+            &[1, 2, 7, 6],
+            &[4, 2, 3, 2],
+            1,
+            &[2, 3],
+            &[1, 1],
+            &[],
+            "SAME_UPPER",
+        ),
+        one(
+            &[1, 2, 7, 6],
+            &[4, 2, 2, 4],
+            1,
+            &[2, 1],
+            &[1, 1],
+            &[],
+            "SAME_LOWER",
+        ),
+        one(
+            &[1, 2, 7, 6],
+            &[4, 2, 2, 4],
+            1,
+            &[2, 1],
+            &[1, 1],
+            &[],
+            "VALID",
+        ),
+    ] {
+        let steps = 3;
+        let len: usize = case.input.iter().product();
+        let x = numbers(steps * len, 1);
+        let w = numbers(case.filters.iter().product(), 2);
+        let b = numbers(case.filters[0], 3);
+        let nodes = vec![
+            constant("half", float_tensor(&[1], &[0.5])),
+            node("Add", &["s", "half"], &["next"], vec![]),
+            node("Add", &["x", "s"], &["seen"], vec![]),
+            case.node("seen", "ys"),
+            case.node("x", "zs"),
+        ];
+        let scan = node(
+            "Scan",
+            &["s0", "xs"],
+            &["", "all_y", "all_z"],
+            vec![
+                body(nodes, &["s", "x"], &["next", "ys", "zs"]),
+                int("num_scan_inputs", 1),
+            ],
+        );
+        let constants = [
+            ("w", float_tensor(case.filters, &w)),
+            ("b", float_tensor(&[b.len()], &b)),
+        ];
+        for around in [Constants(vec![]), Constants(constants.to_vec())] {
+            let program = Steps::read(&scan, 17, &around).unwrap();
+            let whole = [&[steps], case.input].concat();
+            let by_name = |name: &str| match name {
+                "s0" => floats(&[1], &[0.0]),
+                "xs" => floats(&whole, &x),
+                "w" => floats(case.filters, &w),
+                _ => floats(&case.filters[..1], &b),
+            };
+            let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
+            let mut expected = [vec![], vec![]];
+            let mut sizes = vec![];
+            for step in 0..steps {
+                let slice = &x[step * len..][..len];
+                let seen: Vec<f32> = slice.iter().map(|it| it + 0.5 * step as f32).collect();
+                for (all, from) in std::iter::zip(&mut expected, [&seen, slice]) {
+                    let made = case.of(from, &w, &b);
+                    (sizes, _) = (made.0, all.extend(made.1));
+                }
+            }
+            let mut memory = [
+                vec![],
+                vec![f32::NAN; expected[0].len()],
+                vec![f32::NAN; expected[1].len()],
+            ];
+            let mut room = Room::new(&mut memory);
+            program.run(&given, &mut room, None).unwrap();
+            assert_eq!(room.sizes[1], [&[steps], &*sizes].concat());
+            close(
+                &memory[1],
+                &expected[0],
+                &format!("{:?} of states", case.filters),
+            );
+            close(
+                &memory[2],
+                &expected[1],
+                &format!("{:?} of slices", case.filters),
+            );
+        }
+    }
 }

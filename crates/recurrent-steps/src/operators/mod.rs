@@ -3,6 +3,7 @@
 //! [`RULES`] has a row for each: what it takes and gives, which inputs have to be known while a program is
 //! made, and the function that makes primitives of it.
 
+mod convolution;
 mod elementwise;
 mod indexing;
 mod products;
@@ -163,6 +164,7 @@ static RULES: &[Rule] = {
         rule("ConstantOfShape", Any, Value, shapes::constant_of_shape)
             .known(&[0])
             .folds(),
+        rule("Conv", Floats, Same, convolution::conv),
         rule("Cos", Floats, Same, e::unary),
         rule("Div", Numbers, Same, e::binary).folds(),
         rule("Dropout", Floats, Same, shapes::identity),
@@ -284,6 +286,7 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
     match node.op() {
         // Training leaves elements out by chance.
         "Dropout" if node.input(2).is_some() => Err("has a mode".into()),
+        "Conv" => convolution::check(node),
         "GRU" | "LSTM" | "RNN" => recurrent::check(node),
         "Einsum" => products::check_equation(node),
         "ScatterElements" | "ScatterND" => match node.text("reduction").value() {

@@ -53,7 +53,11 @@ pub(super) fn product(
 }
 
 /// Products of matrices, the last two axes.
-fn matrices(planner: &mut Planner<'_>, one: &Value, other: &Value) -> Result<Value, Error> {
+pub(super) fn matrices(
+    planner: &mut Planner<'_>,
+    one: &Value,
+    other: &Value,
+) -> Result<Value, Error> {
     let (a, b) = (planner.materialised(one)?, planner.materialised(other)?);
     let (lead_a, [row, term]) = last_two(&a);
     let (lead_b, [other_term, column]) = last_two(&b);
