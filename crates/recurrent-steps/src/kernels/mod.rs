@@ -4,6 +4,7 @@ mod functions;
 mod group;
 mod log;
 mod memory;
+mod multiply;
 mod others;
 mod rows;
 mod strided;
@@ -12,7 +13,8 @@ pub(crate) use group::{
     BLOCK, Group, Instruction, Load, MAXIMUM_AXES, Operand, Place, Registers, Store,
 };
 pub(crate) use memory::{Memory, zeros};
-pub(crate) use others::{At, Best, Count, Multiply, Pick, Product, Scatter};
+pub(crate) use multiply::Multiply;
+pub(crate) use others::{At, Best, Count, Pick, Product, Scatter};
 
 pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows, Update};
 

@@ -1,10 +1,8 @@
-//! Products, and what looks elements up.
+//! Products with constants, and what looks elements up.
 
 use recurrent_layers::PackedMatrix;
-use rten_simd::{Isa, SimdOp};
 
 use super::memory::Memory;
-use super::strided::halves;
 use crate::elements::Lane;
 use crate::error::Error;
 
@@ -17,7 +15,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    fn start(self, step: usize) -> isize {
+    pub(super) fn start(self, step: usize) -> isize {
         self.offset + self.step * step as isize
     }
 }
@@ -53,117 +51,8 @@ impl Product {
 }
 
 /// Takes a buffer out, so that others can be read while it is written.
-fn take<'a>(memory: &mut [Memory<'a>], buffer: usize) -> Memory<'a> {
+pub(super) fn take<'a>(memory: &mut [Memory<'a>], buffer: usize) -> Memory<'a> {
     std::mem::replace(&mut memory[buffer], Memory::Floats(Vec::new()))
-}
-
-/// Products of matrices that steps make. Outputs are contiguous.
-#[derive(Clone, Debug)]
-pub(crate) struct Multiply {
-    /// The sizes of what there is a product for, and the strides of both operands.
-    pub(crate) batch: Vec<(usize, [isize; 2])>,
-    /// Rows, terms and columns.
-    pub(crate) sizes: [usize; 3],
-    /// Strides of rows and terms.
-    pub(crate) one: (At, [isize; 2]),
-    /// Strides of terms and columns.
-    pub(crate) other: (At, [isize; 2]),
-    pub(crate) to: At,
-}
-
-impl Multiply {
-    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) {
-        struct Run<'a> {
-            multiply: &'a Multiply,
-            one: &'a [f32],
-            other: &'a [f32],
-            to: &'a mut [f32],
-            starts: [isize; 2],
-        }
-        impl SimdOp for Run<'_> {
-            type Output = ();
-
-            #[inline(always)]
-            fn eval<I: Isa>(self, _isa: I) {
-                let count: usize = self.multiply.batch.iter().map(|axis| axis.0).product();
-                let [rows, _, columns] = self.multiply.sizes;
-                for index in 0..count {
-                    let (mut rest, mut starts) = (index, self.starts);
-                    for (size, strides) in self.multiply.batch.iter().rev() {
-                        for (start, stride) in std::iter::zip(&mut starts, strides) {
-                            *start += (rest % size) as isize * stride;
-                        }
-                        rest /= size;
-                    }
-                    let to = &mut self.to[index * rows * columns..][..rows * columns];
-                    self.multiply.one_product(self.one, self.other, starts, to);
-                }
-            }
-        }
-        let mut taken = take(memory, self.to.buffer);
-        Run {
-            multiply: self,
-            one: memory[self.one.0.buffer].floats(),
-            other: memory[self.other.0.buffer].floats(),
-            to: &mut taken.floats_mut()[self.to.start(step) as usize..],
-            starts: [self.one.0.start(step), self.other.0.start(step)],
-        }
-        .dispatch();
-        memory[self.to.buffer] = taken;
-    }
-
-    #[inline(always)]
-    fn one_product(&self, one: &[f32], other: &[f32], starts: [isize; 2], to: &mut [f32]) {
-        let [_, terms, columns] = self.sizes;
-        let ([row, term], [other_term, column]) = (self.one.1, self.other.1);
-        if columns == 0 {
-            return;
-        }
-        for (index, to) in to.chunks_exact_mut(columns).enumerate() {
-            let first = starts[0] + row * index as isize;
-            if column == 1 {
-                to.fill(0.0);
-                for number in 0..terms {
-                    let factor = one[(first + term * number as isize) as usize];
-                    let start = (starts[1] + other_term * number as isize) as usize;
-                    for (to, other) in std::iter::zip(&mut *to, &other[start..start + columns]) {
-                        *to += factor * *other;
-                    }
-                }
-                continue;
-            }
-            for (number, to) in to.iter_mut().enumerate() {
-                let start = starts[1] + column * number as isize;
-                *to = if (term, other_term) == (1, 1) {
-                    let one = &one[first as usize..first as usize + terms];
-                    dot(one, &other[start as usize..start as usize + terms])
-                } else {
-                    let mut sum = 0.0_f32;
-                    for number in 0..terms {
-                        let one = one[(first + term * number as isize) as usize];
-                        let place = start + other_term * number as isize;
-                        sum += one * other[place as usize];
-                    }
-                    sum
-                };
-            }
-        }
-    }
-}
-
-/// The sum of products, 16 at a time, which vectors add up.
-#[inline(always)]
-fn dot(one: &[f32], other: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; 16];
-    let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
-    let rest = std::iter::zip(ones.remainder(), others.remainder());
-    let rest = rest.fold(0.0_f32, |sum, (a, b)| sum + a * b);
-    for (one, other) in std::iter::zip(ones, others) {
-        for (sum, (a, b)) in std::iter::zip(&mut sums, std::iter::zip(one, other)) {
-            *sum += a * b;
-        }
-    }
-    halves(sums) + rest
 }
 
 /// Elements at indices that a step computes. The output is contiguous.

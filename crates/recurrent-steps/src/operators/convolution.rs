@@ -93,35 +93,30 @@ pub(super) fn conv(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
     let [batch, channels] = [input[0], filters[1]];
     let each = filters[0] / groups;
     let places: Vec<usize> = along.iter().map(|it| it.places).collect();
-    // Filters see the input as [groups, batch, places …, channels, kernel …].
+    // Filters see the input as [batch, groups, channels, kernel …, places …].
     let [of_batch, of_channel] = [x.axes[0].stride, x.axes[1].stride];
     let axis = |size: usize, stride: isize| Axis { size, stride };
     let inner = || std::iter::zip(&along, &x.axes[2..]);
     let mut axes = vec![
-        axis(groups, of_channel * channels as isize),
         axis(batch, of_batch),
+        axis(groups, of_channel * channels as isize),
+        axis(channels, of_channel),
     ];
-    axes.extend(inner().map(|(it, own)| axis(it.places, own.stride * it.stride as isize)));
-    let outer = axes.len();
-    axes.push(axis(channels, of_channel));
     axes.extend(inner().map(|(it, own)| axis(it.kernel, own.stride * it.dilation as isize)));
+    axes.extend(inner().map(|(it, own)| axis(it.places, own.stride * it.stride as isize)));
     let seen = Value::new(Kind::Float, View { axes, ..x.clone() });
     let terms: usize = filters[1..].iter().product();
     let w = planner.reshape(w, &[groups, each, terms])?;
     let made = if channels == 1 && terms <= MOST_TAPS {
-        taps(planner, &seen, &w, outer)?
+        taps(planner, &seen, &w, along.len())?
     } else {
-        let rows = batch * places.iter().product::<usize>();
-        let rows = planner.reshape(&seen, &[groups, rows, terms])?;
-        let w = w.with(w.view.permute(&[0, 2, 1]));
-        let made = matrices(planner, &rows, &w)?;
-        let sizes = [&[groups, batch], &*places, &[each]].concat();
-        planner.reshape(&made, &sizes)?
+        let count: usize = places.iter().product();
+        // Without an axis of one batch, each group may have a packed matrix.
+        let lead = [batch, groups];
+        let lead = if batch == 1 { &lead[1..] } else { &lead };
+        let seen = planner.reshape(&seen, &[lead, &[terms, count]].concat())?;
+        matrices(planner, &w, &seen)?
     };
-    // [groups, batch, places …, filters] becomes [batch, groups, filters, places …].
-    let mut order = vec![1, 0, outer];
-    order.extend(2..outer);
-    let made = made.with(made.view.permute(&order));
     let made = planner.reshape(&made, &[&[batch, filters[0]], &*places].concat())?;
     let Some(bias) = call.optional(2) else {
         return Ok(vec![made]);
@@ -160,29 +155,28 @@ fn padded(planner: &mut Planner<'_>, x: &Value, along: &[Along]) -> Result<View,
     Ok(whole)
 }
 
-/// Filters of one channel, element by element: [groups, batch, places …, filters].
-fn taps(planner: &mut Planner<'_>, seen: &Value, w: &Value, outer: usize) -> Result<Value, Error> {
-    let (places, kernel) = seen.view.axes.split_at(outer);
-    let steps: Vec<Axis> = kernel.to_vec();
-    let count = w.view.axes[2].size;
+/// Filters of one channel, element by element: [batch, groups, filters, places …].
+fn taps(planner: &mut Planner<'_>, seen: &Value, w: &Value, rank: usize) -> Result<Value, Error> {
+    let (lead, places) = seen.view.axes.split_at(3 + rank);
+    let (lead, kernel) = lead.split_at(3);
     let mut made: Option<Value> = None;
-    for tap in 0..count {
+    for tap in 0..w.view.axes[2].size {
         let (mut rest, mut offset) = (tap, seen.view.offset);
-        for axis in steps.iter().rev() {
+        for axis in kernel.iter().rev() {
             offset += (rest % axis.size) as isize * axis.stride;
             rest /= axis.size;
         }
         let one = seen.with(View {
             offset,
-            axes: [places, &[Axis { size: 1, stride: 0 }]].concat(),
+            axes: [lead, places].concat(),
             ..seen.view.clone()
         });
-        // [groups, filters] becomes [groups, 1 …, filters].
         let mut factor = w.view.at(2, tap as i64, 0);
-        for _ in 1..outer {
-            factor = factor.unsqueeze(1);
+        for _ in places {
+            factor = factor.unsqueeze(factor.rank());
         }
-        let product = planner.map(float2(Float2::Mul), Kind::Float, &[&one, &w.with(factor)])?;
+        let multiply = float2(Float2::Mul);
+        let product = planner.map(multiply, Kind::Float, &[&one, &w.with(factor)])?;
         made = Some(match made {
             None => product,
             Some(sum) => planner.map(float2(Float2::Add), Kind::Float, &[&sum, &product])?,

@@ -14,6 +14,9 @@ use crate::view::{Axis, View};
 /// Products of so many terms and fewer are sums of elements.
 const SMALL: usize = 256;
 
+/// So many columns of what a step computes are multiplied as they lie.
+const WIDE: usize = 16;
+
 /// The most matrices that are packed for one product.
 const MOST_PACKED: usize = 64;
 
@@ -74,14 +77,15 @@ pub(super) fn matrices(
         if let Some(made) = packed(planner, &a, &b, &batch)? {
             return Ok(made);
         }
-        // A product with a constant from the left is that of what is turned.
+        // A product of few columns with a constant from the left is that of what is turned.
         let turned = |view: &View| {
             let mut order: Vec<usize> = (0..view.rank()).collect();
             let rank = order.len();
             order.swap(rank - 1, rank - 2);
             view.permute(&order)
         };
-        if planner.constant_index(&a).is_some()
+        if column.size < WIDE
+            && planner.constant_index(&a).is_some()
             && let Some(made) = packed(planner, &turned(&b), &turned(&a), &batch)?
         {
             return Ok(made.with(turned(&made.view)));

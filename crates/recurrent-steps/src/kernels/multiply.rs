@@ -1,0 +1,184 @@
+//! Products of matrices that steps make.
+
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, SimdOp};
+
+use super::memory::Memory;
+use super::others::{At, take};
+use super::strided::halves;
+
+/// Products of matrices that steps make. Outputs are contiguous.
+#[derive(Clone, Debug)]
+pub(crate) struct Multiply {
+    /// The sizes of what there is a product for, and the strides of both operands.
+    pub(crate) batch: Vec<(usize, [isize; 2])>,
+    /// Rows, terms and columns.
+    pub(crate) sizes: [usize; 3],
+    /// Strides of rows and terms.
+    pub(crate) one: (At, [isize; 2]),
+    /// Strides of terms and columns.
+    pub(crate) other: (At, [isize; 2]),
+    pub(crate) to: At,
+}
+
+impl Multiply {
+    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) {
+        struct Run<'a> {
+            multiply: &'a Multiply,
+            one: &'a [f32],
+            other: &'a [f32],
+            to: &'a mut [f32],
+            starts: [isize; 2],
+        }
+        impl SimdOp for Run<'_> {
+            type Output = ();
+
+            #[inline(always)]
+            fn eval<I: Isa>(self, isa: I) {
+                let count: usize = self.multiply.batch.iter().map(|axis| axis.0).product();
+                let [rows, _, columns] = self.multiply.sizes;
+                for index in 0..count {
+                    let (mut rest, mut starts) = (index, self.starts);
+                    for (size, strides) in self.multiply.batch.iter().rev() {
+                        for (start, stride) in std::iter::zip(&mut starts, strides) {
+                            *start += (rest % size) as isize * stride;
+                        }
+                        rest /= size;
+                    }
+                    let to = &mut self.to[index * rows * columns..][..rows * columns];
+                    self.multiply
+                        .one_product(isa, self.one, self.other, starts, to);
+                }
+            }
+        }
+        let mut taken = take(memory, self.to.buffer);
+        Run {
+            multiply: self,
+            one: memory[self.one.0.buffer].floats(),
+            other: memory[self.other.0.buffer].floats(),
+            to: &mut taken.floats_mut()[self.to.start(step) as usize..],
+            starts: [self.one.0.start(step), self.other.0.start(step)],
+        }
+        .dispatch();
+        memory[self.to.buffer] = taken;
+    }
+
+    #[inline(always)]
+    fn one_product<I: Isa>(
+        &self,
+        isa: I,
+        one: &[f32],
+        other: &[f32],
+        starts: [isize; 2],
+        to: &mut [f32],
+    ) {
+        let [_, terms, columns] = self.sizes;
+        let ([row, term], [other_term, column]) = (self.one.1, self.other.1);
+        let lanes = isa.f32().len();
+        if column == 1 && columns >= 2 * lanes {
+            return self.by_tiles::<I, 2>(isa, one, other, starts, to);
+        }
+        if column == 1 && columns >= lanes {
+            return self.by_tiles::<I, 1>(isa, one, other, starts, to);
+        }
+        for (index, to) in to.chunks_exact_mut(columns.max(1)).enumerate() {
+            let first = starts[0] + row * index as isize;
+            for (number, to) in to.iter_mut().enumerate() {
+                let start = starts[1] + column * number as isize;
+                *to = if (term, other_term) == (1, 1) {
+                    let one = &one[first as usize..first as usize + terms];
+                    dot(one, &other[start as usize..start as usize + terms])
+                } else {
+                    let mut sum = 0.0_f32;
+                    for number in 0..terms {
+                        let one = one[(first + term * number as isize) as usize];
+                        let place = start + other_term * number as isize;
+                        sum += one * other[place as usize];
+                    }
+                    sum
+                };
+            }
+        }
+    }
+
+    /// Computes so many vectors of four rows at a time, which stay in registers.
+    #[inline(always)]
+    fn by_tiles<I: Isa, const VECTORS: usize>(
+        &self,
+        isa: I,
+        one: &[f32],
+        other: &[f32],
+        starts: [isize; 2],
+        to: &mut [f32],
+    ) {
+        let [rows, _, columns] = self.sizes;
+        let width = VECTORS * isa.f32().len();
+        for column in (0..columns).step_by(width) {
+            // The last tile has some columns of the one before.
+            let column = column.min(columns - width);
+            let mut row = 0;
+            while row < rows {
+                let starts = [
+                    starts[0] + self.one.1[0] * row as isize,
+                    starts[1] + column as isize,
+                ];
+                let to = &mut to[row * columns + column..];
+                row += if rows - row >= 4 {
+                    self.tile::<I, VECTORS, 4>(isa, one, other, starts, to)
+                } else {
+                    self.tile::<I, VECTORS, 1>(isa, one, other, starts, to)
+                };
+            }
+        }
+    }
+
+    /// Computes a tile, and returns the number of its rows.
+    #[inline(always)]
+    fn tile<I: Isa, const VECTORS: usize, const ROWS: usize>(
+        &self,
+        isa: I,
+        one: &[f32],
+        other: &[f32],
+        starts: [isize; 2],
+        to: &mut [f32],
+    ) -> usize {
+        let [_, terms, columns] = self.sizes;
+        let ([row, term], [other_term, _]) = (self.one.1, self.other.1);
+        let ops = isa.f32();
+        let width = VECTORS * ops.len();
+        let mut sums = [[ops.zero(); VECTORS]; ROWS];
+        for number in 0..terms as isize {
+            let start = (starts[1] + other_term * number) as usize;
+            let b = ops.load_many::<VECTORS>(&other[start..start + width]);
+            for (index, sums) in sums.iter_mut().enumerate() {
+                let a = one[(starts[0] + row * index as isize + term * number) as usize];
+                let a = ops.splat(a);
+                for (sum, b) in std::iter::zip(sums, b) {
+                    *sum = ops.mul_add(a, b, *sum);
+                }
+            }
+        }
+        for (index, sums) in sums.into_iter().enumerate() {
+            let to = &mut to[index * columns..][..width];
+            for (to, sum) in std::iter::zip(to.chunks_exact_mut(ops.len()), sums) {
+                ops.store(sum, to);
+            }
+        }
+        ROWS
+    }
+}
+
+/// The sum of products, 16 at a time, which vectors add up.
+#[inline(always)]
+fn dot(one: &[f32], other: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; 16];
+    let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
+    let rest = std::iter::zip(ones.remainder(), others.remainder());
+    let rest = rest.fold(0.0_f32, |sum, (a, b)| sum + a * b);
+    for (one, other) in std::iter::zip(ones, others) {
+        for (sum, (a, b)) in std::iter::zip(&mut sums, std::iter::zip(one, other)) {
+            *sum += a * b;
+        }
+    }
+    halves(sums) + rest
+}
