@@ -39,7 +39,7 @@ pub(crate) struct Read {
     pub(crate) known: Known,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Constant {
     pub(crate) kind: Kind,
     pub(crate) sizes: Vec<usize>,
@@ -109,6 +109,8 @@ pub(crate) struct Body {
     pub(crate) constants: Vec<Constant>,
     /// The constants of the body, by their names.
     pub(crate) inner: HashMap<String, usize>,
+    /// The graphs of its nodes, by their first outputs: a loop's body, or both branches of an If.
+    pub(crate) bodies: HashMap<String, Vec<Body>>,
     /// The inputs that say the most steps, and whether there is a first.
     pub(crate) most: Option<usize>,
     pub(crate) starts: Option<usize>,

@@ -25,6 +25,7 @@ mod function;
 mod kernels;
 mod known;
 mod limits;
+mod nodes;
 mod operators;
 mod plan;
 mod reader;

@@ -3,23 +3,49 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-use revseq_onnx::model::{BEFORE_STATES, FLOAT, LoopLayout, type_name};
+use revseq_onnx::model::{self, AttributeType, BEFORE_STATES, FLOAT, LoopLayout, int, type_name};
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
 use crate::elements::Kind;
+use crate::nodes::{added, live, value_of, without_constants};
 use crate::operators::{self, Gives, Rule, Takes};
 use crate::plan::Data;
 
 impl Body {
     /// Reads a loop; the error says what it has that no program has.
     pub(crate) fn read(node: &NodeProto, opset: i64, around: &dyn Around) -> Result<Self, String> {
+        if node.is("Scan") && opset < 9 {
+            return Err("it is a Scan of opset 8".into());
+        }
+        Self::of(node, opset, &Caller(around))
+    }
+
+    /// Reads a graph that runs once, and which of its outputs are read.
+    fn once(
+        graph: &GraphProto,
+        node: &NodeProto,
+        opset: i64,
+        around: &dyn Outside,
+    ) -> Result<Self, String> {
+        let body = AttributeProto {
+            name: Some("body".into()),
+            r#type: Some(AttributeType::GRAPH),
+            g: graph.clone().into(),
+            ..AttributeProto::default()
+        };
+        let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
+        let scan = model::node("Scan", &[], &outputs, vec![body, int("num_scan_inputs", 0)]);
+        Ok(Self {
+            constant_most: Some(1),
+            ..Self::of(&scan, opset, around)?
+        })
+    }
+
+    fn of(node: &NodeProto, opset: i64, around: &dyn Outside) -> Result<Self, String> {
         let layout = LoopLayout::of(node).ok_or("it is no Loop, or no Scan that is known")?;
         let mut graph = node.graph("body").ok_or("it has no body")?.clone();
         let is_scan = node.is("Scan");
-        if is_scan && opset < 9 {
-            return Err("it is a Scan of opset 8".into());
-        }
         let mut reader = Reader {
             around,
             inputs: vec![],
@@ -29,6 +55,7 @@ impl Body {
             inner: HashMap::new(),
             kinds: HashMap::new(),
             known: HashSet::new(),
+            bodies: HashMap::new(),
             opset,
         };
         let body_inputs: Vec<String> = graph.inputs().map(str::to_owned).collect();
@@ -186,6 +213,7 @@ impl Body {
             reads: reader.reads,
             constants: reader.constants,
             inner: reader.inner,
+            bodies: reader.bodies,
             most: most_input,
             starts: start_input,
             constant_most,
@@ -204,67 +232,62 @@ impl Body {
     }
 }
 
-/// Leaves out the elements of constants, which are read.
-fn without_constants(graph: &mut GraphProto) {
-    graph.initializer.clear();
-    for node in &mut graph.node {
-        if node.is("Constant") {
-            node.attribute.clear();
-        }
-        node.graphs_mut().for_each(without_constants);
+/// What is around a graph: a caller, or another graph.
+trait Outside {
+    /// The type of a value that the graph reads.
+    fn kind_of(&self, name: &str) -> Result<Kind, String>;
+
+    /// Its elements, if it is a constant.
+    fn constant_of(&self, name: &str) -> Option<Result<Constant, String>>;
+
+    /// Whether a program can know it while it is made.
+    fn may_know(&self, name: &str) -> bool;
+}
+
+/// What the caller has around a loop.
+struct Caller<'a>(&'a dyn Around);
+
+impl Outside for Caller<'_> {
+    fn kind_of(&self, name: &str) -> Result<Kind, String> {
+        let code = self.0.code(name);
+        let code = code.ok_or_else(|| format!("the type of {name:?} is not known"))?;
+        Kind::of(code).ok_or_else(|| format!("{name:?} is of {}", type_name(code)))
+    }
+
+    fn constant_of(&self, name: &str) -> Option<Result<Constant, String>> {
+        Some(constant_of(&self.0.constant(name)?))
+    }
+
+    fn may_know(&self, _name: &str) -> bool {
+        true
     }
 }
 
-/// The name of what a node adds to a state, if nothing else happens to it.
-fn added(graph: &GraphProto, input: &str, output: &str) -> Option<String> {
-    let made = |name: &str| {
-        let mut nodes = graph.node.iter();
-        nodes.find(|node| node.outputs().any(|it| it == name))
-    };
-    let mut node = made(output)?;
-    while node.is("Identity") {
-        node = made(node.input(0)?)?;
-    }
-    if !node.is("Add") {
-        return None;
-    }
-    let other = match [node.input(0)?, node.input(1)?] {
-        [one, other] if one == input => other,
-        [one, other] if other == input => one,
-        _ => return None,
-    };
-    // A value of the body may have the name of one around it.
-    let is_computed = graph.inputs().any(|it| it == other)
-        || made(other).is_some_and(|node| !node.is("Constant"));
-    (!is_computed).then(|| other.to_owned())
-}
-
-/// The nodes that wanted values need, in order, and all values that these read.
-fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
-    let mut wanted = wanted.clone();
-    let mut order = vec![];
-    for (index, node) in graph.node.iter().enumerate().rev() {
-        if node.outputs().any(|name| wanted.contains(name)) {
-            order.push(index);
-            wanted.extend(node.inputs().map(str::to_owned));
-            for inner in node.graphs().flat_map(GraphProto::with_inner) {
-                wanted.extend(
-                    inner
-                        .node
-                        .iter()
-                        .flat_map(|it| it.inputs().map(str::to_owned)),
-                );
-                wanted.extend(inner.outputs().map(str::to_owned));
-            }
+impl Outside for Reader<'_> {
+    fn kind_of(&self, name: &str) -> Result<Kind, String> {
+        match self.kinds.get(name) {
+            Some(kind) => Ok(*kind),
+            None => self.around.kind_of(name),
         }
     }
-    order.reverse();
-    (order, wanted)
+
+    fn constant_of(&self, name: &str) -> Option<Result<Constant, String>> {
+        let own = self.inner.get(name).copied();
+        match own.or_else(|| self.constant_index(name)) {
+            Some(index) => Some(Ok(self.constants[index].clone())),
+            None if self.kinds.contains_key(name) => None,
+            None => self.around.constant_of(name),
+        }
+    }
+
+    fn may_know(&self, name: &str) -> bool {
+        self.is_known(name)
+    }
 }
 
 /// Reads a loop.
 struct Reader<'a> {
-    around: &'a dyn Around,
+    around: &'a dyn Outside,
     inputs: Vec<(String, Kind)>,
     reads: Vec<Read>,
     /// The places of outer values in `reads`.
@@ -275,6 +298,8 @@ struct Reader<'a> {
     kinds: HashMap<String, Kind>,
     /// The body's values that a program knows while it is made.
     known: HashSet<String>,
+    /// The graphs of its nodes.
+    bodies: HashMap<String, Vec<Body>>,
     opset: i64,
 }
 
@@ -291,19 +316,15 @@ impl Reader<'_> {
         if let Some(&place) = self.places.get(name) {
             return Ok(self.reads[place].kind);
         }
-        let constant = self.around.constant(name);
-        let (kind, known) = match constant {
-            Some(tensor) => {
-                let constant = constant_of(&tensor).map_err(|text| format!("{name:?}: {text}"))?;
+        let (kind, known) = match self.around.constant_of(name) {
+            Some(constant) => {
+                let constant = constant.map_err(|text| format!("{name:?}: {text}"))?;
                 let kind = constant.kind;
                 self.constants.push(constant);
                 (kind, Known::Constant(self.constants.len() - 1))
             }
             None => {
-                let code = self.around.code(name);
-                let code = code.ok_or_else(|| format!("the type of {name:?} is not known"))?;
-                let kind = Kind::of(code);
-                let kind = kind.ok_or_else(|| format!("{name:?} is of {}", type_name(code)))?;
+                let kind = self.around.kind_of(name)?;
                 self.inputs.push((name.to_owned(), kind));
                 (kind, Known::Input(self.inputs.len() - 1))
             }
@@ -343,11 +364,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a program knows the value while it is made. What is around the loop can be looked at.
+    /// Whether a program knows the value while it is made.
     fn is_known(&self, name: &str) -> bool {
         match self.kinds.contains_key(name) {
             true => self.known.contains(name),
-            false => true,
+            false => self.around.may_know(name),
         }
     }
 
@@ -386,6 +407,9 @@ impl Reader<'_> {
         }
         if node.is("If") {
             return self.branches(node, &label);
+        }
+        if node.is("Loop") || node.is("Scan") {
+            return self.inner_loop(node).or_else(|text| refuse(&text));
         }
         let Some(rule) = operators::rule_of(node.op()) else {
             return refuse("is none that programs have");
@@ -452,18 +476,53 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads both branches of an If whose condition is the same in all steps.
+    /// Keeps the graphs of a node, and reads what they read.
+    fn keep(&mut self, node: &NodeProto, bodies: Vec<Body>) -> Result<(), String> {
+        for (name, _) in bodies.iter().flat_map(|body| &body.inputs) {
+            self.kind(name)?;
+        }
+        let name = node.outputs().next().unwrap_or_default().to_owned();
+        match self.bodies.insert(name, bodies) {
+            None => Ok(()),
+            Some(_) => Err("has the outputs of another one".into()),
+        }
+    }
+
+    /// Reads a loop in the body.
+    fn inner_loop(&mut self, node: &NodeProto) -> Result<(), String> {
+        let body = Body::of(node, self.opset, self)?;
+        let leading = if node.is("Loop") { BEFORE_STATES } else { 0 };
+        for name in node.input.iter().take(leading) {
+            if !name.is_empty() && !self.is_known(name) {
+                return Err(format!("reads {name:?}, which each step computes"));
+            }
+        }
+        // How many steps collect is known if no step decides.
+        let pairs = std::iter::zip(&node.output, &body.outputs);
+        let pairs: Vec<(String, Kind)> = pairs
+            .filter_map(|(name, kind)| Some((name.clone(), (*kind)?)))
+            .collect();
+        for (name, kind) in pairs {
+            self.bind(&name, kind, false);
+        }
+        self.keep(node, vec![body])
+    }
+
+    /// Reads both branches of an If.
     fn branches(&mut self, node: &NodeProto, label: &str) -> Result<(), String> {
         let condition = node.input(0).unwrap_or_default();
-        if self.kind(condition)? != Kind::Bool || !self.is_known(condition) {
-            return Err(format!("{label} depends on what a step computes"));
+        if self.kind(condition)? != Kind::Bool {
+            return Err(format!("{label} has a condition of another type"));
         }
+        let is_decided = self.is_known(condition);
         let names = ["then_branch", "else_branch"];
         let mut kinds: [Vec<(Kind, bool)>; 2] = Default::default();
+        let mut bodies = vec![];
         for (kinds, name) in std::iter::zip(&mut kinds, names) {
             let graph = node
                 .graph(name)
                 .ok_or_else(|| format!("{label} has no {name}"))?;
+            bodies.push(Body::once(graph, node, self.opset, self)?);
             self.constants_of(graph)?;
             for inner in &graph.node {
                 self.node(inner)?;
@@ -478,41 +537,8 @@ impl Reader<'_> {
             if one.0 != other.0 {
                 return Err(format!("{label} has outputs of two types"));
             }
-            self.bind(name, one.0, one.1 && other.1);
+            self.bind(name, one.0, is_decided && one.1 && other.1);
         }
-        Ok(())
+        self.keep(node, bodies)
     }
-}
-
-/// The value of a Constant.
-fn value_of(node: &NodeProto) -> Option<TensorProto> {
-    use revseq_onnx::model::{INT64, int64_tensor};
-    let floats = |sizes: &[i64], floats: &[f32]| TensorProto {
-        data_type: Some(FLOAT),
-        dims: sizes.to_vec(),
-        float_data: floats.to_vec(),
-        ..TensorProto::default()
-    };
-    let [attribute] = &*node.attribute else {
-        return None;
-    };
-    let AttributeProto {
-        i,
-        f,
-        ints,
-        floats: all,
-        ..
-    } = attribute;
-    Some(match attribute.name() {
-        "value" => node.tensor("value").value()?.clone(),
-        "value_int" => TensorProto {
-            data_type: Some(INT64),
-            int64_data: vec![i.unwrap_or_default()],
-            ..TensorProto::default()
-        },
-        "value_ints" => int64_tensor(&[ints.len() as i64], ints),
-        "value_float" => floats(&[], &[f.unwrap_or_default()]),
-        "value_floats" => floats(&[all.len() as i64], all),
-        _ => return None,
-    })
 }

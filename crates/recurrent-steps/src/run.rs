@@ -5,9 +5,9 @@ use recurrent_layers::Stop;
 use crate::body::Body;
 use crate::elements::{Elements, ElementsMut, Kind, Lane, Outputs, Tensor};
 use crate::error::{Error, values};
-use crate::kernels::{Memory, Registers, zeros};
+use crate::kernels::{At, Memory, Registers, zeros};
 use crate::limits::{Limits, bytes, bytes_of};
-use crate::plan::{Collected, Data, Plan, Scheduled, Source, State, Stated, count};
+use crate::plan::{Collected, Data, Inner, Plan, Scheduled, Source, State, Stated, Work, count};
 use crate::view::View;
 
 /// After so many steps the run asks whether it is to end.
@@ -57,6 +57,24 @@ impl<'a> Running<'a> {
             Some(carried) => (Some(carried.states), carried.collected),
             None => (None, vec![]),
         };
+        let is_placed = plan.is_whole && earlier.is_empty();
+        let collected = |index: usize, output: &Collected| match is_placed {
+            true => place(output, plan.states.len() + index, outputs),
+            false => Ok(None),
+        };
+        let input = |index: usize| input(inputs[index].elements);
+        let mut running = Self::with(plan, input, collected)?;
+        running.earlier = earlier;
+        running.start(states);
+        Ok(running)
+    }
+
+    /// Makes the memory of a run, with memory of these inputs and of what it collects.
+    fn with(
+        plan: &'a Plan,
+        mut input: impl FnMut(usize) -> Result<Memory<'a>, Error>,
+        mut place: impl FnMut(usize, &Collected) -> Result<Option<Memory<'a>>, Error>,
+    ) -> Result<Self, Error> {
         let mut is_placed = vec![false; plan.collected.len()];
         let mut memory = Vec::with_capacity(plan.buffers.len());
         for buffer in &plan.buffers {
@@ -64,14 +82,11 @@ impl<'a> Running<'a> {
                 Source::Program => Memory::zeros(buffer.lane, buffer.len)?,
                 Source::Data(Data::Floats(all), _) => Memory::FloatsIn(all),
                 Source::Data(Data::Ints(all), _) => Memory::IntsIn(all),
-                Source::Input(index) => input(inputs[*index].elements)?,
+                Source::Input(index) => input(*index)?,
                 Source::Collected(index) => {
                     let place = match &plan.collected[*index] {
-                        Some(output) if plan.is_whole && earlier.is_empty() => {
-                            let states = plan.states.len();
-                            place(output, states + index, outputs)?
-                        }
-                        _ => None,
+                        Some(output) => place(*index, output)?,
+                        None => None,
                     };
                     is_placed[*index] = place.is_some();
                     match place {
@@ -83,22 +98,27 @@ impl<'a> Running<'a> {
         }
         let mut registers = Registers::default();
         for scheduled in plan.phases.iter().flatten() {
-            registers.fit(&scheduled.kernel);
+            if let Work::Kernel(kernel) = &scheduled.work {
+                registers.fit(kernel);
+            }
         }
-        let mut running = Self {
+        Ok(Self {
             plan,
             memory,
             registers,
-            earlier,
+            earlier: vec![],
             is_placed,
             steps: 0,
-        };
-        // States that are made of constants of the step may be made before it.
+        })
+    }
+
+    /// Gives states their elements before the first step, or those that another program left.
+    fn start(&mut self, states: Option<Vec<(Vec<usize>, Numbers)>>) {
         match states {
             Some(states) => {
-                for (state, (_, numbers)) in std::iter::zip(&plan.states, states) {
+                for (state, (_, numbers)) in std::iter::zip(&self.plan.states, states) {
                     if let Stated::Buffer(state) = state {
-                        running.memory[state.current] = match numbers {
+                        self.memory[state.current] = match numbers {
                             Numbers::Floats(all) => Memory::Floats(all),
                             Numbers::Ints(all) => Memory::Ints(all),
                         };
@@ -106,18 +126,17 @@ impl<'a> Running<'a> {
                 }
             }
             None => {
-                for state in &plan.states {
+                for state in &self.plan.states {
                     if let Stated::Buffer(state) = state {
-                        running.start(state);
+                        self.begin(state);
                     }
                 }
             }
         }
-        Ok(running)
     }
 
     /// Copies the elements of a state before the first step.
-    fn start(&mut self, state: &State) {
+    fn begin(&mut self, state: &State) {
         let Some(from) = state.initial.buffer() else {
             return;
         };
@@ -149,7 +168,7 @@ impl<'a> Running<'a> {
         // Where no step runs, indices need not fit.
         let is_any = most > 0;
         if is_any {
-            self.phase(before, plan.steps.unwrap_or(0), stop)?;
+            self.phase(before, plan.steps.unwrap_or(0), stop, limits)?;
         }
         let own = bytes_of(&plan.buffers);
         let mut is_over = false;
@@ -168,8 +187,8 @@ impl<'a> Running<'a> {
                     self.memory[output.buffer].grow(len)?;
                 }
             }
-            for Scheduled { kernel, .. } in each {
-                kernel.run(&mut self.memory, &mut self.registers, step)?;
+            for Scheduled { work, .. } in each {
+                self.work(work, step, stop, limits)?;
             }
             if let Some((buffer, offset, apart)) = plan.condition {
                 let place = offset + apart * step as isize;
@@ -188,25 +207,67 @@ impl<'a> Running<'a> {
             self.steps += 1;
         }
         if is_any {
-            self.phase(after, plan.steps.unwrap_or(0), stop)?;
+            self.phase(after, plan.steps.unwrap_or(0), stop, limits)?;
         }
         Ok(is_over || plan.most == Some(self.steps))
     }
 
     fn phase(
         &mut self,
-        kernels: &[Scheduled],
+        works: &[Scheduled],
         steps: usize,
         stop: Option<&dyn Stop>,
+        limits: Limits,
     ) -> Result<(), Error> {
-        for Scheduled { kernel, is_each } in kernels {
+        for Scheduled { work, is_each } in works {
             check(stop)?;
             let count = if *is_each { steps } else { 1 };
             for step in 0..count {
-                kernel.run(&mut self.memory, &mut self.registers, step)?;
+                self.work(work, step, stop, limits)?;
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn work(
+        &mut self,
+        work: &Work,
+        step: usize,
+        stop: Option<&dyn Stop>,
+        limits: Limits,
+    ) -> Result<(), Error> {
+        let (programs, condition, outputs) = match work {
+            Work::Kernel(kernel) => {
+                return kernel.run(&mut self.memory, &mut self.registers, step);
+            }
+            Work::Inner {
+                programs,
+                condition,
+                outputs,
+            } => (programs, condition, outputs),
+        };
+        let is_first = condition
+            .is_none_or(|at| self.memory[at.buffer].floats()[at.start(step) as usize] != 0.0);
+        let program = &programs[usize::from(!is_first)];
+        // Taken out so that the others can be read.
+        let mut taken: Vec<Memory<'a>> = outputs
+            .iter()
+            .map(|(_, at)| std::mem::replace(&mut self.memory[at.buffer], Memory::Ints(vec![])))
+            .collect();
+        let done = inner(
+            program,
+            &self.memory,
+            outputs,
+            &mut taken,
+            step,
+            stop,
+            limits,
+        );
+        for ((_, at), taken) in std::iter::zip(outputs, taken) {
+            self.memory[at.buffer] = taken;
+        }
+        done
     }
 
     /// Takes out what the next program of the run goes on with.
@@ -321,6 +382,68 @@ impl<'a> Running<'a> {
         }
         Ok(())
     }
+}
+
+/// Runs a program at a step of another one, whose outputs were taken out of its memory.
+fn inner(
+    program: &Inner,
+    memory: &[Memory<'_>],
+    outputs: &[(usize, At)],
+    taken: &mut [Memory<'_>],
+    step: usize,
+    stop: Option<&dyn Stop>,
+    limits: Limits,
+) -> Result<(), Error> {
+    let plan = &*program.plan;
+    limits.allow_bytes(bytes_of(&plan.buffers))?;
+    let states = plan.states.len();
+    let mut rooms: Vec<Option<Memory<'_>>> = plan.collected.iter().map(|_| None).collect();
+    let mut last = vec![];
+    for ((index, at), taken) in std::iter::zip(outputs, taken) {
+        let start = at.start(step) as usize;
+        let room = match taken.lane() {
+            Lane::Float => Memory::FloatsOut(&mut taken.floats_mut()[start..]),
+            Lane::Int => Memory::IntsOut(&mut taken.ints_mut()[start..]),
+        };
+        match index.checked_sub(states) {
+            Some(index) => rooms[index] = Some(room),
+            None => last.push((*index, room)),
+        }
+    }
+    let input = |index: usize| {
+        let (at, len) = program.inputs[index];
+        let (memory, start) = (&memory[at.buffer], at.start(step) as usize);
+        Ok(match memory.lane() {
+            Lane::Float => Memory::FloatsIn(&memory.floats()[start..start + len]),
+            Lane::Int => Memory::IntsIn(&memory.ints()[start..start + len]),
+        })
+    };
+    let mut running = Running::with(plan, input, |index, _| Ok(rooms[index].take()))?;
+    running.start(None);
+    running.run(stop, limits, 0)?;
+    for (index, mut room) in last {
+        match &plan.states[index] {
+            Stated::Nothing => {}
+            Stated::Line(line, _) => {
+                if let Some(to) = room.ints_mut().first_mut() {
+                    *to = line.at(running.steps as i64);
+                }
+            }
+            Stated::Buffer(state) => {
+                let from = &running.memory[state.current];
+                let sizes = match running.steps {
+                    0 => &state.sizes,
+                    _ => &state.next_sizes,
+                };
+                let len = count(sizes)?;
+                match from.lane() {
+                    Lane::Float => room.floats_mut()[..len].copy_from_slice(&from.floats()[..len]),
+                    Lane::Int => room.ints_mut()[..len].copy_from_slice(&from.ints()[..len]),
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check(stop: Option<&dyn Stop>) -> Result<(), Error> {

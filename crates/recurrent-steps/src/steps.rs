@@ -9,7 +9,7 @@ use crate::body::{Around, Body};
 use crate::elements::{Kind, Outputs, Tensor};
 use crate::error::{Error, values};
 use crate::limits::{Limits, bytes_of};
-use crate::plan::{Plan, Planner, Run};
+use crate::plan::{Given, Plan, Planner, Run, count};
 use crate::run::{Carried, Running};
 
 /// The most programs of a loop that are kept.
@@ -133,8 +133,23 @@ impl Steps {
         if let Some(place) = plans.iter().position(|(key, _)| fits(key)) {
             return Ok(Arc::clone(&plans[place].1));
         }
+        let mut given = Vec::with_capacity(inputs.len());
+        for (Tensor { sizes, elements }, (_, kind)) in std::iter::zip(inputs, &self.body.inputs) {
+            if elements.kind() != *kind || elements.len() != count(sizes)? {
+                return values(format!(
+                    "an input has {} elements of {:?}, expected {sizes:?} of {kind:?}",
+                    elements.len(),
+                    elements.kind()
+                ));
+            }
+            given.push(Given {
+                kind: *kind,
+                sizes,
+                elements: Some(*elements),
+            });
+        }
         let run = Run {
-            inputs,
+            inputs: &given,
             first,
             states: states.as_deref(),
         };

@@ -595,3 +595,258 @@ fn convolutions_are_those_of_their_formula() {
         }
     }
 }
+
+fn graph(name: &str, nodes: Vec<NodeProto>, inputs: &[&str], outputs: &[&str]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.into()),
+        ..body(nodes, inputs, outputs)
+    }
+}
+
+fn number(name: &str, value: f32) -> NodeProto {
+    constant(name, float_tensor(&[], &[value]))
+}
+
+/// An If on a state, of branches that are both computed and of those of which one is.
+#[test]
+fn branches_are_taken_by_what_steps_compute() {
+    for len in [3, 1500] {
+        let then = vec![
+            number("half", 0.5),
+            node("Mul", &["s", "half"], &["part"], vec![]),
+            node("Sub", &["part", "x"], &["less"], vec![]),
+        ];
+        let other = vec![
+            node("Add", &["k", "x"], &["sum"], vec![]),
+            node("Add", &["s", "sum"], &["more"], vec![]),
+        ];
+        let nodes = vec![
+            number("zero", 0.0),
+            node("ReduceSum", &["s"], &["total"], vec![int("keepdims", 0)]),
+            node("Greater", &["total", "zero"], &["is_large"], vec![]),
+            node(
+                "If",
+                &["is_large"],
+                &["next", "again"],
+                vec![
+                    graph("then_branch", then, &[], &["less", "s"]),
+                    graph("else_branch", other, &[], &["more", "x"]),
+                ],
+            ),
+        ];
+        let scan = node(
+            "Scan",
+            &["s0", "xs"],
+            &["last", "all"],
+            vec![
+                body(nodes, &["s", "x"], &["next", "again"]),
+                int("num_scan_inputs", 1),
+            ],
+        );
+        let program = Steps::read(&scan, 17, &Values).unwrap();
+        let steps = 7;
+        let (s0, k) = (numbers(len, 1), numbers(len, 2));
+        let xs: Vec<f32> = numbers(steps * len, 3).iter().map(|it| it + 0.6).collect();
+        let (one, all) = ([len], [steps, len]);
+        let given: Vec<Tensor<'_>> = program
+            .inputs()
+            .map(|it| match it.0 {
+                "xs" => floats(&all, &xs),
+                "s0" => floats(&one, &s0),
+                _ => floats(&one, &k),
+            })
+            .collect();
+        let mut memory = [vec![0.0; len], vec![0.0; steps * len]];
+        program
+            .run(&given, &mut Room::new(&mut memory), None)
+            .unwrap();
+
+        let (mut s, mut expected) = (s0, vec![]);
+        let mut taken = [0, 0];
+        for x in xs.chunks(len) {
+            let is_large = s.iter().sum::<f32>() > 0.0;
+            taken[usize::from(is_large)] += 1;
+            expected.extend_from_slice(if is_large { &s } else { x });
+            for (index, s) in s.iter_mut().enumerate() {
+                *s = if is_large {
+                    *s * 0.5 - x[index]
+                } else {
+                    *s + (k[index] + x[index])
+                };
+            }
+        }
+        assert!(taken.iter().all(|&it| it > 0), "{taken:?}");
+        close(&memory[0], &s, &format!("state of {len}"));
+        close(&memory[1], &expected, &format!("steps of {len}"));
+    }
+}
+
+/// The branch that is not taken would read outside of a value; sizes that differ have no program.
+#[test]
+fn only_the_branch_that_is_taken_runs() {
+    let program = |then: &str| {
+        let nodes = vec![
+            number("three", 3.0),
+            number("one", 1.0),
+            node("Less", &["s", "three"], &["is_inside"], vec![]),
+            node("Cast", &["s"], &["at"], vec![int("to", 7)]),
+            node("Add", &["s", "one"], &["next"], vec![]),
+            node(
+                "If",
+                &["is_inside"],
+                &["y"],
+                vec![
+                    graph(
+                        "then_branch",
+                        vec![
+                            node("Gather", &["table", "at"], &["found"], vec![]),
+                            node("Concat", &["table", "x"], &["longer"], vec![int("axis", 0)]),
+                        ],
+                        &[],
+                        &[then],
+                    ),
+                    graph(
+                        "else_branch",
+                        vec![node("Neg", &["s"], &["out"], vec![])],
+                        &[],
+                        &["out"],
+                    ),
+                ],
+            ),
+        ];
+        let scan = node(
+            "Scan",
+            &["s0", "xs"],
+            &["", "all"],
+            vec![
+                body(nodes, &["s", "x"], &["next", "y"]),
+                int("num_scan_inputs", 1),
+            ],
+        );
+        Steps::read(&scan, 17, &Values).unwrap()
+    };
+    let run = |program: Steps, memory: &mut [Vec<f32>]| {
+        let given: Vec<Tensor<'_>> = program
+            .inputs()
+            .map(|it| match it.0 {
+                "s0" => floats(&[], &[0.0]),
+                "xs" => floats(&[5, 1], &[0.0; 5]),
+                _ => floats(&[3], &[7.0, 8.0, 9.0]),
+            })
+            .collect();
+        program.run(&given, &mut Room::new(memory), None)
+    };
+    let mut memory = [vec![], vec![0.0; 5]];
+    run(program("found"), &mut memory).unwrap();
+    assert_eq!(memory[1], [7.0, 8.0, 9.0, -3.0, -4.0]);
+    let error = run(program("longer"), &mut memory).unwrap_err().to_string();
+    assert_eq!(error, "node \"If\": sizes [4] and [] in its branches");
+}
+
+/// The distances of dynamic time warping: rows by a Scan, and what is within a row by a Loop.
+#[test]
+fn a_loop_in_a_body_is_a_program_within_the_program() {
+    let (rows, columns) = (5, 7);
+    let inner = vec![
+        node("Gather", &["x", "j"], &["cost"], vec![]),
+        node("Gather", &["prev", "j"], &["above"], vec![]),
+        node("Min", &["left", "above"], &["least"], vec![]),
+        node("Add", &["cost", "least"], &["new"], vec![]),
+        node("Identity", &["on"], &["go"], vec![]),
+    ];
+    let nodes = vec![
+        number("large", 1e30),
+        node(
+            "Loop",
+            &["n_columns", "", "large"],
+            &["", "row"],
+            vec![body(inner, &["j", "on", "left"], &["go", "new", "new"])],
+        ),
+        // Doubles until it is above a bound.
+        number("two", 2.0),
+        node("ReduceMax", &["row"], &["bound"], vec![int("keepdims", 0)]),
+        constant(
+            "true",
+            TensorProto {
+                data_type: Some(9),
+                int32_data: vec![1],
+                ..TensorProto::default()
+            },
+        ),
+        node(
+            "Loop",
+            &["", "true", "two"],
+            &["power"],
+            vec![body(
+                vec![
+                    node("Add", &["p", "p"], &["q"], vec![]),
+                    node("Less", &["q", "bound"], &["is_less"], vec![]),
+                ],
+                &["n", "on2", "p"],
+                &["is_less", "q"],
+            )],
+        ),
+    ];
+    let scan = node(
+        "Scan",
+        &["first", "xs"],
+        &["last", "all", "powers"],
+        vec![
+            body(nodes, &["prev", "x"], &["row", "row", "power"]),
+            int("num_scan_inputs", 1),
+        ],
+    );
+    let program = Steps::read(&scan, 17, &Values).unwrap();
+    let first: Vec<f32> = (0..columns).map(|it| it as f32).collect();
+    let x: Vec<f32> = numbers(rows * columns, 4)
+        .iter()
+        .map(|it| it + 2.0)
+        .collect();
+    let (one, all) = ([columns], [rows, columns]);
+    for count in [columns, columns - 2] {
+        let most = [count as i64];
+        let given: Vec<Tensor<'_>> = program
+            .inputs()
+            .map(|it| match it.0 {
+                "first" => floats(&one[..], &first[..]),
+                "xs" => floats(&all, &x),
+                _ => Tensor {
+                    sizes: &[],
+                    elements: Elements::Int64(&most),
+                },
+            })
+            .collect();
+        let mut memory = [
+            vec![0.0; columns],
+            vec![0.0; rows * columns],
+            vec![0.0; rows],
+        ];
+        let mut room = Room::new(&mut memory);
+        let run = program.run(&given, &mut room, None);
+        if count < columns {
+            // A state that changes its sizes has a program for each of them.
+            assert_eq!(room.sizes[0], [count]);
+        }
+        run.unwrap();
+        let (mut prev, mut rows, mut powers) = (first.clone(), vec![], vec![]);
+        for x in x.chunks(columns) {
+            let mut left = 1e30_f32;
+            let mut row = vec![];
+            for j in 0..count {
+                left = x[j] + left.min(prev[j]);
+                row.push(left);
+            }
+            let bound = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let mut power = 4.0;
+            while power < bound {
+                power *= 2.0;
+            }
+            powers.push(power);
+            rows.extend_from_slice(&row);
+            prev = row;
+        }
+        close(&memory[0][..count], &prev, "the last row");
+        close(&memory[1][..rows.len()], &rows, "rows");
+        close(&memory[2], &powers, "powers");
+    }
+}

@@ -23,6 +23,14 @@ impl Memory<'_> {
         })
     }
 
+    /// The numbers that it has.
+    pub(crate) fn lane(&self) -> Lane {
+        match self {
+            Self::Floats(_) | Self::FloatsIn(_) | Self::FloatsOut(_) => Lane::Float,
+            Self::Ints(_) | Self::IntsIn(_) | Self::IntsOut(_) => Lane::Int,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn floats(&self) -> &[f32] {
         match self {

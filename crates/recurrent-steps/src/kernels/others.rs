@@ -15,7 +15,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    pub(super) fn start(self, step: usize) -> isize {
+    pub(crate) fn start(self, step: usize) -> isize {
         self.offset + self.step * step as isize
     }
 }

@@ -6,6 +6,7 @@
 
 mod end;
 mod group;
+mod inner;
 mod phases;
 mod planner;
 mod rows;
@@ -20,11 +21,11 @@ use recurrent_layers::PackedMatrix;
 
 use crate::elements::{Kind, Lane};
 use crate::function::{Function, Reduction};
-use crate::kernels::Kernel;
+use crate::kernels::{At, Kernel};
 use crate::known::Line;
 use crate::view::View;
 
-pub(crate) use planner::{Planner, Run};
+pub(crate) use planner::{Given, Planner, Run};
 pub(crate) use value::{Value, broadcast, count};
 
 /// What a value depends on.
@@ -94,6 +95,11 @@ pub(crate) enum Operation {
         takes_last: bool,
     },
     Count(Vec<Line>),
+    /// Runs one of some programs, by the first input if there are several: each reads so many of the inputs
+    /// behind. The output has no elements of theirs.
+    Inner(Vec<(Arc<Plan>, usize)>),
+    /// An output of the programs that the input is of, by its index.
+    OfInner(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -157,10 +163,31 @@ pub(crate) struct Collected {
     pub(crate) len: usize,
 }
 
-/// A kernel, and whether it runs once for each step.
+/// A program within a program, and where the elements of its inputs are.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) inputs: Vec<(At, usize)>,
+}
+
+/// What runs at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Kernel(Kernel),
+    /// One of some programs.
+    Inner {
+        programs: Vec<Inner>,
+        /// What chooses the first of two.
+        condition: Option<At>,
+        /// The outputs that are read, by their index.
+        outputs: Vec<(usize, At)>,
+    },
+}
+
+/// Some work, and whether it runs once for each step.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduled {
-    pub(crate) kernel: Kernel,
+    pub(crate) work: Work,
     pub(crate) is_each: bool,
 }
 

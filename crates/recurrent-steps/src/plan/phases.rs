@@ -86,7 +86,7 @@ pub(super) fn plan(
                 places: &places,
                 outside: &outside,
             };
-            kernels.push(units::kernel(&planner.primitives, unit, &memory)?);
+            kernels.extend(units::kernel(&planner.primitives, unit, &memory)?);
         }
     }
     Ok(Plan {
@@ -289,8 +289,12 @@ impl Phases {
             let buffer = primitive.writes();
             let reads_state = primitive.reads().any(|it| handed.currents.contains(&it));
             let is_alone = self.writers[buffer].len() == 1;
-            if self.of[index] != STEP || handed.needed.contains(&buffer) || reads_state || !is_alone
-            {
+            let is_inner = matches!(
+                primitive.operation,
+                Operation::Inner(_) | Operation::OfInner(_)
+            );
+            let stays = reads_state || !is_alone || is_inner;
+            if self.of[index] != STEP || handed.needed.contains(&buffer) || stays {
                 continue;
             }
             let is_of = |buffer: usize, phase: usize| {

@@ -8,20 +8,35 @@ use revseq_onnx::proto::NodeProto;
 use super::value::{Value, count};
 use super::{Buffer, Data, Needs, Plan, Primitive, Source};
 use crate::body::{Body, Known};
-use crate::elements::{Kind, Tensor};
+use crate::elements::{Elements, Kind};
 use crate::error::{Error, values};
 use crate::known::{Line, Scalar};
 use crate::operators::{self, Call};
 use crate::view::{Base, View};
 
 /// Inputs with at most so many integers are known while a program is made, which is for these.
-const KNOWN_INPUT: usize = 8;
+pub(super) const KNOWN_INPUT: usize = 8;
+
+/// What is known of an input.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) sizes: &'a [usize],
+    /// Its elements, if they can be looked at.
+    pub(crate) elements: Option<Elements<'a>>,
+}
+
+impl Given<'_> {
+    fn integers(&self) -> Option<Vec<i64>> {
+        self.elements?.integers()
+    }
+}
 
 /// What is known of a run that a program is made for.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     /// The inputs of the loop, by their index in the body's list.
-    pub(crate) inputs: &'a [Tensor<'a>],
+    pub(crate) inputs: &'a [Given<'a>],
     /// The number of the first step.
     pub(crate) first: usize,
     /// The states before it, if it is not the first of all.
@@ -101,8 +116,9 @@ impl<'a> Planner<'a> {
     /// The number of steps that the loop's inputs allow; `None` if a step decides.
     fn most_steps(body: &Body, run: &Run<'_>) -> Result<Option<usize>, Error> {
         let first_of = |index: &usize| {
-            let elements = run.inputs[*index].elements.integers();
-            elements.and_then(|all| all.first().copied())
+            let all = run.inputs[*index].integers();
+            let first = all.and_then(|all| all.first().copied());
+            first.ok_or_else(|| Error::Values("the number of steps depends on a step".into()))
         };
         let mut most = None;
         if let Some(slice) = body.slices.first() {
@@ -113,17 +129,13 @@ impl<'a> Planner<'a> {
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
         if let Some(index) = &body.most {
-            let number = first_of(index).unwrap_or_default().max(0);
-            most = usize::try_from(number).ok();
+            most = usize::try_from(first_of(index)?.max(0)).ok();
         }
         if let Some(number) = body.constant_most {
             most = usize::try_from(number.max(0)).ok();
         }
-        let starts = body
-            .starts
-            .as_ref()
-            .and_then(first_of)
-            .or(body.constant_start);
+        let starts = body.starts.as_ref().map(first_of).transpose()?;
+        let starts = starts.or(body.constant_start);
         if starts == Some(0) {
             most = Some(0);
         }
@@ -244,21 +256,14 @@ impl<'a> Planner<'a> {
     }
 
     fn input(&mut self, index: usize, kind: Kind) -> Result<Value, Error> {
-        let Tensor { sizes, elements } = self.run.inputs[index];
-        if elements.kind() != kind || elements.len() != count(sizes)? {
-            return values(format!(
-                "an input has {} elements of {:?}, expected {sizes:?} of {kind:?}",
-                elements.len(),
-                elements.kind()
-            ));
-        }
+        let given = self.run.inputs[index];
         if kind != Kind::Float
-            && elements.len() <= KNOWN_INPUT
-            && let Some(all) = elements.integers()
+            && count(given.sizes)? <= KNOWN_INPUT
+            && let Some(all) = given.integers()
         {
             self.keyed.insert(index);
             let scalars = all.into_iter().map(Scalar::from).collect();
-            return Ok(Value::known(kind, sizes, scalars));
+            return Ok(Value::known(kind, given.sizes, scalars));
         }
         self.outer_input(index)
     }
@@ -347,15 +352,15 @@ impl<'a> Planner<'a> {
 
     /// An input as a value, whose elements the program does not depend on.
     fn outer_input(&mut self, index: usize) -> Result<Value, Error> {
-        let Tensor { sizes, elements } = self.run.inputs[index];
+        let Given { kind, sizes, .. } = self.run.inputs[index];
         let buffer = self.buffer(Buffer {
-            lane: elements.kind().lane(),
+            lane: kind.lane(),
             len: count(sizes)?,
             source: Source::Input(index),
             needs: Needs::Nothing,
         });
         let view = View::whole(Base::Buffer(buffer), sizes);
-        Ok(Value::new(elements.kind(), view))
+        Ok(Value::new(kind, view))
     }
 
     /// The value with a name.
@@ -390,6 +395,9 @@ impl<'a> Planner<'a> {
         if node.is("If") {
             return self.branch(node).map_err(named);
         }
+        if node.is("Loop") || node.is("Scan") {
+            return self.inner_loop(node).map_err(named);
+        }
         let inputs = node.input.iter().map(|name| match &**name {
             "" => Ok(None),
             name => self.value(name).map(Some),
@@ -401,38 +409,44 @@ impl<'a> Planner<'a> {
             opset: self.body.opset,
         };
         let made = operators::plan(self, &call).map_err(named)?;
-        for (name, value) in std::iter::zip(&node.output, made) {
-            if !name.is_empty() {
-                self.names.insert(name.as_str().into(), value);
-            }
-        }
+        self.name(node, made);
         Ok(())
     }
 
-    /// Plans the branch that runs in all steps.
+    /// Plans an If: the branch that runs in all steps, or both.
     fn branch(&mut self, node: &'a NodeProto) -> Result<(), Error> {
         let condition = self.value(node.input(0).unwrap_or_default())?;
         let Some([truth]) = self.integers(&condition).as_deref().map(|it| [it[0]]) else {
-            return values("its condition depends on the step");
+            return self.both_branches(node, &condition);
         };
         let name = if truth == 0 {
             "else_branch"
         } else {
             "then_branch"
         };
+        let made = self.graph(node, name)?;
+        self.name(node, made);
+        Ok(())
+    }
+
+    /// Plans a graph of a node as a part of the body, and returns its outputs.
+    pub(super) fn graph(&mut self, node: &'a NodeProto, name: &str) -> Result<Vec<Value>, Error> {
         let Some(graph) = node.graph(name) else {
             return values(format!("it has no {name}"));
         };
         for inner in &graph.node {
             self.node(inner)?;
         }
-        for (name, from) in std::iter::zip(&node.output, graph.outputs()) {
+        graph.outputs().map(|from| self.value(from)).collect()
+    }
+
+    /// Names the outputs of a node.
+    pub(super) fn name(&mut self, node: &'a NodeProto, made: Vec<Value>) {
+        for (name, value) in std::iter::zip(&node.output, made) {
             if !name.is_empty() {
-                let value = self.value(from)?;
                 self.names.insert(name.as_str().into(), value);
             }
         }
-        Ok(())
     }
 
     /// Integers or truth values that are the same in all steps, if they are known or can be read.
@@ -446,7 +460,7 @@ impl<'a> Planner<'a> {
         }
         let all = match &self.buffers[buffer].source {
             Source::Input(index) => {
-                let all = self.run.inputs[*index].elements.integers()?;
+                let all = self.run.inputs[*index].integers()?;
                 self.keyed.insert(*index);
                 all
             }

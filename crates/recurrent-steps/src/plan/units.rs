@@ -1,10 +1,11 @@
 //! Joins primitives to units that run at once, and writes their kernels.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::group::group;
 use super::unit::{MemoryOf, Unit, axes, place};
-use super::{Operation, Primitive, Scheduled};
+use super::{Inner, Operation, Primitive, Scheduled, Work};
 use crate::error::{Error, values};
 use crate::kernels::{Best, Count, Kernel, Multiply, Pick, Product, Scatter};
 use crate::view::{Axis, View};
@@ -138,12 +139,12 @@ fn together<const N: usize>(views: [&[Axis]; N]) -> Vec<(usize, [isize; N])> {
     made
 }
 
-/// Writes the kernel of a unit.
+/// Writes the kernel of a unit; `None` for what another one writes.
 pub(super) fn kernel(
     primitives: &[Primitive],
     unit: &Unit,
     memory: &MemoryOf<'_>,
-) -> Result<Scheduled, Error> {
+) -> Result<Option<Scheduled>, Error> {
     let [index, ..] = *unit.primitives else {
         return values("a unit of nothing");
     };
@@ -158,15 +159,15 @@ pub(super) fn kernel(
         |view: &View| memory.lane(view),
     );
     let to = at(output);
-    let single = |kernel| Scheduled {
-        kernel,
-        is_each: unit.steps.is_some(),
+    let scheduled = |kernel, is_each| Scheduled {
+        work: Work::Kernel(kernel),
+        is_each,
     };
-    Ok(match operation {
-        Operation::Map(_) | Operation::Reduce(_) => Scheduled {
-            kernel: group(primitives, unit, memory)?,
-            is_each: false,
-        },
+    let single = |kernel| scheduled(kernel, unit.steps.is_some());
+    Ok(Some(match operation {
+        Operation::Map(_) | Operation::Reduce(_) => {
+            scheduled(group(primitives, unit, memory)?, false)
+        }
         Operation::Product { matrices, lens } => {
             let from = at(&inputs[0]);
             let mut product = Product {
@@ -180,10 +181,7 @@ pub(super) fn kernel(
                 // The rows of all steps at once.
                 (Some(steps), [_]) if follows => {
                     product.lens = lens.map(|len| len * steps);
-                    Scheduled {
-                        kernel: Kernel::Product(product),
-                        is_each: false,
-                    }
+                    scheduled(Kernel::Product(product), false)
                 }
                 _ => single(Kernel::Product(product)),
             }
@@ -246,5 +244,36 @@ pub(super) fn kernel(
             lines: lines.clone(),
             to,
         })),
-    })
+        Operation::Inner(plans) => {
+            let is_choice = plans.len() > 1;
+            let condition = is_choice.then(|| at(&inputs[0]));
+            let mut rest = inputs[usize::from(is_choice)..].iter();
+            let programs = plans.iter().map(|(plan, count)| Inner {
+                plan: Arc::clone(plan),
+                inputs: rest
+                    .by_ref()
+                    .take(*count)
+                    .map(|it| (at(it), it.len()))
+                    .collect(),
+            });
+            let programs = programs.collect();
+            let outputs = primitives
+                .iter()
+                .filter_map(|reader| match reader.operation {
+                    Operation::OfInner(index) if reader.inputs[0].base == output.base => {
+                        Some((index, at(&reader.output)))
+                    }
+                    _ => None,
+                });
+            Scheduled {
+                work: Work::Inner {
+                    programs,
+                    condition,
+                    outputs: outputs.collect(),
+                },
+                is_each: unit.steps.is_some(),
+            }
+        }
+        Operation::OfInner(_) => return Ok(None),
+    }))
 }

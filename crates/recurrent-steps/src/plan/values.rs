@@ -132,10 +132,14 @@ impl Planner<'_> {
             Operation::Count(_) => Needs::Number,
             _ => Needs::Nothing,
         };
-        let needs = inputs
+        let mut needs = inputs
             .iter()
             .map(|view| self.needs(view))
             .fold(own, Ord::max);
+        // A program runs step by step with what reads its outputs.
+        if matches!(operation, Operation::Inner(_)) && needs == Needs::Number {
+            needs = Needs::States;
+        }
         let buffer = self.buffer(Buffer {
             lane,
             len: count(sizes)?,

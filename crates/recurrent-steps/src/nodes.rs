@@ -1,0 +1,97 @@
+//! Nodes of a body: which run, and what they say of states and constants.
+
+use std::collections::HashSet;
+
+use revseq_onnx::model::FLOAT;
+use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+
+/// Leaves out the elements of constants, which are read.
+pub(crate) fn without_constants(graph: &mut GraphProto) {
+    graph.initializer.clear();
+    for node in &mut graph.node {
+        if node.is("Constant") {
+            node.attribute.clear();
+        }
+        node.graphs_mut().for_each(without_constants);
+    }
+}
+
+/// The name of what a node adds to a state, if nothing else happens to it.
+pub(crate) fn added(graph: &GraphProto, input: &str, output: &str) -> Option<String> {
+    let made = |name: &str| {
+        let mut nodes = graph.node.iter();
+        nodes.find(|node| node.outputs().any(|it| it == name))
+    };
+    let mut node = made(output)?;
+    while node.is("Identity") {
+        node = made(node.input(0)?)?;
+    }
+    if !node.is("Add") {
+        return None;
+    }
+    let other = match [node.input(0)?, node.input(1)?] {
+        [one, other] if one == input => other,
+        [one, other] if other == input => one,
+        _ => return None,
+    };
+    // A value of the body may have the name of one around it.
+    let is_computed = graph.inputs().any(|it| it == other)
+        || made(other).is_some_and(|node| !node.is("Constant"));
+    (!is_computed).then(|| other.to_owned())
+}
+
+/// The nodes that wanted values need, in order, and all values that these read.
+pub(crate) fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
+    let mut wanted = wanted.clone();
+    let mut order = vec![];
+    for (index, node) in graph.node.iter().enumerate().rev() {
+        if node.outputs().any(|name| wanted.contains(name)) {
+            order.push(index);
+            wanted.extend(node.inputs().map(str::to_owned));
+            for inner in node.graphs().flat_map(GraphProto::with_inner) {
+                wanted.extend(
+                    inner
+                        .node
+                        .iter()
+                        .flat_map(|it| it.inputs().map(str::to_owned)),
+                );
+                wanted.extend(inner.outputs().map(str::to_owned));
+            }
+        }
+    }
+    order.reverse();
+    (order, wanted)
+}
+
+/// The value of a Constant.
+pub(crate) fn value_of(node: &NodeProto) -> Option<TensorProto> {
+    use revseq_onnx::model::{INT64, int64_tensor};
+    let floats = |sizes: &[i64], floats: &[f32]| TensorProto {
+        data_type: Some(FLOAT),
+        dims: sizes.to_vec(),
+        float_data: floats.to_vec(),
+        ..TensorProto::default()
+    };
+    let [attribute] = &*node.attribute else {
+        return None;
+    };
+    let AttributeProto {
+        i,
+        f,
+        ints,
+        floats: all,
+        ..
+    } = attribute;
+    Some(match attribute.name() {
+        "value" => node.tensor("value").value()?.clone(),
+        "value_int" => TensorProto {
+            data_type: Some(INT64),
+            int64_data: vec![i.unwrap_or_default()],
+            ..TensorProto::default()
+        },
+        "value_ints" => int64_tensor(&[ints.len() as i64], ints),
+        "value_float" => floats(&[], &[f.unwrap_or_default()]),
+        "value_floats" => floats(&[all.len() as i64], all),
+        _ => return None,
+    })
+}
