@@ -75,6 +75,10 @@ impl Multiply {
         let [_, terms, columns] = self.sizes;
         let ([row, term], [other_term, column]) = (self.one.1, self.other.1);
         let lanes = isa.f32().len();
+        // The sums of a row wait for each other, unless they are many.
+        if column == 1 && columns >= 8 * lanes && self.sizes[0] < 4 {
+            return self.by_tiles::<I, 8>(isa, one, other, starts, to);
+        }
         if column == 1 && columns >= 2 * lanes {
             return self.by_tiles::<I, 2>(isa, one, other, starts, to);
         }
@@ -123,7 +127,7 @@ impl Multiply {
                     starts[1] + column as isize,
                 ];
                 let to = &mut to[row * columns + column..];
-                row += if rows - row >= 4 {
+                row += if VECTORS <= 2 && rows - row >= 4 {
                     self.tile::<I, VECTORS, 4>(isa, one, other, starts, to)
                 } else {
                     self.tile::<I, VECTORS, 1>(isa, one, other, starts, to)

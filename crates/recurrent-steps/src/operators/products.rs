@@ -92,6 +92,12 @@ pub(super) fn matrices(
         }
     }
     let sizes = [&*batch, &[row.size, column.size]].concat();
+    // What no step changes is laid out once, as vectors read it.
+    let b = match small > SMALL && column.size >= WIDE && planner.is_fixed(&b) {
+        true => planner.contiguous(&Value::new(Kind::Float, b))?.view,
+        false => b,
+    };
+    let vector = vector && !(planner.is_fixed(&b) && column.size >= WIDE);
     if term.size == 1 || vector || small <= SMALL || count == 0 {
         // The sum of products of elements.
         let full = [&*batch, &[row.size, term.size, column.size]].concat();

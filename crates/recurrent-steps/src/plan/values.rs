@@ -107,6 +107,11 @@ impl Planner<'_> {
         Ok(whole)
     }
 
+    /// Whether it is the same in all steps.
+    pub(crate) fn is_fixed(&self, view: &View) -> bool {
+        self.needs(view) == Needs::Nothing
+    }
+
     /// What a view depends on.
     pub(super) fn needs(&self, view: &View) -> Needs {
         let own = view

@@ -31,6 +31,19 @@ pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
         "c2 = Identity(c)\nk = SequenceLength(l)\nb = Mul(p, k)\nl2 = SequenceInsert(l, b)",
     ),
     (
+        "measures in a branch",
+        "i c p l",
+        "c2 b l2",
+        "b = Neg(p)\nl2 = SequenceInsert(l, b)\nk = Equal(i, 1)\nc2 = If<then_branch=@is short;else_branch=@goes on>(k)",
+    ),
+    (
+        "is short",
+        "",
+        "o",
+        "m = SequenceLength(l2)\no = Less(m, 3)",
+    ),
+    ("goes on", "", "o", "o = Identity(c)"),
+    (
         "continues",
         "i c l",
         "c2 l2",
@@ -372,6 +385,11 @@ fn a_list_that_a_loop_adds_to_is_a_scan_output() {
             "e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
             "Loop Identity",
         ),
+        (
+            17,
+            "e = SequenceEmpty()\na, q = Loop<body=@measures in a branch>(n, _, x, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "Loop Identity",
+        ),
         // The last tensor is a state.
         (
             17,
@@ -469,6 +487,13 @@ fn a_body_reads_numbers_and_states_in_place_of_its_list() {
         body("e = SequenceEmpty()\na, q = Loop<body=@measures>(n, _, x, e)\ny = SequenceAt(q, n)");
     assert!(
         !has(&measures, "SequenceLength") && has(&measures, "Add"),
+        "{measures:?}"
+    );
+    let measures = body(
+        "e = SequenceEmpty()\na, q = Loop<body=@measures in a branch>(n, _, x, e)\ny = SequenceAt(q, n)",
+    );
+    assert!(
+        all_nodes(&measures).all(|node| !node.is("SequenceLength")),
         "{measures:?}"
     );
     let continues =

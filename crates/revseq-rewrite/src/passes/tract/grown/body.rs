@@ -1,7 +1,7 @@
 //! The uses of a list in a loop's body.
 
 use crate::constant;
-use crate::model::BEFORE_STATES;
+use crate::model::{BEFORE_STATES, GraphProto, NodeProto};
 use crate::scope::Scope;
 
 use crate::passes::tract::list::{Added, Segment};
@@ -16,6 +16,8 @@ pub(super) struct List<'a> {
     pub(super) added: Vec<Added<'a>>,
     /// The body's nodes that read its length, with the number of tensors added before.
     pub(super) lengths: Vec<(usize, usize)>,
+    /// The names by which nodes in graphs of the body's nodes read its length, with the same number.
+    pub(super) inner_lengths: Vec<(&'a str, usize)>,
     /// The body's nodes that read the last tensor of the iteration before.
     pub(super) lasts: Vec<usize>,
     /// Whether other nodes read it.
@@ -58,6 +60,7 @@ impl<'a> List<'a> {
             initial,
             added,
             lengths: Vec::new(),
+            inner_lengths: Vec::new(),
             lasts: Vec::new(),
             has_other_reads: false,
         }
@@ -82,6 +85,12 @@ impl<'a> List<'a> {
                 }
                 known += 1;
             }
+            let graphs = inner.nodes.iter().flat_map(NodeProto::graphs);
+            let measures = all_in(graphs, |node| reads_length(node, name));
+            if measures > 0 {
+                self.inner_lengths.push((name, count));
+            }
+            known += measures;
             self.has_other_reads |= inner.uses(name) != known;
         }
         let is_tracked = match self.added.as_slice() {
@@ -113,4 +122,20 @@ impl<'a> List<'a> {
             _ => Err("it adds several tensors to a sequence".to_owned()),
         }
     }
+}
+
+/// Whether a node reads the length of a list.
+pub(super) fn reads_length(node: &NodeProto, list: &str) -> bool {
+    node.is("SequenceLength") && node.input(0) == Some(list)
+}
+
+/// The number of nodes of this kind in graphs and the graphs in them.
+fn all_in<'g>(
+    graphs: impl Iterator<Item = &'g GraphProto>,
+    is_one: impl Fn(&NodeProto) -> bool,
+) -> usize {
+    let nodes = graphs
+        .flat_map(GraphProto::with_inner)
+        .flat_map(|graph| &graph.node);
+    nodes.filter(|node| is_one(node)).count()
 }

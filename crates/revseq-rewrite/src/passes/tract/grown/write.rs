@@ -1,12 +1,12 @@
 //! Writes a Loop without a list among its states.
 
 use crate::emit::{Emit, NO_SIZES};
-use crate::model::{self, BEFORE_STATES, NodeProto};
+use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::scope::Scope;
 use crate::sizes::Size;
 use crate::types;
 
-use super::body::List;
+use super::body::{List, reads_length};
 use super::reads::Reads;
 use crate::passes::loop_edit::{LoopEdit, State};
 use crate::passes::tract::list::{
@@ -155,7 +155,7 @@ impl<'w> Write<'w> {
             .gone
             .extend(list.lengths.iter().map(|&(index, _)| index));
         self.edit.gone.extend(&list.lasts);
-        if !list.lengths.is_empty() {
+        if !list.lengths.is_empty() || !list.inner_lengths.is_empty() {
             self.replace_lengths();
         }
         let Some((&first, rest)) = list.lasts.split_first() else {
@@ -187,6 +187,7 @@ impl<'w> Write<'w> {
         let read =
             |&(index, added): &(usize, usize)| (&self.edit.body.node[index].output[0], added);
         let lengths: Vec<(&String, usize)> = list.lengths.iter().map(read).collect();
+        let mut inner = Vec::new();
         let nodes = emit.within(|| {
             // Runtimes may number iterations by vectors of one element.
             let step = emit.op("Reshape", (step, NO_SIZES));
@@ -194,8 +195,17 @@ impl<'w> Write<'w> {
             for (output, added) in lengths {
                 emit.give(output, emit.op("Add", (&length, added as i64)));
             }
+            for &(name, added) in &list.inner_lengths {
+                inner.push((name, emit.op("Add", (&length, added as i64))));
+            }
         });
         self.edit.first.extend(nodes);
+        for (name, length) in inner {
+            let graphs = self.edit.body.node.iter_mut();
+            for graph in graphs.flat_map(NodeProto::graphs_mut) {
+                measure(graph, name, &length);
+            }
+        }
     }
 
     /// A tensor of zeros, of these sizes and the list's type.
@@ -234,6 +244,19 @@ impl<'w> Write<'w> {
             .edit
             .emit
             .with("ConstantOfShape", shape, ("value", zero)))
+    }
+}
+
+/// Replaces the reads of a list's length in a graph and those in it.
+fn measure(graph: &mut GraphProto, list: &str, length: &str) {
+    for node in &mut graph.node {
+        if reads_length(node, list) {
+            let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
+            *node = model::node("Identity", &[length], &outputs, Vec::new());
+        }
+        for inner in node.graphs_mut() {
+            measure(inner, list, length);
+        }
     }
 }
 
