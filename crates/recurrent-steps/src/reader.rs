@@ -451,8 +451,9 @@ impl Reader<'_> {
         operators::check(node, self.opset)?;
         let of = |index: usize| kinds.get(index).copied().flatten();
         let kind = match rule.gives {
-            Gives::Same => of(0),
+            Gives::Same | Gives::SameAndInt64 => of(0),
             Gives::Second => of(1),
+            Gives::OfThird => of(2),
             Gives::Int64 => Some(Kind::Int64),
             Gives::Bool => Some(Kind::Bool),
             Gives::To => {
@@ -469,9 +470,12 @@ impl Reader<'_> {
         };
         let kind = kind.ok_or("lacks an input")?;
         let is_known = kind != Kind::Float && (rule.is_of_sizes || rule.folds && all_known);
-        let outputs: Vec<String> = node.outputs().map(str::to_owned).collect();
-        for name in outputs {
-            self.bind(&name, kind, is_known);
+        for (index, name) in node.output.iter().enumerate() {
+            let kind = match (rule.gives, index) {
+                (Gives::SameAndInt64, 1) => Kind::Int64,
+                _ => kind,
+            };
+            self.bind(name, kind, is_known);
         }
         Ok(())
     }

@@ -850,3 +850,99 @@ fn a_loop_in_a_body_is_a_program_within_the_program() {
         close(&memory[2], &powers, "powers");
     }
 }
+
+/// The best elements along the first axis, as beam search has them, with what marks them, and zeros around.
+#[test]
+fn the_best_elements_are_in_order() {
+    let (rows, columns, count, steps) = (5, 3, 2, 4);
+    for largest in [0, 1] {
+        let nodes = vec![
+            constant("k", int64_tensor(&[1], &[count as i64])),
+            constant("depth", int64_tensor(&[1], &[rows as i64])),
+            constant("off_on", float_tensor(&[2], &[-1.0, 2.0])),
+            constant("pads", int64_tensor(&[4], &[1, -1, 0, 2])),
+            number("nine", 9.0),
+            node("Add", &["x", "s"], &["all"], vec![]),
+            node(
+                "TopK",
+                &["all", "k"],
+                &["best", "at"],
+                vec![int("axis", 0), int("largest", largest)],
+            ),
+            node(
+                "OneHot",
+                &["at", "depth", "off_on"],
+                &["marks"],
+                vec![int("axis", 1)],
+            ),
+            node("Pad", &["best", "pads", "nine"], &["wide"], vec![]),
+            node("CastLike", &["at", "s"], &["places"], vec![]),
+            node("HardSwish", &["best"], &["open"], vec![]),
+            node("ReduceMean", &["best"], &["next"], vec![int("keepdims", 0)]),
+        ];
+        let outputs = ["next", "best", "places", "marks", "wide", "open"];
+        let scan = node(
+            "Scan",
+            &["s0", "xs"],
+            &["", "b", "p", "m", "w", "o"],
+            vec![
+                body(nodes, &["s", "x"], &outputs),
+                int("num_scan_inputs", 1),
+            ],
+        );
+        let program = Steps::read(&scan, 18, &Values).unwrap();
+        let x = numbers(steps * rows * columns, 6);
+        let sizes = [steps, rows, columns];
+        let given = [floats(&[], &[0.25]), floats(&sizes, &x)];
+        let each = [
+            count * columns,
+            count * columns,
+            count * rows * columns,
+            3 * 4,
+        ];
+        let mut memory =
+            [0, each[0], each[1], each[2], each[3], each[0]].map(|it| vec![0.0; it * steps]);
+        program
+            .run(&given, &mut Room::new(&mut memory), None)
+            .unwrap();
+
+        let mut s = 0.25;
+        let mut expected: [Vec<f32>; 6] = Default::default();
+        for x in x.chunks(rows * columns) {
+            let mut best = vec![0.0; count * columns];
+            let mut places = best.clone();
+            for column in 0..columns {
+                let at = |row: usize| x[row * columns + column] + s;
+                let mut order: Vec<usize> = (0..rows).collect();
+                order.sort_by(|&a, &b| match largest {
+                    0 => at(a).total_cmp(&at(b)),
+                    _ => at(b).total_cmp(&at(a)),
+                });
+                for rank in 0..count {
+                    best[rank * columns + column] = at(order[rank]);
+                    places[rank * columns + column] = order[rank] as f32;
+                }
+            }
+            for rank in 0..count {
+                for row in 0..rows {
+                    for column in 0..columns {
+                        let is_on = places[rank * columns + column] == row as f32;
+                        expected[3].push(if is_on { 2.0 } else { -1.0 });
+                    }
+                }
+            }
+            expected[4].extend([9.0; 4]);
+            for row in best.chunks(columns) {
+                expected[4].extend([row[1], row[2], 9.0, 9.0]);
+            }
+            let open = |it: &f32| it * (it / 6.0 + 0.5).clamp(0.0, 1.0);
+            expected[5].extend(best.iter().map(open));
+            s = best.iter().sum::<f32>() / best.len() as f32;
+            expected[1].extend(best);
+            expected[2].extend(places);
+        }
+        for (index, expected) in expected.iter().enumerate() {
+            close(&memory[index], expected, outputs[index]);
+        }
+    }
+}

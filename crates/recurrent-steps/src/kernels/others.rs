@@ -1,5 +1,7 @@
 //! Products with constants, and what looks elements up.
 
+use std::cmp::Ordering;
+
 use recurrent_layers::PackedMatrix;
 
 use super::memory::Memory;
@@ -206,6 +208,26 @@ pub(crate) struct Best {
     pub(crate) is_least: bool,
     /// Whether the last of equal elements counts.
     pub(crate) takes_last: bool,
+    /// How many of them, of which the best is first.
+    pub(crate) count: usize,
+}
+
+/// Numbers in an order that has a place for each.
+trait Ordered: Copy + PartialOrd {
+    fn order(self, other: Self) -> Ordering;
+}
+
+impl Ordered for f32 {
+    fn order(self, other: Self) -> Ordering {
+        // Both zeros are one.
+        (self + 0.0).total_cmp(&(other + 0.0))
+    }
+}
+
+impl Ordered for i64 {
+    fn order(self, other: Self) -> Ordering {
+        self.cmp(&other)
+    }
 }
 
 impl Best {
@@ -221,15 +243,20 @@ impl Best {
         memory[self.to.buffer] = taken;
     }
 
-    fn find<T: Copy + PartialOrd>(&self, from: &[T], start: isize, to: &mut [i64]) {
+    fn find<T: Ordered>(&self, from: &[T], start: isize, to: &mut [i64]) {
         let count: usize = self.axes.iter().map(|axis| axis.0).product();
-        for (number, to) in to.iter_mut().take(count).enumerate() {
+        let rows = to.chunks_exact_mut(self.count.max(1)).take(count);
+        for (number, to) in rows.enumerate() {
             let (mut rest, mut place) = (number, start);
             for (size, stride) in self.axes.iter().rev() {
                 place += (rest % size) as isize * stride;
                 rest /= size;
             }
             let at = |index: usize| from[(place + index as isize * self.axis.1) as usize];
+            let [to] = to else {
+                self.find_all(at, to);
+                continue;
+            };
             let mut best = 0;
             for index in 1..self.axis.0 {
                 let (one, other) = (at(index), at(best));
@@ -244,6 +271,28 @@ impl Best {
                 }
             }
             *to = best as i64;
+        }
+    }
+
+    /// Finds several: of equal elements the first is the best.
+    fn find_all<T: Ordered>(&self, at: impl Fn(usize) -> T, to: &mut [i64]) {
+        let order = |one: &usize, other: &usize| {
+            let order = at(*one).order(at(*other));
+            let order = if self.is_least {
+                order
+            } else {
+                order.reverse()
+            };
+            order.then(one.cmp(other))
+        };
+        let mut indices: Vec<usize> = (0..self.axis.0).collect();
+        if to.len() < indices.len() {
+            indices.select_nth_unstable_by(to.len(), order);
+            indices.truncate(to.len());
+        }
+        indices.sort_unstable_by(order);
+        for (to, index) in std::iter::zip(to, indices) {
+            *to = index as i64;
         }
     }
 }

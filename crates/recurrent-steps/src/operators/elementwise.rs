@@ -257,6 +257,24 @@ pub(super) fn cast(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
     Ok(vec![convert(planner, value, to)?])
 }
 
+pub(super) fn cast_like(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    Ok(vec![convert(planner, call.input(0)?, call.input(1)?.kind)?])
+}
+
+pub(super) fn hard_swish(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let value = call.input(0)?;
+    let open = Function::Float1(Float1::Activation(Activation::HardSigmoid {
+        alpha: 1.0 / 6.0,
+        beta: 0.5,
+    }));
+    let open = planner.map(open, Kind::Float, &[value])?;
+    Ok(vec![planner.map(
+        float2(Float2::Mul),
+        Kind::Float,
+        &[value, &open],
+    )?])
+}
+
 /// The same numbers in another type.
 pub(super) fn convert(planner: &mut Planner<'_>, value: &Value, to: Kind) -> Result<Value, Error> {
     let from = value.kind;

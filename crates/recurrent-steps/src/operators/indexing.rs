@@ -3,7 +3,8 @@
 use super::{Call, axis};
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
-use crate::known::Scalar;
+use crate::function::{Float2, Function};
+use crate::known::{Comparison, MOST_KNOWN, Scalar};
 use crate::plan::{Operation, Planner, Value};
 use crate::view::{Axis, Base, View};
 
@@ -234,7 +235,7 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
                 axes: from.axes[lead.len()..].to_vec(),
                 ..from
             };
-            let moved = crate::function::Function::Move(value.kind.lane());
+            let moved = Function::Move(value.kind.lane());
             planner.add_to(Operation::Map(moved), vec![from], to);
             return Ok(vec![whole]);
         }
@@ -283,6 +284,7 @@ pub(super) fn best(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         axis: (of.size, of.stride),
         is_least: call.node.is("ArgMin"),
         takes_last: call.int("select_last_index", 0) != 0,
+        count: 1,
     };
     let view = planner.add(operation, Lane::Int, vec![input], &sizes)?;
     let view = match call.int("keepdims", 1) {
@@ -290,4 +292,83 @@ pub(super) fn best(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         _ => view.unsqueeze(along),
     };
     Ok(vec![Value::new(Kind::Int64, view)])
+}
+
+pub(super) fn top(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let value = call.input(0)?;
+    let along = axis(call.int("axis", -1), value.rank())?;
+    let from = planner.materialised(value)?;
+    let of = from.axes[along];
+    let count = call.parameter(planner, 1, "k")?.unwrap_or_default();
+    let count = match *count {
+        [count] => usize::try_from(count)
+            .ok()
+            .filter(|&count| count <= of.size),
+        _ => None,
+    };
+    let Some(count) = count else {
+        return values(format!("more than the {} elements of an axis", of.size));
+    };
+    let mut input = from.clone();
+    input.axes.remove(along);
+    let sizes = [input.sizes(), vec![count]].concat();
+    let operation = Operation::Best {
+        axis: (of.size, of.stride),
+        is_least: call.int("largest", 1) == 0,
+        takes_last: false,
+        count,
+    };
+    let mut indices = planner.add(operation, Lane::Int, vec![input], &sizes)?;
+    let found = indices.axes.remove(sizes.len() - 1);
+    indices.axes.insert(along, found);
+    let still = |(place, own): (usize, &Axis)| match place == along {
+        true => Axis {
+            stride: 0,
+            size: count,
+        },
+        false => *own,
+    };
+    let data = from.axes.iter().enumerate().map(still).collect();
+    let axes = (data, indices.axes.clone());
+    let picked = indices.clone();
+    let mut made = pick(planner, value, from, picked, axes, (of.size, of.stride))?;
+    made.push(Value::new(Kind::Int64, indices));
+    Ok(made)
+}
+
+pub(super) fn one_hot(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let (indices, both) = (call.input(0)?, call.input(2)?);
+    let depth = call.parameter(planner, 1, "depth")?.unwrap_or_default();
+    let Some(depth) = depth.first().and_then(|&it| usize::try_from(it).ok()) else {
+        return values(format!("a depth of {depth:?}"));
+    };
+    if !indices.kind.is_int() || both.sizes() != [2] || depth > MOST_KNOWN {
+        return values(format!("{:?} for a depth of {depth}", both.sizes()));
+    }
+    let along = axis(call.int("axis", -1), indices.rank() + 1)?;
+    let indices = indices.with(planner.materialised(indices)?.unsqueeze(along));
+    let whole = |planner: &mut Planner<'_>, numbers: std::ops::Range<i64>| {
+        let scalars: Vec<Scalar> = numbers.map(Scalar::from).collect();
+        let made = Value::known(indices.kind, &[scalars.len()], scalars);
+        let mut view = planner.materialised(&made)?;
+        for _ in along + 1..indices.rank() {
+            view = view.unsqueeze(view.rank());
+        }
+        Ok::<_, Error>(made.with(view))
+    };
+    // An index from the end is as far from the beginning.
+    let places = whole(planner, 0..depth as i64)?;
+    let from_end = whole(planner, -(depth as i64)..0)?;
+    let equal = Function::CompareInts(Comparison::Equal);
+    let one = planner.map(equal, Kind::Bool, &[&indices, &places])?;
+    let other = planner.map(equal, Kind::Bool, &[&indices, &from_end])?;
+    let is_on = planner.map(Function::Float2(Float2::Max), Kind::Bool, &[&one, &other])?;
+    let both = both.with(planner.materialised(both)?);
+    let [off, on] = [0, 1].map(|index| both.with(both.view.at(0, index, 0)));
+    let select = Function::Select(both.kind.lane());
+    Ok(vec![planner.map(
+        select,
+        both.kind,
+        &[&is_on, &on, &off],
+    )?])
 }

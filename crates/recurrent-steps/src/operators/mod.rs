@@ -32,8 +32,12 @@ pub(crate) enum Gives {
     Same,
     /// That of the second.
     Second,
+    /// That of the third.
+    OfThird,
     Int64,
     Bool,
+    /// That of the first input, and int64 for the second output.
+    SameAndInt64,
     /// What the attribute `to` says.
     To,
     /// That of the attribute `value`, or float32.
@@ -147,7 +151,7 @@ impl Rule {
 
 /// All operators, by their names.
 static RULES: &[Rule] = {
-    use Gives::{Bool, Int64, Same, Second, To, Value};
+    use Gives::{Bool, Int64, OfThird, Same, SameAndInt64, Second, To, Value};
     use Takes::{Any, Floats, Numbers, Truths};
     use elementwise as e;
     &[
@@ -157,6 +161,7 @@ static RULES: &[Rule] = {
         rule("ArgMax", Numbers, Int64, indexing::best),
         rule("ArgMin", Numbers, Int64, indexing::best),
         rule("Cast", Any, To, e::cast).folds(),
+        rule("CastLike", Any, Second, e::cast_like),
         rule("Ceil", Floats, Same, e::unary),
         rule("Celu", Floats, Same, e::activation),
         rule("Clip", Numbers, Same, e::clip),
@@ -185,6 +190,7 @@ static RULES: &[Rule] = {
         rule("Greater", Numbers, Bool, e::binary).folds(),
         rule("GreaterOrEqual", Numbers, Bool, e::binary).folds(),
         rule("HardSigmoid", Floats, Same, e::activation),
+        rule("HardSwish", Floats, Same, e::hard_swish),
         rule("Identity", Any, Same, shapes::identity).folds(),
         rule("IsNaN", Floats, Bool, e::unary),
         rule(
@@ -206,7 +212,9 @@ static RULES: &[Rule] = {
         rule("Mul", Numbers, Same, e::binary).folds(),
         rule("Neg", Numbers, Same, e::unary),
         rule("Not", Truths, Same, e::not).folds(),
+        rule("OneHot", Any, OfThird, indexing::one_hot).known(&[1]),
         rule("Or", Truths, Same, e::binary).folds(),
+        rule("Pad", Any, Same, shapes::pad).known(&[1, 3]),
         rule("Pow", Floats, Same, e::pow),
         rule("RNN", Floats, Same, recurrent::layer),
         rule("Range", Any, Same, shapes::range)
@@ -251,6 +259,7 @@ static RULES: &[Rule] = {
         rule("Tanh", Floats, Same, e::activation),
         rule("ThresholdedRelu", Floats, Same, e::activation),
         rule("Tile", Any, Same, shapes::tile).known(&[1]),
+        rule("TopK", Numbers, SameAndInt64, indexing::top).known(&[1]),
         rule("Transpose", Any, Same, shapes::transpose).folds(),
         rule("Unsqueeze", Any, Same, shapes::unsqueeze)
             .known(&[1])
@@ -275,6 +284,7 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
     let most = match node.op() {
         "Split" => usize::MAX,
         "GRU" | "LSTM" | "RNN" => 3,
+        "TopK" => 2,
         _ => 1,
     };
     if outputs > most {
@@ -289,6 +299,11 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
         "Conv" => convolution::check(node),
         "GRU" | "LSTM" | "RNN" => recurrent::check(node),
         "Einsum" => products::check_equation(node),
+        "Pad" => match node.text("mode").value() {
+            None | Some("constant") => Ok(()),
+            Some(mode) => Err(format!("has the mode {mode:?}")),
+        },
+        "TopK" if opset < 10 => Err(format!("is of opset {opset}")),
         "ScatterElements" | "ScatterND" => match node.text("reduction").value() {
             None | Some("none") => Ok(()),
             Some(reduction) => Err(format!("has the reduction {reduction:?}")),

@@ -321,6 +321,62 @@ pub(super) fn concat(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     Ok(vec![whole])
 }
 
+/// A constant around elements; less than none leaves elements out.
+pub(super) fn pad(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let value = call.input(0)?;
+    let Some(pads) = call.parameter(planner, 1, "pads")? else {
+        return values("pads are missing");
+    };
+    let along = match call.parameter(planner, 3, "axes")? {
+        Some(all) => axes(&all, value.rank())?,
+        None => (0..value.rank()).collect(),
+    };
+    if pads.len() != 2 * along.len() {
+        return values(format!("pads of {pads:?} for {} axes", along.len()));
+    }
+    let mut sizes = value.sizes();
+    let mut from = planner.materialised(value)?;
+    let mut starts = vec![0; sizes.len()];
+    for (index, &place) in along.iter().enumerate() {
+        let (before, behind) = (pads[index], pads[along.len() + index]);
+        let size = sizes[place] as i64;
+        let whole = size
+            .checked_add(before)
+            .and_then(|it| it.checked_add(behind));
+        let Some(whole) = whole.and_then(|it| usize::try_from(it).ok()) else {
+            return values(format!("pads of {before} and {behind} for {size}"));
+        };
+        let gone = (-before).clamp(0, size);
+        let kept = (size + behind.min(0) - gone).max(0) as usize;
+        from = from.slice(place, gone as isize, kept, 1);
+        starts[place] = before.max(0) as isize;
+        sizes[place] = whole;
+    }
+    let whole = planner.parts(value.kind, &sizes)?;
+    let moved = || Operation::Map(Function::Move(value.kind.lane()));
+    let around = match call.optional(2) {
+        Some(number) => Some(number.clone()),
+        None => match call.float("value", 0.0) {
+            0.0 => None,
+            number => Some(planner.float(number)),
+        },
+    };
+    // Memory is of zeros before a run.
+    if let Some(number) = around {
+        let number = planner.materialised(&number)?;
+        let number = number.reshape(&[]).unwrap_or(number);
+        planner.add_to(moved(), vec![number.broadcast(&sizes)], whole.view.clone());
+    }
+    let mut to = whole.view.clone();
+    for (place, start) in starts.into_iter().enumerate() {
+        to = to.slice(place, start, from.axes[place].size, 1);
+    }
+    if from.len() > 0 {
+        planner.add_to(moved(), vec![from], to);
+    }
+    Ok(vec![whole])
+}
+
 pub(super) fn constant_of_shape(
     planner: &mut Planner<'_>,
     call: &Call<'_>,

@@ -88,11 +88,12 @@ pub(crate) enum Operation {
         targets: Vec<(usize, isize)>,
         apart: isize,
     },
-    /// The index of the largest or smallest element along an axis of this size and stride.
+    /// The indices of so many largest or smallest elements along an axis of this size and stride.
     Best {
         axis: (usize, isize),
         is_least: bool,
         takes_last: bool,
+        count: usize,
     },
     Count(Vec<Line>),
     /// Runs one of some programs, by the first input if there are several: each reads so many of the inputs

@@ -228,6 +228,7 @@ pub(super) fn kernel(
             axis,
             is_least,
             takes_last,
+            count,
         } => single(Kernel::Best(Best {
             axes: together([&inputs[0].axes])
                 .into_iter()
@@ -239,6 +240,7 @@ pub(super) fn kernel(
             axis: *axis,
             is_least: *is_least,
             takes_last: *takes_last,
+            count: *count,
         })),
         Operation::Count(lines) => single(Kernel::Count(Count {
             lines: lines.clone(),
