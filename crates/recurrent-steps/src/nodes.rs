@@ -40,6 +40,36 @@ pub(crate) fn added(graph: &GraphProto, input: &str, output: &str) -> Option<Str
     (!is_computed).then(|| other.to_owned())
 }
 
+/// The node of a graph that makes a value, behind those that hand it on, and the name of that.
+fn origin<'a>(graph: &'a GraphProto, mut name: &'a str) -> (Option<&'a NodeProto>, &'a str) {
+    for _ in 0..=graph.node.len() {
+        let mut nodes = graph.node.iter();
+        let node = nodes.find(|node| node.outputs().any(|it| it == name));
+        match node
+            .filter(|node| node.is("Identity"))
+            .and_then(|node| node.input(0))
+        {
+            Some(from) => name = from,
+            None => return (node, name),
+        }
+    }
+    (None, name)
+}
+
+/// Whether one of two branches appends to a value that the other one hands on: its sizes are those of what
+/// was taken before.
+pub(crate) fn appends(branches: [&GraphProto; 2]) -> bool {
+    let [one, other] = branches;
+    let joins = |made: Option<&NodeProto>, kept: &str| {
+        made.is_some_and(|node| node.is("Concat") && node.inputs().any(|it| it == kept))
+    };
+    let mut pairs = std::iter::zip(one.outputs(), other.outputs());
+    pairs.any(|(first, second)| {
+        let (first, second) = (origin(one, first), origin(other, second));
+        joins(first.0, second.1) || joins(second.0, first.1)
+    })
+}
+
 /// The nodes that wanted values need, in order, and all values that these read.
 pub(crate) fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
     let mut wanted = wanted.clone();

@@ -8,7 +8,7 @@ use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
 use crate::elements::Kind;
-use crate::nodes::{added, live, value_of, without_constants};
+use crate::nodes::{added, appends, live, value_of, without_constants};
 use crate::operators::{self, Gives, Rule, Takes};
 use crate::plan::Data;
 
@@ -520,6 +520,12 @@ impl Reader<'_> {
         }
         let is_decided = self.is_known(condition);
         let names = ["then_branch", "else_branch"];
+        let graphs = [node.graph(names[0]), node.graph(names[1])];
+        if let ([Some(one), Some(other)], false) = (graphs, is_decided)
+            && appends([one, other])
+        {
+            return Err(format!("{label} appends under a condition of a step"));
+        }
         let mut kinds: [Vec<(Kind, bool)>; 2] = Default::default();
         let mut bodies = vec![];
         for (kinds, name) in std::iter::zip(&mut kinds, names) {

@@ -345,6 +345,28 @@ fn what_no_program_has_is_said_in_a_line() {
         refused(nodes),
         "its ReduceSum node reads \"axes\", which each step computes"
     );
+    let longer = vec![node("Concat", &["h", "x"], &["more"], vec![int("axis", 0)])];
+    let nodes = vec![
+        node("Cast", &["x"], &["is_kept"], vec![int("to", 9)]),
+        node(
+            "If",
+            &["is_kept"],
+            &["next"],
+            vec![
+                graph("then_branch", longer, &[], &["more"]),
+                graph(
+                    "else_branch",
+                    vec![node("Identity", &["h"], &["same"], vec![])],
+                    &[],
+                    &["same"],
+                ),
+            ],
+        ),
+    ];
+    assert_eq!(
+        refused(nodes),
+        "its If node appends under a condition of a step"
+    );
 }
 
 /// float32 around the loop, of which some are constants.

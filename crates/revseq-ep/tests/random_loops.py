@@ -1284,6 +1284,73 @@ class Maker:
         made = self.by_axes(op, value, shape, all, 13 if op == "ReduceSum" else 18, **some)
         return dataclasses.replace(made, most=most, error=error, grain=grain, known=False)
 
+    def convolved(self):
+        """A Conv of one or two axes."""
+        value = self.pick(
+            FLOAT,
+            of=lambda it: it.is_fixed
+            and it.rank in (3, 4)
+            and not is_empty(it.shape)
+            and len(set(it.shape[1])) == 1,
+        )
+        if value is None or self.opset < 11:
+            return None
+        channels = value.shape[1][0]
+        groups = self.choose([1, 1, channels])
+        filters = groups * self.choose([1, 2, 3, 8])
+        mode = self.choose(["", "", "", "VALID", "SAME_UPPER", "SAME_LOWER"])
+        kernel, strides, dilations, before, behind, places = [], [], [], [], [], []
+        for size in value.shape[2:]:
+            tall, stride = self.choose([1, 2, 3]), self.choose([1, 1, 2])
+            dilation = 1 if mode else self.choose([1, 1, 2])
+            pads = (0, 0) if mode else (self.choose([0, 1, 2]), self.choose([0, 1, 2]))
+            reach = (tall - 1) * dilation + 1
+            if min(size) + sum(pads) < reach and mode not in ("SAME_UPPER", "SAME_LOWER"):
+                return None
+            if mode.startswith("SAME"):
+                places.append(tuple(-(-it // stride) for it in size))
+            else:
+                places.append(tuple((it + sum(pads) - reach) // stride + 1 for it in size))
+            kernel, strides = [*kernel, tall], [*strides, stride]
+            dilations = [*dilations, dilation]
+            before, behind = [*before, pads[0]], [*behind, pads[1]]
+        shape = (value.shape[0], (filters,) * RUNS, *places)
+        each = channels // groups
+        if count(shape) > MOST_ELEMENTS:
+            return None
+        wanted = (filters, each, *kernel)
+        inputs = [value, self.source(FLOAT, tuple((it,) * RUNS for it in wanted))]
+        if self.chance(0.5):
+            inputs.append(self.source(FLOAT, ((filters,) * RUNS,)))
+        some = {"auto_pad": mode} if mode else {"pads": before + behind}
+        some |= {"group": groups, "strides": strides, "dilations": dilations}
+        terms = each * math.prod(kernel) + 1
+        most = value.most * inputs[1].most * terms + inputs[-1].most
+        error = value.error * inputs[1].most * terms + most * UNIT * (1 + terms / 16)
+        grain = value.grain * inputs[1].grain
+        if len(inputs) > 2:
+            grain = min(grain, inputs[2].grain)
+        return self.number("Conv", inputs, shape, most, error, grain, **some)
+
+    def top(self):
+        """The largest or smallest elements of an axis, and where they are."""
+        value = self.pick(
+            FLOAT,
+            INT64,
+            of=lambda it: it.is_fixed and it.rank > 0 and it.is_exact and not it.wild,
+        )
+        if value is None or self.opset < 11 or is_empty(value.shape):
+            return None
+        at = self.random.randrange(value.rank)
+        number = self.random.randint(1, value.least(at))
+        axis = at - value.rank if self.chance(0.3) else at
+        some = {"axis": axis} if axis != -1 or self.chance(0.5) else {}
+        some |= {"largest": 0} if self.chance(0.4) else {}
+        best, places = self.emit("TopK", [value, self.ints(number)], 2, **some)
+        shape = (*value.shape[:at], (number,) * RUNS, *value.shape[at + 1 :])
+        self.keep(dataclasses.replace(value, name=best, shape=shape, known=False))
+        return Value(places, INT64, shape, float(largest(value.shape[at])))
+
     def softmax(self):
         value = self.pick(
             FLOAT, of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape)
@@ -1473,15 +1540,20 @@ class Maker:
         )
 
     def branches(self):
-        """An If whose condition is known before the run."""
+        """An If whose condition is known before the run, or computed by a step."""
         value = self.pick(FLOAT, INT64)
         if value is None or self.in_branch:
             return None
-        kind = self.choose(["constant", "given", "sizes"])
+        kind = self.choose(["constant", "given", "sizes", "value", "value", "value"])
+        computed = self.pick(BOOL, of=lambda it: it.shape in ((), (ONE,)))
+        if kind == "value" and (computed is None or not value.is_fixed):
+            return None
         if kind == "constant":
             truth = self.constant(np.array(self.chance(0.5)))
         elif kind == "given":
             truth = self.source(BOOL, ())
+        elif kind == "value":
+            truth = computed
         else:
             of = self.pick(of=lambda it: it.is_fixed)
             size = self.made("Size", [of], INT64, ())
@@ -1489,10 +1561,13 @@ class Maker:
         graphs, results = [], []
         outside, pool = self.nodes, self.pool
         self.in_branch = True
+        nodes = [self.unary, self.binary, self.by_constant]
+        if kind == "value":
+            nodes.append(self.mat_mul)
         for name in ("then", "other"):
             self.nodes, self.pool = [], [value]
             for _ in range(self.random.randint(1, 3)):
-                made = self.choose([self.unary, self.binary, self.by_constant])()
+                made = self.choose(nodes)()
                 if made is not None and made.shape == value.shape and made.type == value.type:
                     self.keep(made)
             result = self.pool[-1]
@@ -1559,7 +1634,9 @@ class Maker:
             self.mat_mul: 4,
             self.gemm: 1,
             self.einsum: 3,
-            self.branches: 1,
+            self.branches: 2,
+            self.convolved: 2,
+            self.top: 1,
             self.same: 1,
         }
 
