@@ -173,12 +173,26 @@ unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
 
-impl Session {
-    /// Makes a session in another, with the same EP with these options.
+/// All of a session in another but for its model.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    host: Host,
+    environment: Owned<OrtEnv>,
+    options: Owned<OrtSessionOptions>,
+    /// The runs of the session around.
+    runs: Arc<Runs>,
+}
+
+// SAFETY: any number of threads may make sessions at once, of options that nobody changes.
+unsafe impl Send for Prepared {}
+// SAFETY: as above.
+unsafe impl Sync for Prepared {}
+
+impl Prepared {
+    /// Prepares a session in another, with the same EP with these options.
     pub(crate) fn new(
         around: &Around,
         options_of_provider: Vec<(&'static str, String)>,
-        model: Model<'_>,
     ) -> Result<Self, Error> {
         let host = around.host;
         let (options, environment) = (session_options(around)?, environment(host)?);
@@ -188,16 +202,29 @@ impl Session {
             let (environment, options) = (environment.as_ptr(), options.as_ptr());
             add_provider(around, environment, options, &of_provider)?;
         }
-        let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         Ok(Self {
             host,
-            session: inner::make(host, &environment, &options, model.bytes)?,
+            environment,
+            options,
             runs: Arc::clone(&around.runs),
+        })
+    }
+
+    /// Makes the session of a model.
+    pub(crate) fn session(&self, model: Model<'_>) -> Result<Session, Error> {
+        let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
+        let (environment, options) = (&self.environment, &self.options);
+        Ok(Session {
+            host: self.host,
+            session: inner::make(self.host, environment, options, model.bytes)?,
+            runs: Arc::clone(&self.runs),
             inputs: names(model.inputs),
             outputs: names(model.outputs),
         })
     }
+}
 
+impl Session {
     /// Runs the model within a run: its inputs are those of the run with these indices, and so are its
     /// outputs, which are copied. The caller of the run may end it.
     pub(crate) fn run(

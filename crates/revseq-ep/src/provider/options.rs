@@ -99,13 +99,19 @@ impl Options {
 
     /// The options of a session within this one, whose model is the replacement of a loop.
     pub(crate) fn of_inner_session(&self) -> Vec<(&'static str, String)> {
+        self.of_session(if self.steps() { "steps" } else { "keep" })
+    }
+
+    /// The options of a session within this one, whose model is a loop that stays.
+    pub(crate) fn of_plain_session(&self) -> Vec<(&'static str, String)> {
+        self.of_session("keep")
+    }
+
+    fn of_session(&self, loops: &str) -> Vec<(&'static str, String)> {
         let mut options = vec![
             ("device", self.device.to_string()),
             ("layers", String::from("on")),
-            (
-                "loops",
-                String::from(if self.steps() { "steps" } else { "keep" }),
-            ),
+            ("loops", loops.to_owned()),
         ];
         if let Some(policy) = self.lengths {
             let policy = match policy {

@@ -11,12 +11,13 @@ use super::super::error::Error;
 use super::super::layers::OfCaller;
 use super::super::options::Options;
 use super::message;
+use super::other::Other;
 use super::program::Program;
 use crate::plugin::error::Error as HostError;
 use crate::plugin::fused::Fused;
 use crate::plugin::graph::{GraphNode, Value};
 use crate::plugin::runs::Runs;
-use crate::plugin::session::{Around, Model, Session};
+use crate::plugin::session::{Around, Model, Prepared, Session};
 use crate::plugin::tensor::Context;
 
 /// What runs a fused node.
@@ -35,7 +36,15 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 enum Runner {
     Session(Session),
-    Program(Box<Program>, Arc<Runs>),
+    Program(Box<OfSteps>),
+}
+
+/// A program, and the loop that it stands for.
+#[derive(Debug)]
+struct OfSteps {
+    program: Program,
+    other: Option<Other>,
+    runs: Arc<Runs>,
 }
 
 impl Compiled {
@@ -44,12 +53,16 @@ impl Compiled {
         label: String,
         program: Program,
         node: &NodeProto,
-        around: &Around,
+        (other, around): (Option<Other>, &Around),
     ) -> Self {
         Self {
             label,
             names: [program.inputs(), program.outputs(node)],
-            runner: Runner::Program(Box::new(program), around.runs()),
+            runner: Runner::Program(Box::new(OfSteps {
+                program,
+                other,
+                runs: around.runs(),
+            })),
             places: Default::default(),
         }
     }
@@ -72,9 +85,10 @@ impl Compiled {
             inputs,
             outputs,
         };
+        let prepared = Prepared::new(around, options.of_inner_session())?;
         Ok(Self {
             label,
-            runner: Runner::Session(Session::new(around, options.of_inner_session(), model)?),
+            runner: Runner::Session(prepared.session(model)?),
             names: [inputs.clone(), outputs.clone()],
             places: Default::default(),
         })
@@ -83,10 +97,16 @@ impl Compiled {
     /// Takes the place of a node that was fused.
     pub(super) fn place(mut self, fused: GraphNode<'_>) -> Result<Self, Error> {
         let [inputs, outputs] = &self.names;
-        self.places = [
-            places(inputs, fused.inputs()?)?,
-            places(outputs, fused.outputs()?)?,
+        let of_node = [
+            message::names(fused.inputs()?)?,
+            message::names(fused.outputs()?)?,
         ];
+        self.places = [places(inputs, &of_node[0])?, places(outputs, &of_node[1])?];
+        if let Runner::Program(steps) = &mut self.runner
+            && let Some(other) = &mut steps.other
+        {
+            other.place([&of_node[0], &of_node[1]]);
+        }
         Ok(self)
     }
 
@@ -104,9 +124,19 @@ impl Fused for Compiled {
         let [inputs, outputs] = &self.places;
         let run = match &self.runner {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
-            Runner::Program(program, runs) => {
-                let stop = OfCaller(runs.ending());
-                program.run(context, Some(&stop), [inputs, outputs])
+            Runner::Program(steps) => {
+                let stop = OfCaller(steps.runs.ending());
+                let run = steps.program.run(context, Some(&stop), [inputs, outputs]);
+                match (&run, &steps.other) {
+                    // The values allow no program, or the loop is wrong: then this says why.
+                    (Err(Error::Steps(recurrent_steps::Error::Values(_))), Some(other)) => {
+                        match other.run(context) {
+                            Some(Ok(())) => Ok(()),
+                            _ => run,
+                        }
+                    }
+                    _ => run,
+                }
             }
         };
         run.map_err(|error| self.error(error))
@@ -114,8 +144,7 @@ impl Fused for Compiled {
 }
 
 /// The places of values among those of a node.
-fn places(names: &[String], values: Vec<Value<'_>>) -> Result<Vec<usize>, Error> {
-    let known = message::names(values)?;
+fn places(names: &[String], known: &[String]) -> Result<Vec<usize>, Error> {
     let missing = "the fused node lacks a value of the nodes that it is made of";
     let place = |name: &String| {
         let place = known.iter().position(|it| it == name);

@@ -8,6 +8,7 @@
 mod compiled;
 mod given;
 mod message;
+mod other;
 mod outcome;
 mod program;
 
@@ -15,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use ort_sys::OrtNode;
-use revseq_onnx::proto::{NodeProto, ValueInfoProto};
+use revseq_onnx::proto::{ModelProto, NodeProto, ValueInfoProto};
 use revseq_onnx::scope::Scope;
 use revseq_rewrite::{Assumptions, Options as Passes, Region, Regions, regions};
 
@@ -32,6 +33,7 @@ use crate::plugin::graph::{Graph, GraphNode, Value};
 use crate::plugin::host::Host;
 use crate::plugin::session::Around;
 use message::Message;
+use other::{OfLoop, Other};
 use program::{OfGraph as AroundLoop, Program};
 
 /// The replacements of nodes that are fused, from when ONNX Runtime asks for a graph's nodes until it asks for
@@ -212,6 +214,11 @@ fn find(
     };
     let opset = revseq_onnx::model::opset(&model.opset_import);
     let codes = program::codes(model.graph.as_option());
+    let header = ModelProto {
+        ir_version: model.ir_version,
+        opset_import: model.opset_import.clone(),
+        ..ModelProto::default()
+    };
     let make = |region: &Region| {
         let Some(&first) = region.nodes.iter().find(|&&node| is_loop[node]) else {
             return Ok(None);
@@ -269,7 +276,15 @@ fn find(
             ));
         }
         let label = label(*place).map_err(|error| text(&error))?;
-        Ok(Compiled::program(label, program, node, around))
+        let of_loop = OfLoop {
+            header: &header,
+            node,
+            reads: &reads[*place],
+            codes: &around_loops.codes,
+            constants: &constants,
+        };
+        let other = Other::new(&of_loop, &program, options, around);
+        Ok(Compiled::program(label, program, node, (other, around)))
     };
     let is_taken = |place: usize| {
         let mut regions = layers.regions.iter();
