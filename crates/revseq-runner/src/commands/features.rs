@@ -1,6 +1,7 @@
-//! The sizes of inputs that weights fix, such as the features of a layer's input.
+//! The sizes of inputs that weights fix, such as the features of a layer's input, and what other sizes count:
+//! steps, or sequences.
 //!
-//! An axis that has to fit a weight is traced to that of an input.
+//! An axis of a node is traced to that of an input.
 //!
 //! ```text
 //! steps = Unsqueeze(x: [T, F], axes=[1])   y = RNN(steps, W: [1, 25, 236], …)   →   F: 236
@@ -20,38 +21,51 @@ use crate::model::{Input, Model};
 /// The number of operands that broadcast through which an axis is traced.
 const MAXIMUM_STEPS: usize = 256;
 
-/// Returns the sizes that weights fix, of axes of these inputs, by the names that `--dim` takes.
-pub(super) fn fixed(model: &Model, inputs: &[Input]) -> BTreeMap<String, u64> {
-    let mut features = Features::default();
-    for input in inputs {
-        for (axis, dim) in input.value_type.shape.iter().flatten().enumerate() {
-            let name = match dim {
-                Dim::Symbol(name) => name.clone(),
-                _ => input.size_name(axis),
-            };
-            features.names.insert((input.name.clone(), axis), name);
-        }
-    }
-    if let Some(scope) = Scope::main(&model.proto, false) {
-        features.graph(&scope);
-    }
-    features.fixed
-}
-
+/// What the sizes of inputs' axes are, by the names that `--dim` takes.
 #[derive(Default)]
-struct Features {
+pub(super) struct Features {
     /// The names of the sizes of the inputs' axes.
     names: HashMap<(String, usize), String>,
-    fixed: BTreeMap<String, u64>,
+    /// The sizes that weights fix.
+    pub(super) fixed: BTreeMap<String, u64>,
+    /// What the sizes count that some node tells of.
+    pub(super) counted: BTreeMap<String, Counted>,
+}
+
+/// What the size of an axis counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// Steps of sequences.
+    Steps,
+    Sequences,
 }
 
 impl Features {
+    /// Those of a model's inputs.
+    pub(super) fn of(model: &Model, inputs: &[Input]) -> Self {
+        let mut features = Self::default();
+        for input in inputs {
+            for (axis, dim) in input.value_type.shape.iter().flatten().enumerate() {
+                let name = match dim {
+                    Dim::Symbol(name) => name.clone(),
+                    _ => input.size_name(axis),
+                };
+                features.names.insert((input.name.clone(), axis), name);
+            }
+        }
+        if let Some(scope) = Scope::main(&model.proto, false) {
+            features.graph(&scope);
+        }
+        features
+    }
+
     /// Reads the nodes of a graph and of the graphs in it. A function's names are its own: those are
     /// left out.
     fn graph(&mut self, scope: &Scope<'_>) {
         for node in scope.nodes {
             if node.domain().is_empty() {
                 self.fix(scope, node);
+                self.count(scope, node);
             }
             for inner in node.graphs() {
                 self.graph(&Scope::graph(inner, Some(scope), scope.opset));
@@ -74,6 +88,47 @@ impl Features {
             && let Some(name) = self.names.get(&axis)
         {
             self.fixed.entry(name.clone()).or_insert(fixed);
+        }
+    }
+
+    /// Notes what axes of a node's inputs count: of those with steps, of sequences, and of lengths.
+    fn count(&mut self, scope: &Scope<'_>, node: &NodeProto) {
+        use Counted::{Sequences, Steps};
+
+        let attribute = |name: &str, default| node.int(name).or(default).unwrap_or(default);
+        let counted = match node.op() {
+            "ReverseSequence" => {
+                let (steps, sequences) = (attribute("time_axis", 0), attribute("batch_axis", 1));
+                vec![
+                    (0, steps, Steps),
+                    (0, sequences, Sequences),
+                    (1, 0, Sequences),
+                ]
+            }
+            "LSTM" | "GRU" | "RNN" => {
+                let steps = attribute("layout", 0);
+                vec![
+                    (0, steps, Steps),
+                    (0, 1 - steps, Sequences),
+                    (4, 0, Sequences),
+                ]
+            }
+            "Scan" => {
+                let count = usize::try_from(attribute("num_scan_inputs", 0)).unwrap_or(0);
+                let first = node.input.len().saturating_sub(count);
+                let axes = node.ints("scan_input_axes").value().unwrap_or_default();
+                let axis = |index: usize| axes.get(index).copied().unwrap_or(0);
+                let scanned = (0..count).map(|it| (first + it, axis(it), Steps));
+                scanned.collect()
+            }
+            _ => Vec::new(),
+        };
+        for (input, axis, what) in counted {
+            if let Some(axis) = traced(scope, node, input, axis)
+                && let Some(name) = self.names.get(&axis)
+            {
+                self.counted.entry(name.clone()).or_insert(what);
+            }
         }
     }
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::features;
+use super::features::Features;
 use super::ranges;
 use crate::cli::{NamedFile, ValueArguments};
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model};
 use crate::note::note;
-use crate::tensor::fill::{Fill, fill};
+use crate::tensor::fill::{Accepted, Fill, fill};
 use crate::tensor::{Tensor, Tensors, npz};
 
 /// Reads the tensors of a data set. Each belongs to the value of the same name, or, without a
@@ -276,13 +276,13 @@ pub(super) fn with_made_up(
             describe(&declared)
         );
     }
-    let highest = ranges::highest(model, bindings);
+    let accepted = ranges::accepted(model, bindings);
     let missing = missing.into_iter();
     for (input, how) in missing.filter_map(|input| Some((input, how(input)?))) {
         let number = declared.iter().position(|it| it.name == input.name);
         let number = number.unwrap_or(0);
-        let highest = highest.get(&input.name).copied();
-        let tensor = made_up(how, input, number as u64, highest, bindings)
+        let accepted = accepted.get(&input.name).copied();
+        let tensor = made_up(how, input, number as u64, accepted, bindings)
             .with_context(|| format!("input {:?}", input.name))?;
         tensors.insert(input.name.clone(), tensor);
     }
@@ -293,7 +293,7 @@ pub(super) fn with_made_up(
 fn bind_fixed(model: &Model, given: &Tensors, bindings: &mut Bindings) {
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
-    for (name, size) in features::fixed(model, &inputs) {
+    for (name, size) in Features::of(model, &inputs).fixed {
         bindings.entry(name).or_insert(size);
     }
 }
@@ -302,7 +302,7 @@ fn made_up(
     how: Fill,
     input: &Input,
     number: u64,
-    highest: Option<u64>,
+    accepted: Option<Accepted>,
     bindings: &Bindings,
 ) -> Result<Tensor> {
     let declared = input.bind(bindings);
@@ -323,7 +323,7 @@ fn made_up(
         Ok(usize::try_from(size)?)
     });
     let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
-    fill(how, element_type, &sizes, number, highest)
+    fill(how, element_type, &sizes, number, accepted)
 }
 
 /// All inputs with their types, for messages.

@@ -16,14 +16,15 @@ use revseq_onnx::sizes::{self, Size};
 
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Model, dims};
+use crate::tensor::fill::Accepted;
 
-/// Returns the greatest value that each input of lengths or indices may hold: the least bound of the
-/// nodes that read it. The least value is 0.
-pub(super) fn highest(model: &Model, bindings: &Bindings) -> BTreeMap<String, u64> {
+/// Returns what each input of lengths or indices may hold: the least bound of the nodes that read it. What is a
+/// length in one of them is one.
+pub(super) fn accepted(model: &Model, bindings: &Bindings) -> BTreeMap<String, Accepted> {
     let mut ranges = Ranges {
         bindings,
         origins: BTreeMap::new(),
-        highest: BTreeMap::new(),
+        accepted: BTreeMap::new(),
     };
     for input in model.inputs() {
         let own = Origins::from([(input.name.clone(), 0)]);
@@ -32,7 +33,7 @@ pub(super) fn highest(model: &Model, bindings: &Bindings) -> BTreeMap<String, u6
     if let Some(scope) = Scope::main(&model.proto, false) {
         ranges.graph(&scope);
     }
-    ranges.highest
+    ranges.accepted
 }
 
 /// The inputs whose elements, and no others, a value holds, each with the number that is added.
@@ -42,8 +43,8 @@ struct Ranges<'m> {
     bindings: &'m Bindings,
     /// Origins by value.
     origins: BTreeMap<String, Origins>,
-    /// Greatest values by input.
-    highest: BTreeMap<String, u64>,
+    /// What is accepted, by input.
+    accepted: BTreeMap<String, Accepted>,
 }
 
 impl Ranges<'_> {
@@ -51,14 +52,20 @@ impl Ranges<'_> {
     /// left out.
     fn graph(&mut self, scope: &Scope<'_>) {
         for node in scope.nodes {
-            if let Some((index, most)) = self.limit(scope, node)
+            if let Some((index, limit)) = self.limit(scope, node)
                 && let Some(origins) = node.input(index).and_then(|name| self.origins.get(name))
             {
                 for (input, added) in origins {
-                    let most = i128::from(most) - i128::from(*added);
+                    let most = i128::from(limit.most()) - i128::from(*added);
                     let most = u64::try_from(most).unwrap_or(0);
-                    let entry = self.highest.entry(input.clone()).or_insert(most);
-                    *entry = most.min(*entry);
+                    let before = self.accepted.get(input).copied();
+                    let least = before.map_or(most, |before| most.min(before.most()));
+                    let is_length = |it| matches!(it, Accepted::Lengths(_));
+                    let accepted = match is_length(limit) || before.is_some_and(is_length) {
+                        true => Accepted::Lengths(least),
+                        false => Accepted::Indices(least),
+                    };
+                    self.accepted.insert(input.clone(), accepted);
                 }
             }
             let moved = self.moved(scope, node);
@@ -114,32 +121,33 @@ impl Ranges<'_> {
         moved
     }
 
-    /// The input of a node that holds lengths or indices, and their greatest value. Where the size of
+    /// The input of a node that holds lengths or indices, and which it accepts. Where the size of
     /// the axis is unknown, it is taken to be 1: what holds for one element holds for more.
-    fn limit(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<(usize, u64)> {
+    fn limit(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<(usize, Accepted)> {
         let data = node.input(0)?;
         let attribute = |name: &str| node.int(name).or(0);
         let size = |axis: i64| self.size(scope, data, axis).unwrap_or(1);
         let last = |axis: i64| size(axis).saturating_sub(1);
+        let lengths = |axis: i64| Accepted::Lengths(size(axis));
         match (node.domain(), node.op()) {
             (domain, op) if Operator::is_known(domain, op) => {
                 let axis = match op {
                     "ReverseSequence" => "time_axis",
                     _ => "axis",
                 };
-                Some((1, size(attribute(axis)?)))
+                Some((1, lengths(attribute(axis)?)))
             }
             ("", "Gather" | "GatherElements" | "ScatterElements" | "Scatter") => {
-                Some((1, last(attribute("axis")?)))
+                Some((1, Accepted::Indices(last(attribute("axis")?))))
             }
             ("", "GatherND" | "ScatterND") => {
                 let first = attribute("batch_dims")?;
                 let indices = node.input(1)?;
                 let count = i64::try_from(self.size(scope, indices, -1).unwrap_or(1)).ok()?;
                 let axes = first..first.checked_add(count)?;
-                Some((1, axes.map(last).min().unwrap_or(0)))
+                Some((1, Accepted::Indices(axes.map(last).min().unwrap_or(0))))
             }
-            ("", "LSTM" | "GRU" | "RNN") => Some((4, size(attribute("layout")?))),
+            ("", "LSTM" | "GRU" | "RNN") => Some((4, lengths(attribute("layout")?))),
             _ => None,
         }
     }

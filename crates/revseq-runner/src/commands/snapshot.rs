@@ -10,16 +10,18 @@ use walkdir::WalkDir;
 use super::data_set::Recording;
 use super::destination::Destination;
 use super::inputs::{self, in_model};
+use super::ranges;
 use super::tolerance::Tolerances;
 use super::{Outcome, say_nan, trial};
 use crate::backend::Engine;
 use crate::chain;
 use crate::cli::{Format, InputArguments, SnapshotArguments, ToleranceArguments};
-use crate::model::{Model, read};
+use crate::model::{Bindings, Model, read};
 use crate::note::note;
 use crate::progress::Progress;
-use crate::tensor::compare::Tolerance;
-use crate::tensor::fill::Fill;
+use crate::tensor::compare::{Tolerance, compare};
+use crate::tensor::fill::{Accepted, Fill};
+use crate::tensor::{Data, Tensor, Tensors};
 
 /// Records a data set of each model.
 pub(crate) fn snapshot(arguments: &SnapshotArguments) -> Result<Outcome> {
@@ -214,6 +216,7 @@ fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
     say_nan(engine, &model, "input", &inputs);
     let names = model.output_names();
     say_nan(engine, &model, "output", std::iter::zip(&names, &outputs));
+    say_untested(engine, &model, &inputs, &outputs)?;
     let recording = Recording {
         model: &model,
         inputs: &inputs,
@@ -223,4 +226,42 @@ fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
         tolerances: &tolerances,
     };
     recording.add_to(&folder)
+}
+
+/// Notes why a data set may test nothing: all lengths are 0, or the outputs are the same without weights.
+fn say_untested(
+    engine: &Engine,
+    model: &Model,
+    inputs: &Tensors,
+    outputs: &[Tensor],
+) -> Result<()> {
+    let path = model.path.display();
+    for (name, accepted) in ranges::accepted(model, &Bindings::new()) {
+        let lengths = inputs.get(&name);
+        let lengths = lengths.filter(|_| matches!(accepted, Accepted::Lengths(_)));
+        let is_zero = |tensor: &&Tensor| match tensor.data() {
+            Data::Fixed(_, bytes) => !bytes.is_empty() && bytes.iter().all(|&byte| byte == 0),
+            Data::Strings(_) => false,
+        };
+        if lengths.filter(is_zero).is_some() {
+            note(format!(
+                "{path}: the lengths {name:?} are all 0, so that no step counts: give others with --input"
+            ));
+        }
+    }
+    let same = Tolerance::Within {
+        relative: 0.0,
+        absolute: 0.0,
+    };
+    let is_same = |(one, other)| compare(one, other, same).is_ok();
+    if let Some(weightless) = model.without_weights()?
+        && let Ok(without) = engine.ready(&weightless).and_then(|mut it| it.run(inputs))
+        && std::iter::zip(outputs, &without).all(is_same)
+    {
+        note(format!(
+            "{path}: its outputs are the same with weights of 0, so that this tests none of them: give other \
+             inputs or sizes"
+        ));
+    }
+    Ok(())
 }

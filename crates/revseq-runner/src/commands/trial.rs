@@ -3,12 +3,14 @@
 //! Models that leave sizes open need not take all: an image has to be large enough, and some have no plan
 //! for all sizes, such as one whose If depends on a size. So a few are tried: the first axis of each input,
 //! which is most often a batch, has one element, and all others have the same number; or only the last
-//! axis of the first input has more than one.
+//! axis of the first input has more than one. Axes that are known to count steps or sequences have a few of
+//! them, unless the model takes none of these sizes.
 
 use anyhow::{Result, anyhow};
 use revseq_onnx::tensor::element_size;
 use revseq_tract::Execution;
 
+use super::features::{Counted, Features};
 use super::inputs::{self, Sources};
 use crate::backend::tract::Tract;
 use crate::model::values::Dim;
@@ -22,6 +24,19 @@ const SIZES: [u64; 7] = [512, 64, 256, 16, 128, 8, 1];
 
 /// The most bytes of inputs of sizes that are made up.
 const MAXIMUM_BYTES: u64 = 256 << 20;
+
+/// Numbers of steps and of sequences, where it is known that an axis counts these.
+#[derive(Clone, Copy)]
+pub(super) struct Sequences {
+    steps: u64,
+    sequences: u64,
+}
+
+/// A few, with which all lengths are different.
+pub(super) const FEW: Sequences = Sequences {
+    steps: 7,
+    sequences: 2,
+};
 
 /// Sizes by the names that `--dim` takes.
 pub(super) type Sizes = Vec<(String, u64)>;
@@ -42,7 +57,7 @@ pub(crate) fn run<T>(
     bindings: &Bindings,
     run: impl FnMut(&Tensors) -> Result<T>,
 ) -> Result<(Tensors, T)> {
-    let (tensors, ran, sizes) = first(model, sources, bindings, run)?;
+    let (tensors, ran, sizes) = first(FEW, model, sources, bindings, run)?;
     if !sizes.is_empty() {
         let (path, sizes) = (model.path.display(), in_words(&sizes));
         note(format!("{path}: made-up sizes {sizes}; --dim sets others"));
@@ -63,12 +78,13 @@ pub(super) fn on_tract(
         ..Sources::default()
     };
     let prepare = |inputs: &Tensors| Ok(loaded.plan(inputs)?.0.executions());
-    let (_, executions, sizes) = first(model, &sources, bindings, prepare).ok()?;
+    let (_, executions, sizes) = first(FEW, model, &sources, bindings, prepare).ok()?;
     (!sizes.is_empty()).then_some((executions, sizes))
 }
 
 /// Returns the inputs of the first sizes at which a model runs, the result, and the sizes that are made up.
 fn first<T>(
+    sequences: Sequences,
     model: &Model,
     sources: &Sources<'_>,
     bindings: &Bindings,
@@ -78,7 +94,7 @@ fn first<T>(
     let known = inputs::known(model, sources, &mut bindings)?;
     let open = open_sizes(model, &known, &bindings);
     let mut first = None;
-    for sizes in choices(&open) {
+    for sizes in choices(&open, sequences) {
         let mut all = bindings.clone();
         all.extend(sizes.iter().cloned());
         if !sizes.is_empty() && input_bytes(model, &all) > MAXIMUM_BYTES {
@@ -96,7 +112,7 @@ fn first<T>(
 }
 
 /// The sizes that are tried, in order; none at once if none are open.
-fn choices(open: &[OpenSize]) -> Vec<Sizes> {
+fn choices(open: &[OpenSize], sequences: Sequences) -> Vec<Sizes> {
     let Some(main) = open.first().map(|it| it.input) else {
         return vec![Sizes::new()];
     };
@@ -105,13 +121,25 @@ fn choices(open: &[OpenSize]) -> Vec<Sizes> {
         open.iter().map(|it| !it.is_first).collect(),
         (0..open.len()).map(|index| Some(index) == main).collect(),
     ];
-    let choices = long.iter().flat_map(|long| SIZES.map(|size| (long, size)));
-    let choices = choices.map(|(long, size)| {
+    let of = |long: &[bool], size: u64, knows: bool| -> Sizes {
         let sizes = std::iter::zip(open, long);
-        let sizes = sizes.map(|(it, &is_long)| (it.name.clone(), if is_long { size } else { 1 }));
+        let sizes = sizes.map(|(it, &is_long)| {
+            let size = match it.counted.filter(|_| knows) {
+                Some(Counted::Steps) => sequences.steps,
+                Some(Counted::Sequences) => sequences.sequences,
+                None if is_long => size,
+                None => 1,
+            };
+            (it.name.clone(), size)
+        });
         sizes.collect()
-    });
-    let mut choices: Vec<Sizes> = choices.collect();
+    };
+    let mut choices = Vec::new();
+    for knows in [true, false] {
+        for long in &long {
+            choices.extend(SIZES.map(|size| of(long, size, knows)));
+        }
+    }
     choices.dedup();
     choices
 }
@@ -122,6 +150,8 @@ pub(super) struct OpenSize {
     pub(super) name: String,
     /// Whether it is the size of an input's first axis.
     pub(super) is_first: bool,
+    /// What it counts, if that is known.
+    counted: Option<Counted>,
     /// The index of the first input that has it.
     input: usize,
 }
@@ -129,9 +159,10 @@ pub(super) struct OpenSize {
 /// Returns the sizes of inputs that are not given which a model leaves open, each once.
 pub(super) fn open_sizes(model: &Model, given: &Tensors, bindings: &Bindings) -> Vec<OpenSize> {
     let mut open: Vec<OpenSize> = Vec::new();
-    let inputs = model.inputs().into_iter();
-    let inputs = inputs.filter(|it| !it.optional && !given.contains_key(&it.name));
-    for (input, declared) in inputs.enumerate() {
+    let mut inputs = model.inputs();
+    inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
+    let counted = Features::of(model, &inputs).counted;
+    for (input, declared) in inputs.iter().enumerate() {
         let shape = declared.bind(bindings).shape;
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
             let name = match dim {
@@ -142,6 +173,7 @@ pub(super) fn open_sizes(model: &Model, given: &Tensors, bindings: &Bindings) ->
             match open.iter_mut().find(|it| it.name == name) {
                 Some(same) => same.is_first |= axis == 0,
                 None => open.push(OpenSize {
+                    counted: counted.get(&name).copied(),
                     name,
                     is_first: axis == 0,
                     input,

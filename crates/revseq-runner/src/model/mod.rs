@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use revseq_onnx::external;
-use revseq_onnx::model::{GraphProto, ModelProto, TensorProto, tensor_proto::DataLocation};
+use revseq_onnx::model::{
+    DOUBLE, FLOAT, FLOAT16, GraphProto, ModelProto, TensorProto, tensor_proto::DataLocation,
+};
 
 use crate::progress::Progress;
 use values::{Dim, ValueType};
@@ -80,6 +82,26 @@ impl Model {
         revseq_onnx::check(model)?;
         self.bytes = revseq_onnx::encode(model)?;
         Ok(())
+    }
+
+    /// The model with zeros for the weights that are floats; `None` if it has none.
+    ///
+    /// # Errors
+    /// It takes too many bytes.
+    pub(crate) fn without_weights(&self) -> Result<Option<Self>> {
+        let is_weight = |it: &TensorProto| matches!(it.code(), FLOAT | DOUBLE | FLOAT16);
+        if !self.graph().initializer.iter().any(is_weight) {
+            return Ok(None);
+        }
+        let mut model = self.whole();
+        model.change(|proto| {
+            let initializers = proto.graph.as_option_mut().into_iter();
+            let initializers = initializers.flat_map(|it| &mut it.initializer);
+            for tensor in initializers.filter(|it| is_weight(it)) {
+                tensor.raw_data = Some(vec![0; tensor.raw().len()]);
+            }
+        })?;
+        Ok(Some(model))
     }
 
     /// Reads and checks a model with all of its data.

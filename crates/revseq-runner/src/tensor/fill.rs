@@ -70,11 +70,27 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a seed"))
 }
 
+/// The integers that a model accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// Indices from 0 to this.
+    Indices(u64),
+    /// Lengths of sequences of at most as many steps.
+    Lengths(u64),
+}
+
+impl Accepted {
+    /// The greatest.
+    pub(crate) fn most(self) -> u64 {
+        let (Self::Indices(most) | Self::Lengths(most)) = self;
+        most
+    }
+}
+
 /// A filled tensor.
 ///
-/// `number` varies the random values between inputs. Integers stay within 0 and `highest` if
-/// there is one, since lengths and indices must not be out of range; an explicit range
-/// overrides it.
+/// `number` varies the random values between inputs. Integers are among those that are accepted, if that is
+/// known; an explicit range overrides it. Random lengths are 1 at least, and the first is the longest.
 ///
 /// # Errors
 /// If it takes more than [`MAXIMUM_BYTES`], or the type does not hold the range.
@@ -83,7 +99,7 @@ pub(crate) fn fill(
     element_type: ElementType,
     shape: &[usize],
     number: u64,
-    highest: Option<u64>,
+    accepted: Option<Accepted>,
 ) -> Result<Tensor> {
     let element_size = match element_type {
         ElementType::Fixed(data_type) => data_type.size(),
@@ -133,7 +149,7 @@ pub(crate) fn fill(
             })?;
             match fill {
                 Fill::Zeros => data.resize(bytes, 0),
-                _ => push_all(&mut data, data_type, count, fill, &mut random, highest),
+                _ => push_all(&mut data, data_type, count, fill, &mut random, accepted),
             }
             ensure!(data.len() == bytes, "{data_type} cannot be filled");
             Data::Fixed(data_type, data)
@@ -151,17 +167,18 @@ fn strings(fill: Fill, count: usize, random: &mut SplitMix64) -> Vec<String> {
     (0..count).map(string).collect()
 }
 
-/// Appends elements, integers of which are at most `highest` unless the fill has a range.
+/// Appends elements, integers of which are accepted unless the fill has a range.
 fn push_all(
     data: &mut Vec<u8>,
     data_type: DataType,
     count: usize,
     fill: Fill,
     random: &mut SplitMix64,
-    highest: Option<u64>,
+    accepted: Option<Accepted>,
 ) {
     let element_type = ElementType::Fixed(data_type);
-    let period = |most: u64| highest.map_or(most, |it| it.saturating_add(1).min(most));
+    let most = accepted.map(Accepted::most);
+    let period = |all: u64| most.map_or(all, |it| it.saturating_add(1).min(all));
     // The bool and the small types count only so far.
     let exact = period(integers(element_type).1.min((1 << 31) - 1) as u64 + 1);
     // 0 to 99 fits every integer.
@@ -179,7 +196,16 @@ fn push_all(
             }
             _ if data_type == DataType::Bool => (random.next() >> 63) as f64,
             _ if is_float(element_type) => float(random),
-            _ => (random.next() % small) as f64,
+            _ => {
+                let drawn = random.next();
+                match accepted {
+                    Some(Accepted::Lengths(steps @ 1..)) => match index {
+                        0 => steps as f64,
+                        _ => (1 + drawn % steps) as f64,
+                    },
+                    _ => (drawn % small) as f64,
+                }
+            }
         };
         let imaginary = match fill {
             Fill::Random(_) | Fill::Floats { .. } if is_complex(element_type) => float(random),
@@ -318,7 +344,8 @@ mod tests {
     fn integers_keep_to_the_highest() {
         let element_type = ElementType::Fixed(DataType::Int64);
         for how in [Fill::Iota, Fill::Random(1)] {
-            let tensor = fill(how, element_type, &[1000], 0, Some(5)).unwrap();
+            let indices = Some(Accepted::Indices(5));
+            let tensor = fill(how, element_type, &[1000], 0, indices).unwrap();
             let mut seen: Vec<String> = (0..1000).map(|at| tensor.value(at).to_string()).collect();
             seen.sort();
             seen.dedup();
@@ -327,10 +354,34 @@ mod tests {
     }
 
     #[test]
+    fn lengths_are_of_one_step_to_all_of_which_one_is() {
+        let lengths = |count, steps| {
+            let element_type = ElementType::Fixed(DataType::Int32);
+            let accepted = Some(Accepted::Lengths(steps));
+            let tensor = fill(Fill::Random(1), element_type, &[count], 0, accepted).unwrap();
+            let seen: Vec<String> = (0..count).map(|at| tensor.value(at).to_string()).collect();
+            seen
+        };
+        assert_eq!(lengths(1, 7), ["7"]);
+        assert_eq!(lengths(3, 0), ["0", "0", "0"]);
+        let mut many = lengths(1000, 4);
+        assert_eq!(many[0], "4");
+        many.sort();
+        many.dedup();
+        assert_eq!(many, ["1", "2", "3", "4"]);
+    }
+
+    #[test]
     fn integers_are_within_their_range() {
         let fill = |text: &str, data_type| {
             let how = text.parse().unwrap();
-            fill(how, ElementType::Fixed(data_type), &[1000], 0, Some(2))
+            fill(
+                how,
+                ElementType::Fixed(data_type),
+                &[1000],
+                0,
+                Some(Accepted::Indices(2)),
+            )
         };
         let seen = |tensor: Tensor| -> Vec<String> {
             let values = (0..1000).map(|at| tensor.value(at).to_string());
@@ -371,7 +422,13 @@ mod tests {
     fn floats_are_within_their_range_and_no_integers() {
         let filled = |text: &str, data_type| {
             let how = text.parse().unwrap();
-            fill(how, ElementType::Fixed(data_type), &[1000], 3, Some(5))
+            fill(
+                how,
+                ElementType::Fixed(data_type),
+                &[1000],
+                3,
+                Some(Accepted::Indices(5)),
+            )
         };
         let make = |text: &str, data_type| filled(text, data_type).unwrap();
         for data_type in [DataType::Float16, DataType::Float32, DataType::Complex128] {

@@ -4,8 +4,8 @@ use prost::Message;
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, ints, node, refuses, revseq,
-    succeeds, tensor, value,
+    FLOAT, Folder, INT32, INT64, flips, flips_initializers, int, int64s, ints, model, node,
+    refuses, revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
 
@@ -188,7 +188,7 @@ fn a_check_makes_up_what_weights_leave_open() {
     let fill = ["run", path, "--fill", "random"];
     let run = revseq(&fill);
     assert_eq!(run.code, Some(0), "{run:?}");
-    let note = format!("{path}: made-up sizes x.1=512; --dim sets others\n");
+    let note = format!("{path}: made-up sizes x.1=7; --dim sets others\n");
     assert_eq!(run.stderr, note);
     let run = revseq(&[&fill[..], &["--dim", "x.1=4"]].concat());
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
@@ -271,5 +271,85 @@ fn a_check_says_where_both_models_differ_from_onnx_runtime() {
     assert!(
         report.contains("check on ort-plain, the given inputs: ok\n"),
         "{report}"
+    );
+}
+
+/// An LSTM of `[seq, batch, 2]` with lengths, as PyTorch has it, and the number of its weights.
+fn packed(weights: f32) -> Vec<u8> {
+    let filled = |name: &str, sizes: &[i64]| {
+        let count: i64 = sizes.iter().product();
+        let bytes: Vec<u8> = (0..count).flat_map(|_| weights.to_le_bytes()).collect();
+        tensor(name, FLOAT, sizes, &bytes)
+    };
+    let mut lstm = node("LSTM", &["x", "w", "r", "", "lens"], &["y"]);
+    lstm.attribute = vec![int("hidden_size", 1)];
+    let graph = GraphProto {
+        name: "graph".to_owned(),
+        node: vec![lstm],
+        initializer: vec![filled("w", &[1, 4, 2]), filled("r", &[1, 4, 1])],
+        input: vec![
+            value("x", FLOAT, &["seq", "batch", "2"]),
+            value("lens", INT32, &["batch"]),
+        ],
+        output: vec![value("y", FLOAT, &["seq", "1", "batch", "1"])],
+        ..GraphProto::default()
+    };
+    model(graph).encode_to_vec()
+}
+
+/// Whichever axis comes first.
+#[test]
+fn axes_that_count_steps_have_some() {
+    let folder = Folder::new();
+    let mut reverse = node("ReverseSequence", &["x", "lens"], &["y"]);
+    reverse.attribute = vec![int("time_axis", 0), int("batch_axis", 1)];
+    let reverse = model(GraphProto {
+        name: "graph".to_owned(),
+        node: vec![reverse],
+        input: vec![
+            value("x", FLOAT, &["T", "N", "3"]),
+            value("lens", INT64, &["N"]),
+        ],
+        output: vec![value("y", FLOAT, &["T", "N", "3"])],
+        ..GraphProto::default()
+    });
+    let reverse = folder.write("reverse.onnx", &reverse.encode_to_vec());
+    let layer = folder.write("layer.onnx", &packed(0.5));
+    for (path, sizes) in [(reverse, "T=7, N=2"), (layer, "seq=7, batch=2")] {
+        let path = path.to_str().unwrap();
+        let run = revseq(&["run", path, "--fill", "random"]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let note = format!("{path}: made-up sizes {sizes}; --dim sets others\n");
+        assert_eq!(run.stderr, note);
+    }
+}
+
+#[test]
+fn a_snapshot_that_tests_nothing_is_warned_of() {
+    let folder = Folder::new();
+    let path = folder.write("model.onnx", &packed(0.5));
+    let path = path.to_str().unwrap();
+    let snapshot = |arguments: &[&str]| {
+        let run = revseq(&[&["snapshot", path, "--add"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        run.stderr
+    };
+    let zero = "the lengths \"lens\" are all 0, so that no step counts: give others with --input\n";
+    let untested = "its outputs are the same with weights of 0, so that this tests none of them: ";
+    let usual = snapshot(&[]);
+    assert!(
+        !usual.contains(zero) && !usual.contains(untested),
+        "{usual}"
+    );
+    // A model that has lost its weights since fails.
+    folder.write("model.onnx", &packed(0.0));
+    let run = revseq(&["verify", path]);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(snapshot(&[]).contains(untested));
+    folder.write("model.onnx", &packed(0.5));
+    let without = snapshot(&["--fill", "lens=zeros"]);
+    assert!(
+        without.contains(zero) && without.contains(untested),
+        "{without}"
     );
 }
