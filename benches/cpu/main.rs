@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
-use revseq_bench::peers::{Onnxruntime, Peers};
-use revseq_bench::{Arena, Case, Error, Regime, regimes};
+use revseq_benches::peers::Peers;
+use revseq_benches::{Arena, Case, Error, Regime, regimes};
 
 /// Number of bytes above which a regime takes too long for a test.
 const SMALL: usize = 256 << 10;
@@ -29,7 +29,7 @@ fn main() {
 
 fn bench(criterion: &mut Criterion) -> Result<(), Box<dyn std::error::Error>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let arena = Arena::new(threads, peers()?)?;
+    let arena = Arena::new(threads, Peers::new()?)?;
     for regime in regimes() {
         if is_test() && regime.bytes() > SMALL {
             continue;
@@ -46,20 +46,6 @@ fn bench(criterion: &mut Criterion) -> Result<(), Box<dyn std::error::Error>> {
 fn is_test() -> bool {
     let has = |flag: &str| std::env::args().any(|argument| argument == flag);
     has("--test") || !has("--bench")
-}
-
-fn peers() -> Result<Peers, Box<dyn std::error::Error>> {
-    let peers = Peers::default();
-    #[cfg(feature = "rten")]
-    let peers = peers.with_rten();
-    match std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-        Some(library) => {
-            let environment = ort::init_from(&library)?.with_telemetry(false).build()?;
-            let name = library.to_string_lossy();
-            Ok(peers.with_onnxruntime(Onnxruntime::new(environment, name)))
-        }
-        None => Ok(peers),
-    }
 }
 
 fn bench_regime(criterion: &mut Criterion, arena: &Arena, regime: Regime) -> Result<(), Error> {

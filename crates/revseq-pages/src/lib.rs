@@ -1,8 +1,8 @@
-//! The pages that the project makes, and the charts in them.
+//! The pages and charts that the project makes.
 //!
 //! A [`page`] is one HTML file that needs nothing else. A [`Chart`] is an SVG image with a row for
-//! each name and a logarithmic [`Scale`], inside a page or as a file. All have the colours of one
-//! style sheet, light and dark as the reader has it.
+//! each name and a logarithmic [`Scale`]. Both have the colours of one style sheet, light and dark as
+//! the reader has it.
 //!
 //! ```
 //! use maud::html;
@@ -14,7 +14,7 @@
 
 mod chart;
 
-pub use chart::{Chart, Form, Row, Scale};
+pub use chart::{Chart, Row, Scale};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

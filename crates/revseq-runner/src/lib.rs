@@ -110,7 +110,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
 }
 
 /// The error of a feature that was not built.
-#[cfg(not(all(feature = "bench", feature = "gpu", feature = "multithread")))]
+#[cfg(not(all(feature = "gpu", feature = "multithread")))]
 fn not_built(what: &str) -> String {
     format!(
         "this revseq was built without {what}; \

@@ -1,6 +1,6 @@
 //! The chart of docs/benchmarks.md, drawn from its table.
 
-use revseq_pages::{Chart, Form, Row, Scale};
+use revseq_pages::{Chart, Row, Scale};
 
 use crate::files;
 
@@ -52,7 +52,6 @@ fn rows(page: &str) -> Result<Vec<Row>, String> {
             Row {
                 name: row[0].to_owned(),
                 marks: marks.collect(),
-                figure: String::new(),
             }
         })
         .collect())
@@ -62,10 +61,9 @@ fn rows(page: &str) -> Result<Vec<Row>, String> {
 fn draw(rows: Vec<Row>) -> String {
     let marks = rows.iter().flat_map(|row| &row.marks);
     let chart = Chart {
-        form: Form::Dots,
         label: "Time as a multiple of a copy's, by regime".to_owned(),
         scale: Scale::of_multiples(marks.map(|&(_, value)| value)),
-        floor: Some("a copy".to_owned()),
+        floor: "a copy".to_owned(),
         rows,
     };
     let key = SERIES.map(|(_, class, name)| (class, name));

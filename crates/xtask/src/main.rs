@@ -229,7 +229,7 @@ fn check_models() -> Result<(), String> {
 }
 
 fn rten() -> Result<(), String> {
-    cargo("test --package revseq-bench --features rten").run()
+    cargo("test --package revseq-benches --features rten").run()
 }
 
 fn candle() -> Result<(), String> {

@@ -13,7 +13,7 @@ const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Packages that are published, but only as a part of the command line, without promises of their
 /// own.
-const WITHOUT_API: [&str; 2] = ["revseq-bench", "revseq-pages"];
+const WITHOUT_API: [&str; 1] = ["revseq-pages"];
 
 /// A member of the workspace.
 #[derive(Deserialize)]

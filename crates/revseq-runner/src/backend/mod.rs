@@ -18,7 +18,7 @@ use crate::model::Model;
 use crate::note::note;
 use crate::progress::Progress;
 use crate::tensor::{Tensor, Tensors};
-use ort::{Ort, Placement, Runtime};
+use ort::{Ort, Placement, Runtime, library};
 use profile::Profile;
 use tract::Tract;
 
@@ -106,14 +106,17 @@ impl Engine {
         if let Some(threads) = arguments.threads {
             set_threads(threads.into(), all)?;
         }
-        let with_ep = all.contains(&Backend::Ort);
+        let libraries = &arguments.ort.libraries;
         // There can be one in a process.
         let mut runtime: Option<Rc<Runtime>> = None;
         let mut on_ort = |with_provider| -> Result<Self> {
             let runtime = match &runtime {
                 Some(runtime) => runtime,
-                None => runtime.insert(Rc::new(Runtime::open(&arguments.ort.libraries, with_ep)?)),
+                None => runtime.insert(Rc::new(Runtime::load(libraries.ort_lib.as_deref())?)),
             };
+            if with_provider {
+                runtime.register(library::ep(libraries.ep_lib.as_deref())?)?;
+            }
             Ok(Self::Ort(Ort::new(
                 Rc::clone(runtime),
                 with_provider,
@@ -178,7 +181,10 @@ impl Engine {
                 let loaded = tract.read(model).inspect(|_| note_opset(model))?;
                 loaded.map(Session::Tract)
             }
-            Self::Ort(ort) => ort.prepare(model)?.map(Session::Ort),
+            Self::Ort(ort) => {
+                let prepared = ort.prepare(model)?;
+                prepared.inspect(ort::Executable::say).map(Session::Ort)
+            }
         })
     }
 
@@ -239,6 +245,14 @@ pub(crate) enum Session<'a> {
     Ort(ort::Executable<'a>),
 }
 
+/// Runs of a model that are timed.
+pub(crate) struct TimedRuns {
+    /// The time that it took to make a session for them alone, if one was made.
+    pub(crate) made: Option<Duration>,
+    /// Runs the model, and returns how long that took.
+    pub(crate) run: Box<dyn FnMut() -> Result<Duration>>,
+}
+
 impl Session<'_> {
     /// The provider of ONNX Runtime that runs each of our nodes.
     pub(crate) fn placements(&self) -> Option<&[Placement]> {
@@ -287,6 +301,14 @@ impl Session<'_> {
         }
     }
 
+    /// Returns what runs the model on these inputs again and again, which it did once.
+    pub(crate) fn timed(&self, inputs: &Tensors) -> Result<TimedRuns> {
+        match self {
+            Self::Tract(loaded) => loaded.timed(inputs),
+            Self::Ort(prepared) => prepared.timed(inputs),
+        }
+    }
+
     /// Returns the time of each run; calls `step` after each, and after those that warm up. It ends
     /// them with a break.
     pub(crate) fn repeat(
@@ -295,10 +317,7 @@ impl Session<'_> {
         runs: Runs,
         step: impl FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Duration>> {
-        match self {
-            Self::Tract(loaded) => loaded.repeat(inputs, runs, step),
-            Self::Ort(prepared) => prepared.repeat(inputs, runs, step),
-        }
+        runs.times(self.timed(inputs)?.run, step)
     }
 
     /// Measures the time that each node takes in some runs, which `step` ends with a break.

@@ -165,8 +165,8 @@ pub(crate) enum Command {
     /// Rewrite a model: to standard operators, or to cheaper ones
     #[command(after_help = rewrite::EXAMPLES)]
     Rewrite(RewriteArguments),
-    /// Measure the kernels beside a copy of the same bytes
-    #[command(after_help = bench::EXAMPLES)]
+    /// Measure which way to run a model is the fastest, and show the line of code for it
+    #[command(after_help = bench::EXAMPLES, mut_arg("threads", bench::one_thread))]
     Bench(BenchArguments),
     /// Show the CPU, the GPUs and the ONNX Runtime that are found
     Devices(DevicesArguments),

@@ -44,18 +44,6 @@ impl Destination {
         })
     }
 
-    /// The characters that a line has room for: those of the terminal, or else `COLUMNS`, as in
-    /// help. `None` if nothing limits them.
-    #[cfg(feature = "bench")]
-    pub(super) fn width(&self) -> Option<usize> {
-        let Self::StandardOutput = self else {
-            return None;
-        };
-        let terminal = terminal_size::terminal_size_of(std::io::stdout());
-        let terminal = terminal.map(|(width, _)| width.0.into());
-        terminal.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
-    }
-
     /// Writes a part of the report; styles are kept where they are shown.
     pub(super) fn text(&mut self, print: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         match self {

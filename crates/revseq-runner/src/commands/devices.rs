@@ -24,8 +24,8 @@ struct Onnxruntime {
 fn onnxruntime(arguments: &DevicesArguments) -> Onnxruntime {
     let message = |error: anyhow::Error| chain(&error);
     let libraries = &arguments.libraries;
-    let mut runtime = Runtime::load(libraries.ort_lib.as_deref()).map_err(message);
-    let devices = match &mut runtime {
+    let runtime = Runtime::load(libraries.ort_lib.as_deref()).map_err(message);
+    let devices = match &runtime {
         Ok(runtime) => library::ep(libraries.ep_lib.as_deref())
             .and_then(|found| runtime.register(found))
             .and_then(|()| runtime.devices())
@@ -134,7 +134,7 @@ fn print_text(out: &mut dyn Write, onnxruntime: &Onnxruntime) -> Result<()> {
                 library.path.display(),
                 library.how
             )?;
-            if let Some(ep) = &runtime.ep {
+            if let Some(ep) = runtime.ep.get() {
                 writeln!(
                     out,
                     "  provider      {} (from {})",
@@ -166,7 +166,7 @@ fn json_of(onnxruntime: &Onnxruntime) -> Json {
         Ok(devices) => json!({
             "name": ort::EP,
             "found": true,
-            "library": runtime.ep.as_ref().map(|found| found.path.display().to_string()),
+            "library": runtime.ep.get().map(|found| found.path.display().to_string()),
             "devices": devices,
         }),
         Err(why) => json!({ "name": ort::EP, "found": false, "reason": why }),

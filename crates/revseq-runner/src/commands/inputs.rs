@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::features::Features;
 use super::ranges;
 use crate::cli::{NamedFile, ValueArguments};
+use crate::model::read::Located;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model};
 use crate::note::note;
@@ -120,6 +121,21 @@ impl<'a> Sources<'a> {
             fill: arguments.fill(),
             fill_by_name: &arguments.fill,
             ..Self::default()
+        }
+    }
+
+    /// The same, where inputs that are not given are those of the model's first data set, or random if it has
+    /// none.
+    pub(super) fn of(arguments: &'a ValueArguments, located: &'a Located) -> Self {
+        let data_set = located.data_sets.first();
+        let sources = Self::new(arguments);
+        Self {
+            fill: match data_set {
+                Some(_) => sources.fill,
+                None => sources.fill.or(Some(Fill::Random(0))),
+            },
+            data_set: data_set.map(|set| set.inputs.as_slice()),
+            ..sources
         }
     }
 

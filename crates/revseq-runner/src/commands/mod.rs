@@ -1,6 +1,5 @@
 //! The subcommands.
 
-#[cfg(feature = "bench")]
 mod bench;
 mod compare;
 mod completions;
@@ -70,13 +69,22 @@ fn run_command(command: Command) -> Result<Outcome> {
         Command::Compare(arguments) => compare::compare_models(&arguments),
         Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
-        #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::bench(&arguments),
-        #[cfg(not(feature = "bench"))]
-        Command::Bench(_) => anyhow::bail!(crate::not_built("benchmarks")),
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
         Command::Man { folder } => man::man(&folder),
+    }
+}
+
+/// Whether an operator of ONNX is a loop.
+fn is_loop(operator: &str) -> bool {
+    matches!(operator, "Loop" | "Scan")
+}
+
+/// Says that the times of this build are those of no user.
+fn say_unoptimised() {
+    if cfg!(debug_assertions) {
+        note("a development build, many times slower: time one built with --release");
     }
 }
 

@@ -38,6 +38,12 @@ pub(super) const FEW: Sequences = Sequences {
     sequences: 2,
 };
 
+/// As many as a service may have.
+pub(super) const MANY: Sequences = Sequences {
+    steps: 100,
+    sequences: 1,
+};
+
 /// Sizes by the names that `--dim` takes.
 pub(super) type Sizes = Vec<(String, u64)>;
 
@@ -57,7 +63,18 @@ pub(crate) fn run<T>(
     bindings: &Bindings,
     run: impl FnMut(&Tensors) -> Result<T>,
 ) -> Result<(Tensors, T)> {
-    let (tensors, ran, sizes) = first(FEW, model, sources, bindings, run)?;
+    run_of(FEW, model, sources, bindings, run)
+}
+
+/// The same with other numbers of steps and sequences.
+pub(super) fn run_of<T>(
+    sequences: Sequences,
+    model: &Model,
+    sources: &Sources<'_>,
+    bindings: &Bindings,
+    run: impl FnMut(&Tensors) -> Result<T>,
+) -> Result<(Tensors, T)> {
+    let (tensors, ran, sizes) = first(sequences, model, sources, bindings, run)?;
     if !sizes.is_empty() {
         let (path, sizes) = (model.path.display(), in_words(&sizes));
         note(format!("{path}: made-up sizes {sizes}; --dim sets others"));

@@ -1,139 +1,175 @@
-//! `revseq bench`. `revseq-bench` tests the reports themselves.
+//! `revseq bench`.
 
 use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::common::{Folder, refuses};
+use crate::common::{Folder, models, refuses, revseq, succeeds};
+use crate::ort::onnxruntime;
 
-const REGIME: &str = "ready-plan 4x4 f32 random";
+fn model(name: &str) -> String {
+    models().join(name).display().to_string()
+}
 
-/// Runs `revseq bench --quick` on the smallest regime, without an ONNX Runtime.
-fn bench(arguments: &[&str]) -> String {
+/// Measures a model for a moment on an ONNX Runtime.
+fn bench(library: &str, model: &str, arguments: &[&str]) -> crate::common::Run {
+    let bench = ["bench", model, "--ort-lib", library, "--seconds", "0.2"];
+    revseq(&[&bench, arguments].concat())
+}
+
+/// Compares a table with a snapshot, without times and without what is the fastest.
+fn assert_table(name: &str, table: &str) {
+    let folder = models().display().to_string();
+    insta::with_settings!({
+        filters => vec![
+            (folder.as_str(), "models"),
+            (r"ONNX Runtime \d+\.\d+\.\d+", "ONNX Runtime [version]"),
+            (r"\d+(\.\d+)? (ns|µs|ms|s)\b", "[time]"),
+            (r" +\[time\] +(\d+\.\d+|\d+|-) +\[time\]", " [time] [ratio] [time]"),
+            (r"\[time\] \| \d+(\.\d+)? \|", "[time] | [ratio] |"),
+            (r"way +a run +ratio +load", "way a run ratio load"),
+            (r"(?s)(fastest|nothing is faster).*", "[fastest]"),
+        ],
+    }, {
+        insta::assert_snapshot!(name, table);
+    });
+}
+
+#[test]
+fn without_onnxruntime_tract_is_measured() {
     let folder = Folder::new();
     let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(["bench", "--quick", "--filter", REGIME])
-        .args(arguments)
+        .args(["bench", &model("exported/keras_bilstm_masked")])
+        .args(["--seconds", "0.1"])
         .env_remove("ORT_DYLIB_PATH")
         .env("VIRTUAL_ENV", folder.path("none"))
         .output()
         .expect("the binary starts");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    // Neither a progress bar nor a failure; only the missing library.
     assert!(
-        stderr.starts_with("ONNX Runtime is not measured: "),
+        stderr.starts_with("ONNX Runtime is not measured: there is no ONNX Runtime: ")
+            && stderr.contains("or name its shared library with --ort-lib PATH\n"),
         "{stderr}"
     );
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-#[test]
-fn a_report_has_the_figures_of_all_contestants() {
-    let json: Json = serde_json::from_str(&bench(&["--format", "json"])).expect("JSON");
-    assert_eq!(json["quick"], true);
-    assert_eq!(json["optimised"], !cfg!(debug_assertions));
-    assert_eq!(json["machine"]["version"], env!("CARGO_PKG_VERSION"));
-    let regimes = json["regimes"].as_array().expect("regimes");
-    assert_eq!(regimes.len(), 1);
-    assert_eq!(regimes[0]["name"], REGIME);
-    let measurements = regimes[0]["measurements"].as_array().expect("figures");
-    for contestant in ["memcpy", "serial", "threads", "in-place", "plain-loop"] {
-        let measurement = measurements
-            .iter()
-            .find(|measurement| measurement["contestant"] == contestant)
-            .unwrap_or_else(|| panic!("{contestant}: {json}"));
-        assert!(
-            measurement["median_ns"].as_f64() > Some(0.0),
-            "{measurement}"
-        );
-        assert!(measurement["samples"].as_u64() >= Some(3), "{measurement}");
-    }
-}
-
-#[test]
-fn every_form_goes_to_a_file_or_to_standard_output() {
-    let folder = Folder::new();
-    let file = folder.write("report", &[b'x'; 100_000]);
-    let path = file.display().to_string();
-    for (format, start) in [("html", "<!DOCTYPE html>"), ("text", ""), ("markdown", "")] {
-        let printed = bench(&["--format", format, "--threads", "2"]);
-        assert_eq!(
-            bench(&["--format", format, "--output", &path, "--overwrite"]),
-            ""
-        );
-        let written = std::fs::read_to_string(&file).expect("a report");
-        for report in [printed, written] {
-            assert!(report.starts_with(start), "{report}");
-            assert!(report.contains(REGIME), "{report}");
-            assert!(!report.contains("xxx"), "{format}: old contents remain");
-        }
-    }
-}
-
-#[test]
-fn wrong_usage_ends_before_anything_is_measured() {
-    refuses(
-        &["bench", "--filter", "sideways"],
-        "such as \"time-major 512x64x256 f32 random\"; --list has all",
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_table("bench_on_tract", &stdout);
+    let code = format!(
+        "fastest: tract\n  Rust: revseq_tract::Session::open({:?})?\n",
+        model("exported/keras_bilstm_masked/model.onnx")
     );
-    let folder = Folder::new();
-    let file = folder.write("libonnxruntime.so", b"no library");
-    refuses(
-        &[
-            "bench",
-            "--filter",
-            REGIME,
-            "--ort-lib",
-            &file.display().to_string(),
-        ],
-        "pip install -U onnxruntime",
+    assert!(stdout.ends_with(&code), "{stdout}");
+}
+
+#[test]
+fn each_way_is_a_row_with_what_it_takes() {
+    let Some(library) = onnxruntime("each_way_is_a_row_with_what_it_takes") else {
+        return;
+    };
+    // One whose loops are layers, one that ONNX Runtime refuses, and one whose loop stays.
+    for (name, path) in [
+        ("bench_layers", "exported/keras_bilstm_masked"),
+        ("bench_refused", "exported/tf_axes_2_3"),
+        ("bench_stays", "exported/tf_beam_search"),
+    ] {
+        let run = bench(&library, &model(path), &[]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_table(name, &run.stdout);
+    }
+    let run = bench(
+        &library,
+        &model("exported/keras_bilstm_masked"),
+        &["--format", "markdown"],
+    );
+    assert_table("bench_markdown", &run.stdout);
+}
+
+#[test]
+fn the_fastest_way_is_recommended() {
+    let Some(library) = onnxruntime("the_fastest_way_is_recommended") else {
+        return;
+    };
+    let path = model("exported/keras_bilstm_masked");
+    let run = bench(&library, &path, &["--format", "json"]);
+    let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
+    let json = &json["models"][0];
+    assert_eq!(json["threads"], 1);
+    assert_eq!(json["inputs"]["x"], "float[3,7,8]");
+    let ways = json["ways"].as_array().expect("ways");
+    let median = |way: &Json| way["median_seconds"].as_f64().unwrap_or(f64::INFINITY);
+    let plain = &ways[0];
+    assert_eq!(
+        (&plain["way"], &plain["ratio"]),
+        (&"onnxruntime".into(), &1.0.into())
+    );
+    assert!(
+        median(plain) > 0.0 && plain["runs"].as_u64() > Some(0),
+        "{plain}"
+    );
+    let fastest = ways.iter().min_by(|a, b| median(a).total_cmp(&median(b)));
+    let fastest = fastest.expect("a way");
+    assert_eq!(json["rust"]["way"], fastest["way"], "{json}");
+    assert_eq!(fastest["ratio"], median(fastest) / median(plain));
+    let python = json["python"]["code"].as_str().expect("a line");
+    let start = format!(
+        "onnxruntime_ep_revseq.create_session({:?}, ",
+        format!("{path}/model.onnx")
+    );
+    assert!(python.starts_with(&start), "{python}");
+}
+
+#[test]
+fn outputs_that_differ_fail() {
+    let Some(library) = onnxruntime("outputs_that_differ_fail") else {
+        return;
+    };
+    // The same up to rounding.
+    let exact = ["--rtol", "0", "--atol", "0"];
+    let run = bench(&library, &model("exported/keras_bilstm_masked"), &exact);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stdout
+            .contains("\n  DIFFERENT output \"Identity:0\": [0,"),
+        "{run:?}"
     );
 }
 
 #[test]
-fn a_failure_leaves_no_empty_report() {
+fn several_models_are_measured_and_written_to_a_file() {
+    let (one, two) = (model("graphs/between_neg"), model("lengths/graph_input"));
     let folder = Folder::new();
-    let new = folder.path("new.html");
-    let old = folder.write("old.html", b"an earlier report");
-    for path in [&new, &old] {
-        let path = path.display().to_string();
-        refuses(
-            &[
-                "bench",
-                "--filter",
-                REGIME,
-                "--ort-lib",
-                "nowhere.so",
-                "-o",
-                &path,
-                "--overwrite",
-            ],
-            "--ort-lib names nowhere.so, which is not a file",
-        );
-    }
-    assert!(!new.exists());
-    assert_eq!(std::fs::read(old).expect("the file"), b"an earlier report");
+    let file = folder.write("bench.json", &[b'x'; 100_000]);
+    let file = file.to_str().expect("UTF-8");
+    let arguments = ["bench", &one, &two, "--seconds", "0.05", "--format", "json"];
+    let out = ["--fill", "zeros", "-o", file];
+    refuses(
+        &[&arguments[..], &out].concat(),
+        "the file exists; --overwrite replaces it",
+    );
+    let stdout = succeeds(&[&arguments[..], &out, &["--overwrite"]].concat());
+    assert_eq!(stdout, "");
+    let json: Json = serde_json::from_slice(&std::fs::read(file).expect("a file")).expect("JSON");
+    assert_eq!(json["schema"], "revseq-bench-1");
+    let paths = json["models"].as_array().expect("models");
+    let paths: Vec<&Json> = paths.iter().map(|it| &it["model"]).collect();
+    assert_eq!(
+        paths,
+        [&format!("{one}/model.onnx"), &format!("{two}/model.onnx")]
+    );
 }
 
 #[test]
-fn an_unwritable_file_is_an_error_before_anything_is_measured() {
-    let folder = Folder::new();
-    for path in [folder.path("missing/report.html"), folder.path("")] {
-        // All regimes: measured first, they would take minutes.
-        let path = path.display().to_string();
-        let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
-            .args(["bench", "-o", &path])
-            .env_remove("ORT_DYLIB_PATH")
-            .env("VIRTUAL_ENV", folder.path("none"))
-            .output()
-            .expect("the binary starts");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(
-            stderr.contains(&format!("--output {path}: cannot write it: "))
-                || stderr.contains(&format!("--output {path}: it is a folder, expected")),
-            "{stderr}"
-        );
-    }
+fn wrong_usage_is_an_error() {
+    let path = model("graphs/between_neg");
+    refuses(&["bench"], "<MODEL>...");
+    refuses(&["bench", "none.onnx"], "cannot read none.onnx");
+    refuses(
+        &["bench", &path, "--provider-option", "loops=layers"],
+        "--provider-option loops: each of its values is measured, so none is to be set",
+    );
+    refuses(
+        &["bench", &path, "--ort-lib", "nowhere.so"],
+        "--ort-lib names nowhere.so, which is not a file",
+    );
+    refuses(&["bench", &path, "-q", "--dim", "n=3"], "--dim n: ");
 }

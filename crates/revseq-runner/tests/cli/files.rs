@@ -64,22 +64,24 @@ fn a_full_disk_keeps_the_old_files() {
         format!("y={}", file("y.npy")),
         format!("y={}", file("y.pb")),
     );
-    let (npz, onnx, html) = (file("y.npz"), file("out.onnx"), file("bench.html"));
+    let (npz, onnx, table) = (file("y.npz"), file("out.onnx"), file("bench.txt"));
     let data = folder.path("data").display().to_string();
     let run = ["run", path, "--fill", "random"];
-    let mut commands = vec![
+    // More than the limit.
+    let bench = [&["bench"][..], &[path; 20], &["--seconds", "0.01", "-q"]].concat();
+    let commands = vec![
         [&run[..], &["--overwrite", "--output", &npy]].concat(),
         [&run[..], &["--overwrite", "--output", &pb]].concat(),
         [&run[..], &["--overwrite", "--output", &npz]].concat(),
         [&run[..], &["--save-test-data", &data]].concat(),
         vec!["snapshot", path],
         vec!["rewrite", path, "-o", &onnx, "--portable", "--overwrite"],
+        [
+            &bench[..],
+            &["--format", "json", "--overwrite", "-o", &table],
+        ]
+        .concat(),
     ];
-    if cfg!(feature = "bench") {
-        let bench = ["bench", "--quick", "--filter", "ready-plan 4x4 f32 random"];
-        let report = ["--format", "html", "--overwrite", "--output", &html];
-        commands.push([&bench[..], &report].concat());
-    }
     for arguments in commands {
         let before = names(&folder.path(""));
         let output = limited(&arguments);
@@ -94,7 +96,7 @@ fn a_full_disk_keeps_the_old_files() {
         let mut after = names(&folder.path(""));
         after.retain(|name| *name != data);
         assert_eq!(after, before, "{arguments:?}");
-        for file in ["y.npy", "y.pb", "y.npz", "out.onnx", "bench.html"] {
+        for file in ["y.npy", "y.pb", "y.npz", "out.onnx", "bench.txt"] {
             let content = std::fs::read(folder.path(file)).unwrap();
             assert_eq!(content, b"before", "{arguments:?}");
         }
@@ -103,7 +105,7 @@ fn a_full_disk_keeps_the_old_files() {
         if let Some(folder) = std::fs::read_dir(&data).ok().map(|_| &data) {
             std::fs::remove_dir_all(folder).unwrap();
         }
-        for name in ["y.npy", "y.pb", "y.npz", "out.onnx", "bench.html"] {
+        for name in ["y.npy", "y.pb", "y.npz", "out.onnx", "bench.txt"] {
             let is_written = arguments.iter().any(|argument| argument.ends_with(name));
             let content = std::fs::read(folder.path(name)).unwrap();
             assert_eq!(content != b"before", is_written, "{arguments:?}: {name}");
@@ -160,22 +162,13 @@ fn an_interrupted_verify_reports_finished_tests() {
 
 #[test]
 fn an_interrupted_bench_reports_or_keeps_the_old_file() {
-    if !cfg!(feature = "bench") {
-        let test = "an_interrupted_bench_reports_or_keeps_the_old_file";
-        return revseq_skips::skip(test, "revseq is built without benchmarks");
-    }
+    let model = models().join("graphs/between_neg").display().to_string();
     for signals in [&["-INT"][..], &["-INT", "-TERM"]] {
         let folder = Folder::new();
-        let file = folder.write("bench.html", b"before");
-        let arguments = [
-            "bench",
-            "--quick",
-            "--format",
-            "html",
-            "--overwrite",
-            "--output",
-        ];
-        let mut child = start(&[&arguments[..], &[file.to_str().unwrap()]].concat());
+        let file = folder.write("bench.json", b"before");
+        let arguments = ["bench", &model, "--seconds", "60", "--format", "json"];
+        let output = ["--overwrite", "-o", file.to_str().unwrap()];
+        let mut child = start(&[&arguments[..], &output].concat());
         let begin = Instant::now();
         while names(&folder.path("")).len() < 2 {
             assert!(begin.elapsed() < LONG && child.try_wait().unwrap().is_none());
@@ -194,7 +187,7 @@ fn an_interrupted_bench_reports_or_keeps_the_old_file() {
         let content = std::fs::read_to_string(&file).unwrap();
         assert_eq!(names(&folder.path("")), [file.display().to_string()]);
         match status.code() {
-            Some(130) => assert!(content == "before" || content.contains("Interrupted")),
+            Some(130) => assert!(content == "before" || content.contains("\"interrupted\": true")),
             _ => {
                 assert_eq!(status.signal(), Some(15), "{status:?}");
                 assert_eq!(content, "before");

@@ -6,14 +6,6 @@ use crate::common::{models, refuses, succeeds};
 
 const HOW: &str = "`cargo install --path crates/revseq-runner --features full` builds all of it";
 
-#[cfg(not(feature = "bench"))]
-#[test]
-fn benchmarks() {
-    let why = format!("this revseq was built without benchmarks; {HOW}");
-    refuses(&["bench", "--quick"], &why);
-}
-
-#[cfg(not(feature = "gpu"))]
 #[test]
 fn gpus() {
     let model = models().join("graphs/between_neg").display().to_string();

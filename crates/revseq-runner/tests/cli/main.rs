@@ -1,6 +1,5 @@
 //! The binary as its users meet it.
 
-#[cfg(feature = "bench")]
 mod bench;
 mod checker;
 mod common;
@@ -11,7 +10,7 @@ mod forms;
 mod gpu;
 mod hostile;
 mod inspect;
-#[cfg(not(all(feature = "bench", feature = "gpu")))]
+#[cfg(not(feature = "gpu"))]
 mod left_out;
 mod made_up;
 #[cfg(target_os = "linux")]

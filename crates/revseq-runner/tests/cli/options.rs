@@ -247,11 +247,7 @@ fn json_names_its_schema() {
         (vec!["inspect", &path], "inspect"),
         (vec!["devices"], "devices"),
         (vec!["rewrite", &path, "-o", &out], "rewrite"),
-        #[cfg(feature = "bench")]
-        (
-            vec!["bench", "--quick", "--filter", "ready-plan 4x4 f32 random"],
-            "bench",
-        ),
+        (vec!["bench", &tested, "--seconds", "0.05"], "bench"),
     ];
     let page = std::fs::read_to_string(models().join("../docs/json.md")).unwrap();
     for (mut arguments, name) in commands {

@@ -250,28 +250,6 @@ fn passes_are_completed_and_refused_in_one_line() {
     );
 }
 
-#[cfg(feature = "bench")]
-#[test]
-fn regimes_are_listed() {
-    let all = succeeds(&["bench", "--list"]);
-    assert!(
-        all.lines().any(|line| line == "ready-plan 4x4 f32 random"),
-        "{all}"
-    );
-    let json = succeeds(&["bench", "--list", "--format", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(
-        json["regimes"].as_array().unwrap().len(),
-        all.lines().count()
-    );
-    let some = succeeds(&["bench", "--list", "--filter", "time-major"]);
-    assert!(some.lines().count() < all.lines().count());
-    assert!(
-        some.lines().all(|line| line.contains("time-major")),
-        "{some}"
-    );
-}
-
 /// Paragraphs flow; lines that somebody broke would break again in a narrow terminal.
 #[test]
 fn help_fits_a_narrow_terminal() {

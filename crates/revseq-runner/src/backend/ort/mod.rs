@@ -10,40 +10,38 @@ mod loader;
 mod message;
 mod placement;
 mod profile;
+mod runtime;
 mod version;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
 use revseq_kernels::Device as KernelDevice;
 use revseq_onnx::model::type_name;
-use serde::Serialize;
+use revseq_ort::Report;
 
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::Profile;
-use crate::backend::{Loaded, Runs};
-use crate::chain;
-use crate::cli::{EngineArguments, LibraryArguments, Optimization};
+use crate::backend::{Loaded, TimedRuns};
+use crate::cli::{EngineArguments, Optimization};
 use crate::fence;
 use crate::model::element_types::element_types;
 use crate::model::{Input, Model, walk};
 use crate::note::{detail, note};
 use crate::tensor::{Tensor, Tensors};
 use convert::{from_ort, has_type, to_ort};
-use library::Found;
 use placement::Log;
 
 pub(crate) use placement::Placement;
+pub(crate) use runtime::{Device, Runtime};
 
 /// The provider's name.
 pub(crate) const EP: &str = "RevSeqExecutionProvider";
@@ -51,152 +49,8 @@ pub(crate) const EP: &str = "RevSeqExecutionProvider";
 /// The name of ONNX Runtime's own provider.
 const CPU_EP: &str = "CPUExecutionProvider";
 
-/// The name under which its library is registered.
-const REGISTRATION: &str = "revseq";
-
-/// ONNX Runtime, loaded, with the provider's library if that is asked for.
-///
-/// There can be one in a process.
-pub(crate) struct Runtime {
-    environment: Environment,
-    pub(crate) library: Found,
-    /// Version number, such as `1.31.1`.
-    version: String,
-    pub(crate) ep: Option<Found>,
-}
-
-impl Runtime {
-    /// Loads ONNX Runtime, and the provider's library if that is asked for.
-    ///
-    /// # Errors
-    /// One of them is not there, or does not load; ONNX Runtime is too old.
-    pub(crate) fn open(arguments: &LibraryArguments, with_ep: bool) -> Result<Self> {
-        let mut runtime = Self::load(arguments.ort_lib.as_deref())?;
-        if with_ep {
-            runtime.register(library::ep(arguments.ep_lib.as_deref())?)?;
-        }
-        Ok(runtime)
-    }
-
-    /// Loads ONNX Runtime alone.
-    pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
-        let library = library::onnxruntime(option)?;
-        let loaded = fenced(|| {
-            image::check(&library.path)?;
-            // ONNX Runtime's own lines would go to standard error; its errors come back.
-            let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
-            let environment = ort::init_from(&library.path)
-                .map_err(|error| match error {
-                    ort::LoadDynamicError::BadVersion { version_str, .. } => anyhow!(
-                        "it is ONNX Runtime {version_str}, and 1.{} or later is needed",
-                        ort::MINOR_VERSION
-                    ),
-                    error => match loader::refusal(&library.path) {
-                        Some(why) => anyhow!(why),
-                        None => error.into(),
-                    },
-                })?
-                .with_logger(silence)
-                .with_telemetry(false)
-                .build()?;
-            Ok((environment, version::of(&library.path)?))
-        });
-        let (environment, version) = loaded.map_err(|error| {
-            anyhow!(
-                "cannot use {} (from {}) as ONNX Runtime: {}; {}",
-                library.path.display(),
-                library.how,
-                chain(&error),
-                library::HOW_TO_GET
-            )
-        })?;
-        let runtime = Self {
-            environment,
-            library,
-            version,
-            ep: None,
-        };
-        let Found { path, how } = &runtime.library;
-        detail(format!("{runtime}: {} (from {how})", path.display()));
-        Ok(runtime)
-    }
-
-    /// Registers the provider's library.
-    pub(crate) fn register(&mut self, ep: Found) -> Result<()> {
-        let register = || -> Result<()> {
-            image::check(&ep.path)?;
-            fenced(|| {
-                self.environment
-                    .register_ep_library(REGISTRATION, &ep.path)?;
-                Ok(())
-            })?;
-            ensure!(
-                self.devices()?.iter().any(|device| device.ep == EP),
-                "it has no device for {EP}"
-            );
-            Ok(())
-        };
-        register().with_context(|| {
-            format!(
-                "{self} cannot use {} (from {}) as an execution provider",
-                ep.path.display(),
-                ep.how
-            )
-        })?;
-        detail(format!("{EP}: {} (from {})", ep.path.display(), ep.how));
-        self.ep = Some(ep);
-        Ok(())
-    }
-
-    /// The environment of all sessions.
-    #[cfg(feature = "bench")]
-    pub(crate) fn environment(&self) -> &Environment {
-        &self.environment
-    }
-
-    /// The version number, such as `1.31.1`.
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// The devices of all providers.
-    pub(crate) fn devices(&self) -> Result<Vec<Device>> {
-        fenced(|| {
-            self.environment
-                .devices()
-                .map(|device| {
-                    let hardware = device.hardware_device();
-                    Ok(Device {
-                        ep: device.ep()?.to_owned(),
-                        ep_vendor: device.ep_vendor()?.to_owned(),
-                        kind: format!("{:?}", hardware.ty()),
-                        vendor: hardware.vendor()?.to_owned(),
-                    })
-                })
-                .collect()
-        })
-    }
-}
-
-impl std::fmt::Display for Runtime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ONNX Runtime {}", self.version())
-    }
-}
-
-/// A device of a provider.
-#[derive(Debug, Serialize)]
-pub(crate) struct Device {
-    #[serde(skip)]
-    pub(crate) ep: String,
-    /// CPU, GPU or NPU.
-    pub(crate) kind: String,
-    pub(crate) vendor: String,
-    #[serde(rename = "provider_vendor")]
-    ep_vendor: String,
-}
-
 /// ONNX Runtime, and how models are to run on it.
+#[derive(Clone)]
 pub(crate) struct Ort {
     runtime: Rc<Runtime>,
     /// Whether our nodes are meant for this project's provider.
@@ -236,6 +90,15 @@ impl Ort {
                 .map(|(key, value)| (format!("{EP}.{key}"), value))
                 .collect(),
         }
+    }
+
+    /// The same with an option of the provider besides, or without the provider.
+    pub(crate) fn with_option(&self, option: Option<(&str, &str)>) -> Self {
+        let mut with = self.clone();
+        with.with_ep = option.is_some();
+        let option = option.map(|(key, value)| (format!("{EP}.{key}"), value.to_owned()));
+        with.provider_options.extend(option);
+        with
     }
 
     /// The device that the provider is to run on, if it is not the CPU.
@@ -297,6 +160,8 @@ pub(crate) struct Executable<'a> {
     pub(crate) placements: Vec<Placement>,
     /// The number of nodes that each provider has.
     pub(crate) providers: BTreeMap<String, usize>,
+    /// What became of loops and layers, if the provider is to run them.
+    pub(crate) report: Option<Report>,
     /// Whether constants had to be left as they are.
     is_unfolded: bool,
 }
@@ -321,23 +186,19 @@ impl Ort {
         let mut prepared = self.place(model)?;
         if let Ok(prepared) = &mut prepared {
             placement::check(&prepared.placements, self.provider())?;
-            prepared.placements.extend(self.loops(&prepared.session)?);
-            for placement in &prepared.placements {
-                let line = format!("{}: {placement}", model.path.display());
-                match placement {
-                    Placement {
-                        reason: Some(_), ..
-                    } => note(line),
-                    Placement { to: Some(_), .. } => detail(line),
-                    _ => {}
-                }
+            prepared.report = self.report(&prepared.session)?;
+            if let Some(report) = prepared.report.clone() {
+                let assigned = fenced(|| Ok(revseq_ort::assigned(&prepared.session)?))?;
+                prepared
+                    .placements
+                    .extend(placement::of_loops(report, &assigned));
             }
         }
         Ok(prepared)
     }
 
-    /// The placements of loops and layers, if the provider is to run them.
-    fn loops(&self, session: &Session) -> Result<Vec<Placement>> {
+    /// Whether the provider is to run loops or layers.
+    pub(crate) fn takes_loops(&self) -> bool {
         let is_asked = |(key, value): &(String, String)| {
             let option = key.strip_prefix(EP).unwrap_or_default();
             matches!(
@@ -345,13 +206,16 @@ impl Ort {
                 (".loops", "layers" | "steps") | (".layers", "on")
             )
         };
-        if !self.with_ep || !self.provider_options.iter().any(is_asked) {
-            return Ok(Vec::new());
+        self.with_ep && self.provider_options.iter().any(is_asked)
+    }
+
+    /// What became of loops and layers, if the provider is to run them.
+    fn report(&self, session: &Session) -> Result<Option<Report>> {
+        if !self.takes_loops() {
+            return Ok(None);
         }
-        fenced(|| {
-            let report = revseq_ort::report(&self.runtime.environment, session)?;
-            Ok(placement::of_loops(report, &revseq_ort::assigned(session)?))
-        })
+        let environment = &self.runtime.environment;
+        fenced(|| Ok(Some(revseq_ort::report(environment, session)?)))
     }
 
     /// Prepares a model, whichever provider runs its nodes.
@@ -390,6 +254,7 @@ impl Ort {
                 outputs: outputs::declared(model),
                 placements,
                 providers,
+                report: None,
                 is_unfolded,
             });
             if is_complete {
@@ -468,6 +333,20 @@ enum Observer<'a> {
 }
 
 impl Executable<'_> {
+    /// Notes each node, loop or layer that stays with another provider, and why.
+    pub(crate) fn say(&self) {
+        for placement in &self.placements {
+            let line = format!("{}: {placement}", self.model.path.display());
+            match placement {
+                Placement {
+                    reason: Some(_), ..
+                } => note(line),
+                Placement { to: Some(_), .. } => detail(line),
+                _ => {}
+            }
+        }
+    }
+
     /// Another session of the model.
     fn observed(&self, observer: Observer<'_>) -> Result<Session> {
         self.ort.session(self.model, self.is_unfolded, observer)
@@ -537,32 +416,36 @@ impl Executable<'_> {
         })
     }
 
-    /// Returns the time of each of some runs, after others that are not timed. They write to no log.
-    pub(crate) fn repeat(
-        &self,
-        inputs: &Tensors,
-        runs: Runs,
-        step: impl FnMut() -> ControlFlow<()>,
-    ) -> Result<Vec<Duration>> {
+    /// Returns what runs the model on these inputs again and again, in a session of its own that writes to no
+    /// log.
+    pub(crate) fn timed(&self, inputs: &Tensors) -> Result<TimedRuns> {
         let values = values(inputs)?;
+        let start = Instant::now();
         let mut session = self.observed(Observer::None)?;
-        let run = || {
+        let made = start.elapsed();
+        let timeout = self.ort.timeout;
+        // Once for all runs: it takes the time of a small model.
+        #[cfg(unix)]
+        let watch = crash::Watch::new();
+        let mut run = move || {
+            #[cfg(unix)]
+            let _watch = &watch;
             let options = fenced(|| Ok(RunOptions::new()?))?;
             let start = Instant::now();
             fenced(|| {
-                deadline::within(self.ort.timeout, &options, || {
+                deadline::within(timeout, &options, || {
                     session.run_with_options(borrowed(&values), &options)?;
                     Ok(())
                 })
             })?;
             Ok(start.elapsed())
         };
-        // Once for all runs: it takes the time of a small model.
-        #[cfg(unix)]
-        let _watch = crash::Watch::new();
         // The first run of a session allocates.
-        let warmup = runs.warmup.max(1);
-        Runs { warmup, ..runs }.times(run, step)
+        run()?;
+        Ok(TimedRuns {
+            made: Some(made),
+            run: Box::new(run),
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use revseq_tract::{
 };
 use tract_onnx::prelude::*;
 
-use crate::backend::Runs;
+use crate::backend::TimedRuns;
 use crate::backend::gpu::{self, Gpu};
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
@@ -193,16 +193,11 @@ impl Loaded {
         Ok(outputs.collect())
     }
 
-    /// Returns the time of each of some runs, after others that are not timed.
-    pub(crate) fn repeat(
-        &self,
-        inputs: &Tensors,
-        runs: Runs,
-        step: impl FnMut() -> ControlFlow<()>,
-    ) -> Result<Vec<Duration>> {
+    /// Returns what runs the model on these inputs again and again.
+    pub(crate) fn timed(&self, inputs: &Tensors) -> Result<TimedRuns> {
         let (plan, inputs) = self.plan(inputs)?;
         let values = call(|| plan.values(&inputs))?;
-        let run = || {
+        let run = move || {
             let values = values.clone();
             let start = Instant::now();
             let outputs = call(|| plan.run_values(values))?;
@@ -210,7 +205,10 @@ impl Loaded {
             drop(outputs);
             Ok(time)
         };
-        runs.times(run, step)
+        Ok(TimedRuns {
+            made: None,
+            run: Box::new(run),
+        })
     }
 
     /// Returns the time of each node in some runs. Only the bodies of tract's own Scans are one node.

@@ -22,7 +22,6 @@ use crate::escape::printable;
 use crate::model::{Model, read};
 use crate::style::{BOLD, FAILED, GREEN};
 use crate::tensor::compare::{Difference, Tolerance, compare};
-use crate::tensor::fill::Fill;
 use crate::tensor::{Tensor, Tensors};
 
 /// A model and a backend.
@@ -132,16 +131,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
         check_same_values(&model, other)?;
     }
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
-    let sources = inputs::Sources::new(&arguments.inputs.values);
-    let fill = match located.data_sets.first() {
-        Some(_) => sources.fill,
-        None => sources.fill.or(Some(Fill::Random(0))),
-    };
-    let sources = inputs::Sources {
-        fill,
-        data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
-        ..sources
-    };
+    let sources = inputs::Sources::of(&arguments.inputs.values, &located);
     let engines = backend::Engine::open_all(&arguments.on.engine, backends)?;
     let names = model.output_names();
     let compare = |given: &Tensors| {

@@ -8,10 +8,7 @@ use rten_tensor::{AsView, TensorView};
 
 use super::model::{INPUT, LENGTHS, OUTPUT, model, takes_axes};
 use super::{Failure, Prepared, Runtime};
-use crate::{Contestant, Kind, Machine, Regime};
-
-/// The version that this crate is built with.
-const VERSION: &str = "0.27";
+use crate::{Contestant, Kind, Regime};
 
 /// rten, on one thread.
 pub(super) struct Rten;
@@ -30,10 +27,6 @@ impl Runtime for Rten {
     /// Its output alone.
     fn tensors(&self) -> usize {
         1
-    }
-
-    fn describe(&self, machine: &mut Machine) {
-        machine.rten = Some(VERSION.to_owned());
     }
 
     fn prepare(

@@ -1,20 +1,19 @@
 //! Other runtimes that have the operator, to compare with.
 //!
-//! Each is a feature of this crate. Regimes that a runtime does not support (an
+//! Regimes that a runtime does not support (an
 //! element type, axes beyond the first two) are left out for it.
 
-#[cfg(any(feature = "ort", feature = "rten"))]
 mod model;
-#[cfg(feature = "ort")]
 mod onnxruntime;
 #[cfg(feature = "rten")]
 mod rten;
 
-#[cfg(feature = "ort")]
-pub use onnxruntime::Onnxruntime;
+use onnxruntime::Onnxruntime;
+
+use std::ffi::OsString;
 
 use crate::buffer::Buffer;
-use crate::{Contestant, Error, Machine, Regime};
+use crate::{Contestant, Error, Regime};
 
 /// The message of a runtime's error.
 struct Failure(String);
@@ -34,9 +33,6 @@ trait Runtime {
 
     /// The number of tensors of a regime's size that it holds as inputs and outputs.
     fn tensors(&self) -> usize;
-
-    /// Notes its version.
-    fn describe(&self, machine: &mut Machine);
 
     /// Makes it ready for a regime that it takes.
     fn prepare(
@@ -60,31 +56,38 @@ trait Prepared {
 pub struct Peers(Vec<Box<dyn Runtime>>);
 
 impl Peers {
-    /// Adds an ONNX Runtime that is loaded.
-    #[cfg(feature = "ort")]
-    #[must_use]
-    pub fn with_onnxruntime(mut self, onnxruntime: Onnxruntime) -> Self {
-        self.0.push(Box::new(onnxruntime));
-        self
+    /// Those that there are: the ONNX Runtime that `ORT_DYLIB_PATH` names, and rten with its feature.
+    ///
+    /// # Errors
+    /// If ONNX Runtime does not load.
+    pub fn new() -> Result<Self, Box<dyn std::error::Error>> {
+        let library = std::env::var_os("ORT_DYLIB_PATH");
+        Self::with_onnxruntime(library.filter(|path| !path.is_empty()))
     }
 
-    /// Adds rten.
-    #[cfg(feature = "rten")]
-    #[must_use]
-    pub fn with_rten(mut self) -> Self {
-        self.0.push(Box::new(rten::Rten));
-        self
+    /// The same, with the ONNX Runtime of a library.
+    pub(crate) fn with_onnxruntime(
+        library: Option<OsString>,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let mut peers = Self::default();
+        #[cfg(feature = "rten")]
+        peers.0.push(Box::new(rten::Rten));
+        if let Some(path) = library {
+            let environment = ort::init_from(&path)?.with_telemetry(false).build()?;
+            peers.0.push(Box::new(Onnxruntime(environment)));
+        }
+        Ok(peers)
+    }
+
+    /// Whether a runtime is there.
+    pub(crate) fn has(&self, contestant: Contestant) -> bool {
+        self.0.iter().any(|it| it.contestant() == contestant)
     }
 
     /// Whether a runtime is there and takes a regime.
     pub(crate) fn takes(&self, contestant: Contestant, regime: &Regime) -> bool {
         let mut own = self.0.iter().filter(|it| it.contestant() == contestant);
         own.any(|it| it.takes(regime))
-    }
-
-    /// Notes their versions.
-    pub(crate) fn describe(&self, machine: &mut Machine) {
-        self.0.iter().for_each(|it| it.describe(machine));
     }
 
     /// The number of tensors of a regime's size that they hold as inputs and outputs.

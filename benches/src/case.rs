@@ -8,7 +8,6 @@ use revseq_kernels::cpu::{self, KernelChoice, Threads};
 use revseq_kernels::{LengthsPolicy, Plan, ReverseSubsequencesDesc, SequenceLengths};
 
 use crate::buffer::Buffer;
-use crate::machine::available_memory;
 use crate::peers::{PeerRuns, Peers};
 use crate::plain::{Nest, reverse_bytes};
 use crate::regime::Kind;
@@ -34,12 +33,6 @@ impl Arena {
                 message: error.to_string(),
             })?;
         Ok(Self { pool, peers })
-    }
-
-    /// The number of threads.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
     }
 
     /// The contestants that support a regime, the copies of its bytes first.
@@ -71,11 +64,32 @@ impl Arena {
         })
     }
 
-    /// The runtimes to compare with.
-    #[must_use]
-    pub fn peers(&self) -> &Peers {
-        &self.peers
+    /// The contestants that there are to do the work, whatever the regime.
+    pub(crate) fn workers(&self) -> Vec<Contestant> {
+        let is_there = |contestant: &Contestant| match *contestant {
+            Contestant::Onnxruntime | Contestant::Rten => self.peers.has(*contestant),
+            _ => true,
+        };
+        Contestant::WORKERS.into_iter().filter(is_there).collect()
     }
+}
+
+/// The bytes that can be allocated without swapping, if the system reports them:
+/// on Linux, the lesser of available memory and the control group's remainder.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let number = |file: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
+        text.trim().parse().ok()
+    };
+    let left = number("memory.max")
+        .zip(number("memory.current"))
+        .map_or(u64::MAX, |(limit, used)| limit.saturating_sub(used));
+    Some((kibibytes * 1024).min(left))
 }
 
 /// A regime that is ready to be timed.
@@ -304,22 +318,41 @@ mod tests {
         assert_eq!(arena.lacking_memory(&regimes()[0]), None);
     }
 
-    #[cfg(feature = "rten")]
-    #[test]
-    fn rten_is_right_where_it_takes_the_work() {
-        let arena = Arena::new(1, Peers::default().with_rten()).unwrap();
+    /// Checks another runtime on the small regimes that it takes.
+    fn check_peer(peers: Peers, peer: Contestant) {
+        let arena = Arena::new(1, peers).unwrap();
         let mut checked = 0;
         for regime in regimes() {
             if regime.bytes() > 2 << 20 {
                 continue;
             }
             let mut case = Case::new(regime, &arena).unwrap();
-            if case.contestants().contains(&Contestant::Rten) {
-                case.check(Contestant::Rten).unwrap();
+            if case.contestants().contains(&peer) {
+                case.check(peer).unwrap();
                 checked += 1;
             }
         }
         assert!(checked >= 7, "{checked}");
+    }
+
+    #[cfg(feature = "rten")]
+    #[test]
+    fn rten_is_right_where_it_takes_the_work() {
+        check_peer(Peers::with_onnxruntime(None).unwrap(), Contestant::Rten);
+    }
+
+    #[test]
+    fn onnxruntime_is_right_where_it_takes_the_work() {
+        match std::env::var_os("REVSEQ_TEST_ORT_LIB") {
+            Some(library) => {
+                let peers = Peers::with_onnxruntime(Some(library)).unwrap();
+                check_peer(peers, Contestant::Onnxruntime);
+            }
+            None => revseq_skips::skip(
+                "onnxruntime_is_right_where_it_takes_the_work",
+                "REVSEQ_TEST_ORT_LIB is not set",
+            ),
+        }
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use crate::{Case, Contestant, Error};
 
 /// The least time that one sample takes; shorter work is repeated within it.
@@ -41,7 +39,7 @@ impl Effort {
 }
 
 /// Time that a contestant takes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
     /// The contestant.
     pub contestant: Contestant,

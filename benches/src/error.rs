@@ -46,16 +46,4 @@ pub enum Error {
         /// Reason why they do not start.
         message: String,
     },
-    /// No regime has a name like that.
-    #[error(
-        "no regime's name contains {filter:?}; there are {}, such as {:?}",
-        regimes.len(),
-        regimes.first().map_or("", String::as_str)
-    )]
-    UnknownRegime {
-        /// The filter.
-        filter: String,
-        /// Every name.
-        regimes: Vec<String>,
-    },
 }

@@ -10,24 +10,10 @@ use revseq_kernels::DataType;
 
 use super::model::{INPUT, LENGTHS, OUTPUT, model, takes_axes};
 use super::{Failure, Prepared, Runtime};
-use crate::{Contestant, Kind, Machine, Regime};
+use crate::{Contestant, Kind, Regime};
 
 /// An ONNX Runtime that is loaded. There can be one in a process.
-pub struct Onnxruntime {
-    environment: Environment,
-    version: String,
-}
-
-impl Onnxruntime {
-    /// Takes one that the caller has loaded, and its version for the report.
-    #[must_use]
-    pub fn new(environment: Environment, version: impl Into<String>) -> Self {
-        Self {
-            environment,
-            version: version.into(),
-        }
-    }
-}
+pub(super) struct Onnxruntime(pub(super) Environment);
 
 impl Runtime for Onnxruntime {
     fn contestant(&self) -> Contestant {
@@ -48,10 +34,6 @@ impl Runtime for Onnxruntime {
         2
     }
 
-    fn describe(&self, machine: &mut Machine) {
-        machine.onnxruntime = Some(self.version.clone());
-    }
-
     /// A session on one thread for a regime, its tensors bound.
     fn prepare(
         &self,
@@ -60,7 +42,7 @@ impl Runtime for Onnxruntime {
         lengths: &[i64],
     ) -> Result<Box<dyn Prepared>, Failure> {
         let model = model(regime).unwrap_or_default();
-        let session = Session::builder(&self.environment)?
+        let session = Session::builder(&self.0)?
             .with_intra_threads(1)?
             .with_inter_threads(1)?
             .commit_from_memory(&model)?;

@@ -1,0 +1,148 @@
+//! ONNX Runtime's library, loaded.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use serde::Serialize;
+
+use super::library::{self, Found};
+use super::{EP, fenced, image, loader, version};
+use crate::chain;
+use crate::note::detail;
+
+/// The name under which its library is registered.
+const REGISTRATION: &str = "revseq";
+
+/// ONNX Runtime, loaded, with the provider's library once that is registered.
+///
+/// There can be one in a process.
+pub(crate) struct Runtime {
+    pub(super) environment: Environment,
+    pub(crate) library: Found,
+    /// Version number, such as `1.31.1`.
+    version: String,
+    pub(crate) ep: OnceCell<Found>,
+}
+
+impl Runtime {
+    /// Loads ONNX Runtime.
+    ///
+    /// # Errors
+    /// It is not there, does not load, or is too old.
+    pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
+        let library = library::onnxruntime(option)?;
+        let loaded = fenced(|| {
+            image::check(&library.path)?;
+            // ONNX Runtime's own lines would go to standard error; its errors come back.
+            let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
+            let environment = ort::init_from(&library.path)
+                .map_err(|error| match error {
+                    ort::LoadDynamicError::BadVersion { version_str, .. } => anyhow!(
+                        "it is ONNX Runtime {version_str}, and 1.{} or later is needed",
+                        ort::MINOR_VERSION
+                    ),
+                    error => match loader::refusal(&library.path) {
+                        Some(why) => anyhow!(why),
+                        None => error.into(),
+                    },
+                })?
+                .with_logger(silence)
+                .with_telemetry(false)
+                .build()?;
+            Ok((environment, version::of(&library.path)?))
+        });
+        let (environment, version) = loaded.map_err(|error| {
+            anyhow!(
+                "cannot use {} (from {}) as ONNX Runtime: {}; {}",
+                library.path.display(),
+                library.how,
+                chain(&error),
+                library::HOW_TO_GET
+            )
+        })?;
+        let runtime = Self {
+            environment,
+            library,
+            version,
+            ep: OnceCell::new(),
+        };
+        let Found { path, how } = &runtime.library;
+        detail(format!("{runtime}: {} (from {how})", path.display()));
+        Ok(runtime)
+    }
+
+    /// Registers the provider's library, unless one is.
+    pub(crate) fn register(&self, ep: Found) -> Result<()> {
+        if self.ep.get().is_some() {
+            return Ok(());
+        }
+        let register = || -> Result<()> {
+            image::check(&ep.path)?;
+            fenced(|| {
+                self.environment
+                    .register_ep_library(REGISTRATION, &ep.path)?;
+                Ok(())
+            })?;
+            ensure!(
+                self.devices()?.iter().any(|device| device.ep == EP),
+                "it has no device for {EP}"
+            );
+            Ok(())
+        };
+        register().with_context(|| {
+            format!(
+                "{self} cannot use {} (from {}) as an execution provider",
+                ep.path.display(),
+                ep.how
+            )
+        })?;
+        detail(format!("{EP}: {} (from {})", ep.path.display(), ep.how));
+        self.ep.get_or_init(|| ep);
+        Ok(())
+    }
+
+    /// The version number, such as `1.31.1`.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The devices of all providers.
+    pub(crate) fn devices(&self) -> Result<Vec<Device>> {
+        fenced(|| {
+            self.environment
+                .devices()
+                .map(|device| {
+                    let hardware = device.hardware_device();
+                    Ok(Device {
+                        ep: device.ep()?.to_owned(),
+                        ep_vendor: device.ep_vendor()?.to_owned(),
+                        kind: format!("{:?}", hardware.ty()),
+                        vendor: hardware.vendor()?.to_owned(),
+                    })
+                })
+                .collect()
+        })
+    }
+}
+
+impl std::fmt::Display for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ONNX Runtime {}", self.version())
+    }
+}
+
+/// A device of a provider.
+#[derive(Debug, Serialize)]
+pub(crate) struct Device {
+    #[serde(skip)]
+    pub(crate) ep: String,
+    /// CPU, GPU or NPU.
+    pub(crate) kind: String,
+    pub(crate) vendor: String,
+    #[serde(rename = "provider_vendor")]
+    ep_vendor: String,
+}
