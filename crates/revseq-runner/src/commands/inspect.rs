@@ -13,7 +13,7 @@ use super::destination::Destination;
 use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
 use super::trial::{self, Sizes};
-use super::{Outcome, dot, html};
+use super::{Outcome, dot, html, say_loops};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement};
 use crate::backend::tract::{self, Refusal, Shapes, Tract};
@@ -84,6 +84,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         }
     }
     destination.complete()?;
+    say_loops(&engines, &model)?;
     Ok(Outcome::Done)
 }
 

@@ -34,9 +34,10 @@ use crate::backend::Engine;
 use crate::chain;
 use crate::cli::{Arguments, Command};
 use crate::is_broken_pipe;
-use crate::model::Model;
+use crate::model::{Bindings, Model, walk};
 use crate::note::note;
 use crate::tensor::Tensor;
+use crate::units::count;
 
 /// Outcome of a command that ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,31 @@ fn run_command(command: Command) -> Result<Outcome> {
 /// Whether an operator of ONNX is a loop.
 fn is_loop(operator: &str) -> bool {
     matches!(operator, "Loop" | "Scan")
+}
+
+/// Notes how many loops and recurrent layers ONNX Runtime runs itself on some engine, and the command that
+/// measures other ways.
+fn say_loops<'a>(engines: impl IntoIterator<Item = &'a Engine>, model: &Model) -> Result<()> {
+    let mut engines = engines.into_iter();
+    if !engines.any(|engine| matches!(engine, Engine::Ort(ort) if !ort.takes_loops())) {
+        return Ok(());
+    }
+    let (mut loops, mut layers) = (0, 0);
+    walk::walk(model, &Bindings::new(), |site| {
+        let operator = site.operator();
+        loops += usize::from(is_loop(&operator));
+        layers += usize::from(matches!(&*operator, "LSTM" | "GRU" | "RNN"));
+    })?;
+    let counts = [(loops, "loop"), (layers, "recurrent layer")];
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let counts: Vec<String> = counts.map(|(number, what)| count(number, what)).collect();
+    if !counts.is_empty() {
+        let (path, counts) = (model.path.display(), counts.join(" and "));
+        note(format!(
+            "{path}: {counts}: `revseq bench {path}` measures the ways to run them"
+        ));
+    }
+    Ok(())
 }
 
 /// Says that the times of this build are those of no user.

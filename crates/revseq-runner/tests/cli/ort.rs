@@ -233,6 +233,44 @@ fn inspect_shows_placements() {
     );
 }
 
+#[test]
+fn loops_that_onnxruntime_runs_point_to_bench() {
+    let Some(library) = onnxruntime("loops_that_onnxruntime_runs_point_to_bench") else {
+        return;
+    };
+    let path = model("exported/keras_bilstm_masked");
+    let points = format!(
+        "{path}/model.onnx: 4 loops: `revseq bench {path}/model.onnx` measures the ways to run them\n"
+    );
+    let one = model("graphs/between_neg");
+    for command in ["run", "compare", "inspect"] {
+        let backends: &[&str] = match command {
+            "compare" => &["-b", "ort,ort-plain"],
+            _ => &["-b", "ort"],
+        };
+        for (path, option, count) in [
+            (&path, "lengths=reject", 1),
+            (&path, "loops=layers", usize::from(command == "compare")),
+            (&one, "lengths=reject", 0),
+        ] {
+            let arguments = [
+                command,
+                path,
+                "--ort-lib",
+                &library,
+                "--provider-option",
+                option,
+            ];
+            let run = revseq(&[&arguments[..], backends].concat());
+            assert_eq!(
+                run.stderr.matches(&points).count(),
+                count,
+                "{command}: {run:?}"
+            );
+        }
+    }
+}
+
 /// By the notes and in JSON, whichever command made the session.
 #[test]
 fn what_became_of_loops_is_told() {
@@ -301,36 +339,6 @@ fn devices_lists_the_libraries_that_are_found() {
             .contains("RevSeqExecutionProvider\n  device        CPU"),
         "{run:?}"
     );
-}
-
-/// A result that is not right ends the measuring with an error.
-#[cfg(feature = "bench")]
-#[test]
-fn bench_measures_onnxruntime_s_own_kernel() {
-    let Some(library) = onnxruntime("bench_measures_onnxruntime_s_own_kernel") else {
-        return;
-    };
-    for (regime, takes_part) in [
-        ("ready-plan 4x4 f32 random", true),
-        ("time-major 128x16x16 f32 random", true),
-        ("elements 256x256 u8 random", true),
-        ("elements 128x256 f16 random", true),
-        ("elements 32x256 i64 random", true),
-        ("elements 16x256 c128 random", false),
-        ("whole-call 4x4 f32 random", false),
-    ] {
-        let bench = ["bench", "--quick", "--format", "json", "--filter", regime];
-        let run = revseq(&[&bench[..], &["--ort-lib", &library]].concat());
-        assert_eq!(run.code, Some(0), "{run:?}");
-        let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
-        assert!(json["machine"]["onnxruntime"].is_string(), "{json}");
-        let contestants = json["contestants"].as_array().expect("contestants");
-        assert_eq!(
-            contestants.contains(&"onnxruntime".into()),
-            takes_part,
-            "{regime}: {json}"
-        );
-    }
 }
 
 #[test]
@@ -424,7 +432,7 @@ fn a_profile_takes_seconds_however_many_runs_are_timed() {
     let text = revseq(&arguments[..9]);
     assert_eq!(text.code, Some(0), "{text:?}");
     assert!(
-        text.stderr.contains("\nthe profiler makes a run "),
+        text.stdout.contains("\nthe profiler makes a run "),
         "{text:?}"
     );
 }

@@ -14,7 +14,7 @@ use inner::{Inner, InnerRow};
 use super::destination::Destination;
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
-use super::{Outcome, trial};
+use super::{Outcome, say_loops, trial};
 use crate::backend;
 use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
@@ -170,6 +170,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
         )?,
     }
     destination.complete()?;
+    say_loops(&engines, &model)?;
     let differs = rows.iter().any(|row| match &row.results {
         Results::Refused { .. } => true,
         Results::Ran { outputs, inner } => {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::data_set::Recording;
 use super::destination::Destination;
 use super::inputs::{Sources, in_model, list};
-use super::{Outcome, say_nan, trial};
+use super::{Outcome, say_loops, say_nan, trial};
 use crate::backend::ort::Placement;
 use crate::backend::profile::Profile;
 use crate::backend::{Engine, Runs, Session, Timed};
@@ -87,14 +87,18 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let mut destination = Destination::StandardOutput;
     match arguments.format {
         Format::Text => {
-            destination.text(|out| report::print_outputs(out, &files, &names, &results))?;
-            report::say(&results)?;
+            destination.text(|out| {
+                report::print_outputs(out, &files, &names, &results)?;
+                report::print_times(out, &results)
+            })?;
+            report::say(&results);
         }
         Format::Json => {
             let json = report::as_json(&files, &engine, &located.model, &names, &results);
             destination.json("run", json)?;
         }
     }
+    say_loops([&engine], &model)?;
     Ok(match results.is_interrupted {
         true => Outcome::Interrupted,
         false => Outcome::Done,

@@ -200,12 +200,35 @@ pub(super) fn print_outputs(
     Ok(())
 }
 
-/// Says on standard error where the model ran and how long it took.
-pub(super) fn say(results: &Results) -> Result<()> {
+/// Prints how long the runs took, and which operators took it.
+pub(super) fn print_times(out: &mut dyn Write, results: &Results) -> Result<()> {
+    if let Some(summary) = summary(&results.times) {
+        writeln!(
+            out,
+            "{}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
+            count(summary.runs, "run"),
+            summary.median_seconds,
+            summary.mean_seconds,
+            summary.standard_deviation_seconds,
+            summary.min_seconds,
+            summary.max_seconds,
+            summary.p90_seconds,
+            summary.p99_seconds
+        )?;
+        let speed = summary.runs_per_second;
+        let (places, load) = (if speed < 100.0 { 1 } else { 0 }, time(results.load));
+        writeln!(out, "{speed:.places$} runs per second; loaded in {load}")?;
+    }
+    match &results.profile {
+        Some(profile) => print_profile(out, profile, &results.times),
+        None => Ok(()),
+    }
+}
+
+/// Says on standard error where the model ran.
+pub(super) fn say(results: &Results) {
     let Results {
         times,
-        load,
-        profile,
         placements,
         providers,
         gpu,
@@ -225,33 +248,9 @@ pub(super) fn say(results: &Results) -> Result<()> {
         let counts = providers.map(|(provider, nodes)| format!("{nodes} on {provider}"));
         note(format!("nodes: {}", counts.collect::<Vec<_>>().join(", ")));
     }
-    if let Some(summary) = summary(times) {
-        writeln!(
-            anstream::stderr(),
-            "{}: median {}, mean {}, standard deviation {}, min {}, max {}, p90 {}, p99 {}",
-            count(summary.runs, "run"),
-            summary.median_seconds,
-            summary.mean_seconds,
-            summary.standard_deviation_seconds,
-            summary.min_seconds,
-            summary.max_seconds,
-            summary.p90_seconds,
-            summary.p99_seconds
-        )?;
-        let speed = summary.runs_per_second;
-        let (places, load) = (if speed < 100.0 { 1 } else { 0 }, time(*load));
-        writeln!(
-            anstream::stderr(),
-            "{speed:.places$} runs per second; loaded in {load}"
-        )?;
-        if cfg!(debug_assertions) {
-            note("a development build, many times slower: time one built with --release");
-        }
+    if !times.is_empty() {
+        commands::say_unoptimised();
     }
-    if let Some(profile) = profile {
-        print_profile(&mut anstream::stderr().lock(), profile, times)?;
-    }
-    Ok(())
 }
 
 pub(super) fn as_json(
