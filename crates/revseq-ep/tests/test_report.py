@@ -224,3 +224,30 @@ def test_a_layer_that_is_left_has_its_reason(package):
     (left,) = package.report(made).left
     assert (left.operator, left.node, left.could_be_replaced) == ("RNN", "own", False)
     assert "clip" in left.reason
+
+
+def test_accelerate_rewrites_what_the_session_leaves(package):
+    """What the steps of a loop compute of no state is done before it by a rewrite alone."""
+    path = EXPORTED / "tf_beam_search/model.onnx"
+    alone = package.report(package.create_session(path, loops="steps"))
+    assert not alone.taken and alone.left
+    session = package.create_session(path, accelerate=True, threads=1)
+    assert package.report(session).taken
+    for inputs, outputs in harness.data_sets(path.parent):
+        given = {it.name: value for it, value in zip(session.get_inputs(), inputs)}
+        for expected, got in zip(outputs, session.run(None, given)):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_accelerate_keeps_a_model_that_the_session_takes(package):
+    """Masks are part of a fused layer, which a rewritten file cannot have."""
+    found = package.report(package.create_session(EXPORTED / "keras_bilstm_masked/model.onnx", accelerate=True))
+    assert (len(found.taken), found.left, found.layers) == (4, (), 0)
+
+
+def test_accelerate_is_given_alone(package):
+    path = EXPORTED / "keras_bilstm_masked/model.onnx"
+    with pytest.raises(ValueError, match="accelerate=True chooses rewrite, layers and loops: give it alone"):
+        package.create_session(path, accelerate=True, loops=True)
+    with pytest.raises(TypeError, match="accelerate is 'yes', expected True or False"):
+        package.create_session(path, accelerate="yes")

@@ -32,7 +32,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ._report import LOOPS, ReportError, remember, report
-from ._rewrite import flag, rewriting, source_of
+from ._rewrite import RewriteError, flag, rewriting, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -161,6 +161,7 @@ def _registration_error(why: object) -> RegistrationError:
 def create_session(
     model: Model,
     *,
+    accelerate: bool = False,
     threads: int = 0,
     rewrite: Literal["fast", False] | None = None,
     layers: bool | None = None,
@@ -171,6 +172,11 @@ def create_session(
     """Makes a session on a model (its path or its bytes) whose nodes are with the provider.
 
     A model with external data is to be given by its path.
+
+    With ``accelerate=True``, recurrent layers and loops run as fast as this package has them: as with
+    ``loops="steps"``, and if loops are left that a rewrite replaces, or none is taken, as with
+    ``rewrite="fast"`` besides, if that changes the model. A ``RewriteWarning`` names each loop that could be
+    replaced and is left, and ``report(session)`` tells of all. What follows chooses single ways.
 
     ``threads`` is ``intra_op_num_threads``: give the CPUs that the worker has, since 0 takes all
     of the machine's. With ``rewrite="fast"``, loops that are recurrent layers run as LSTM, GRU and
@@ -194,6 +200,10 @@ def create_session(
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
     if not isinstance(threads, int):
         raise TypeError(f"threads is {threads!r}, expected an int")
+    if flag("accelerate", accelerate):
+        if (rewrite, layers, loops) != (None, None, None):
+            raise ValueError("accelerate=True chooses rewrite, layers and loops: give it alone, or these")
+        loops = "steps"
     entries = _options(provider_options, layers, loops, rewrite)
     # The rewrite makes use of it, too; the provider takes it with loops only.
     assume = [entries["assume"]] if "assume" in entries else []
@@ -202,32 +212,69 @@ def create_session(
         entries.pop("assume", None)
     device = register()
     model = source_of(model)
+    computes_layers = entries.get("layers", "on" if replaces else "off") == "on"
+    of_rewriting = {"assume": assume, "takes_empty": computes_layers}
+
+    def make(loadable: str | bytes, folder: str | None = None) -> onnxruntime.InferenceSession:
+        return _make(loadable, folder, device, entries, threads, configure)
+
+    session = None if rewrite else make(model)
+    warned = []
+    if session is None or (accelerate and _is_left(session)):
+        # A model that the rewrite refuses has a session all the same.
+        refused = contextlib.nullcontext() if rewrite else contextlib.suppress(RewriteError)
+        with refused, _rewritten(model, **of_rewriting) as (loadable, folder, rewritten):
+            if rewrite:
+                warned = [str(step) for step in rewritten.left_alone if step.operator in LOOPS]
+            if rewrite or rewritten.rewritten:
+                # Its memory is free before another one is made.
+                session = None
+                session = make(loadable, folder)
+                remember(session, rewritten)
+    assert session is not None, "one is made where none was"
+    if replaces:
+        warned += _kept(session)
+    for line in warned:
+        # Above: this function's caller.
+        warnings.warn(line, RewriteWarning, stacklevel=2)
+    return session
+
+
+def _make(
+    loadable: str | bytes,
+    folder: str | None,
+    device: onnxruntime.OrtEpDevice,
+    entries: dict[str, str],
+    threads: int,
+    configure: Callable[[onnxruntime.SessionOptions], None] | None,
+) -> onnxruntime.InferenceSession:
+    """Makes a session with the provider; external data of bytes is in a folder."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    computes_layers = entries.get("layers", "on" if replaces else "off") == "on"
-    of_rewriting = {"assume": assume, "takes_empty": computes_layers}
-    loadable = (
-        _rewritten(model, options, of_rewriting) if rewrite else contextlib.nullcontext((model, None))
-    )
-    with loadable as (path_or_bytes, rewritten):
-        options.intra_op_num_threads = threads
-        if configure is not None:
-            configure(options)
-        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        options.add_provider_for_devices([device], entries)
-        session = onnxruntime.InferenceSession(path_or_bytes, options)
+    if folder is not None:
+        options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, folder)
+    options.intra_op_num_threads = threads
+    if configure is not None:
+        configure(options)
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    options.add_provider_for_devices([device], entries)
+    session = onnxruntime.InferenceSession(loadable, options)
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
     check_assignment(session)
     _sessions.add(session)
-    if rewritten is not None:
-        remember(session, rewritten)
-    if replaces:
-        for line in _kept(session):
-            # Above: this function's caller.
-            warnings.warn(line, RewriteWarning, stacklevel=2)
     return session
+
+
+def _is_left(session: onnxruntime.InferenceSession) -> bool:
+    """Whether a rewrite may do what the provider does not: replace a loop that is left, or find layers that
+    are none by name."""
+    try:
+        found = report(session)
+    except ReportError:
+        return False
+    return not found.taken or any(left.could_be_replaced for left in found.left)
 
 
 # The values of the option ``loops`` with which loops are replaced.
@@ -287,24 +334,17 @@ def _switch(argument: str, value: object) -> bool:
 
 @contextlib.contextmanager
 def _rewritten(
-    model: str | bytes, options: onnxruntime.SessionOptions, of_rewriting: dict[str, Any]
-) -> Iterator[tuple[str | bytes, Report]]:
-    """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end.
-    Unless what computes them takes empty batches, these are an error: they end the process of ONNX
-    Runtime.
-
-    Warns of loops that are left, and reports all.
+    model: str | bytes, **of_rewriting: Any
+) -> Iterator[tuple[str | bytes, str | None, Report]]:
+    """The model with its recurrent loops as layers, as bytes or in a file that is removed at the end, the
+    folder of its external data, and what was rewritten. Unless what computes them takes empty batches,
+    these are an error: they end the process of ONNX Runtime.
     """
-    folder = None
+    folder = data = None
     try:
         with rewriting(model, fast=True, resolve_links=True, **of_rewriting) as result:
-            for step in result.report.left_alone:
-                if step.operator in LOOPS:
-                    # Above: contextlib's, `create_session`, and its caller.
-                    warnings.warn(str(step), RewriteWarning, stacklevel=4)
             if isinstance(model, str):
                 data = result.data_folder or os.path.dirname(os.path.abspath(model))
-                options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, data)
             # External data of a model in a file has to be in the file's folder.
             loadable: str | bytes
             if result.size < _LARGE or result.has_external_data:
@@ -314,7 +354,7 @@ def _rewritten(
                 loadable = os.path.join(folder, "model.onnx")
                 _write(loadable, result.view())
             rewritten = result.report
-        yield loadable, rewritten
+        yield loadable, data, rewritten
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
