@@ -1,11 +1,17 @@
 """ReverseSequence for ONNX Runtime 1.24 or later, and recurrent loops as layers.
 
-A session whose ReverseSequence nodes run on ``RevSeqExecutionProvider``, and whose loops that are
-recurrent layers run as LSTM, GRU and RNN::
+A session whose ReverseSequence nodes run on ``RevSeqExecutionProvider``, and whose recurrent layers and
+loops run as fast as this package has them::
 
     from onnxruntime_ep_revseq import create_session
 
-    session = create_session("model.onnx", rewrite="fast")
+    session = create_session("model.onnx", accelerate=True)
+
+Which way is the fastest for a model, and by how much::
+
+    from onnxruntime_ep_revseq import bench
+
+    print(bench("model.onnx"))
 
 With session options of your own::
 
@@ -38,6 +44,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._bench import Bench, Way, bench
 from ._report import Left, ReportError, SessionReport, Taken, report
 from ._rewrite import Report, RewriteError, Step, rewrite
 from .worker import (
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssignmentError",
+    "Bench",
     "Left",
     "ProviderOptions",
     "RegistrationError",
@@ -64,6 +72,8 @@ __all__ = [
     "SessionReport",
     "Step",
     "Taken",
+    "Way",
+    "bench",
     "create_session",
     "get_ep_name",
     "get_ep_names",
