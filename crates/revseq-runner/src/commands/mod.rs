@@ -82,6 +82,15 @@ fn is_loop(operator: &str) -> bool {
     matches!(operator, "Loop" | "Scan")
 }
 
+/// The recurrent layers that the provider computes.
+const LAYERS: [&str; 5] = [
+    "LSTM",
+    "GRU",
+    "RNN",
+    "LinearAttention",
+    "com.microsoft::LinearAttention",
+];
+
 /// Notes how many loops and recurrent layers ONNX Runtime runs itself on some engine, and the command that
 /// measures other ways.
 fn say_loops<'a>(engines: impl IntoIterator<Item = &'a Engine>, model: &Model) -> Result<()> {
@@ -93,7 +102,7 @@ fn say_loops<'a>(engines: impl IntoIterator<Item = &'a Engine>, model: &Model) -
     walk::walk(model, &Bindings::new(), |site| {
         let operator = site.operator();
         loops += usize::from(is_loop(&operator));
-        layers += usize::from(matches!(&*operator, "LSTM" | "GRU" | "RNN"));
+        layers += usize::from(LAYERS.contains(&&*operator));
     })?;
     let counts = [(loops, "loop"), (layers, "recurrent layer")];
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
