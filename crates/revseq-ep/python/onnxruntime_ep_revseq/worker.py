@@ -4,7 +4,7 @@
 
     from onnxruntime_ep_revseq import worker
 
-    session = worker.create_session("model.onnx", rewrite="fast")
+    session = worker.create_session("model.onnx", accelerate=True)
 
 Neither a session nor its options can be pickled, so every worker of Ray, Spark and the like makes
 its own::
