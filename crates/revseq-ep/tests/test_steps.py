@@ -353,3 +353,38 @@ def test_a_layer_in_a_step_is_part_of_the_program(operator, attributes, steps):
     assert taken(session) == HANDS_ON
     feeds = {"most": np.array(5), "xs": floats(5, steps, 2, 4), "h0": floats(1, 2, 6), "c0": floats(1, 2, 6)}
     same(session, plain(bytes_), {it.name: feeds[it.name] for it in session.get_inputs()})
+
+
+BRANCHES = """
+branches (float[T, N] x, float[N] h0, int64 few) => (float[N] last, float[T, N] all) {
+  scalar = Constant <value_ints = [0]> ()
+  steps = Shape <start = 0, end = 1> (x)
+  most = Squeeze(steps, scalar)
+  true = Constant <value = bool {1}> ()
+  last, all = Loop <body = step (int64 i, bool on, float[N] h) => (bool go, float[N] next, float[N] made) {
+      go = Identity(on)
+      row = Gather(x, i)
+      total = ReduceSum <keepdims = 0> (h)
+      zero = Constant <value = float {0.0}> ()
+      is_more = Greater(total, zero)
+      zeros = Constant <value_ints = [0]> ()
+      end = Unsqueeze(few, zeros)
+      part = If <then_branch = some () => (float[K] one) { one = Slice(row, zeros, end, zeros) },
+                 else_branch = all () => (float[K] other) { other = Identity(row) }> (is_more)
+      mean = ReduceMean <keepdims = 0> (part)
+      sum = Add(h, mean)
+      next = Sin(sum)
+      made = Identity(next)
+    }> (most, true, h0)
+}
+"""
+
+
+def test_where_values_allow_no_program_the_loop_itself_runs():
+    """A value whose size depends on a step has no place in a program."""
+    bytes_ = model(BRANCHES)
+    session, reference = ours(bytes_), plain(bytes_)
+    assert taken(session) == HANDS_ON
+    for steps, few in ((6, 4), (6, 2), (0, 2), (9, 3)):
+        feeds = {"x": floats(steps, 4), "h0": floats(4), "few": np.array(few)}
+        same(session, reference, feeds)
