@@ -74,3 +74,28 @@ def test_wrong_options_are_refused_for_any_model():
     model = harness.model(helper.make_graph([node], "neg", values[:1], values[1:]))
     with pytest.raises(Exception, match='unknown provider option "nonsense"'):
         harness.session(model, provider_options={"nonsense": "1"})
+
+
+@pytest.mark.parametrize("switch, ours", [("off", False), ("on", True)])
+def test_the_environment_switches_layers_off(monkeypatch, switch, ours):
+    """An operator of a service has no other way without a deploy."""
+    monkeypatch.setenv("REVSEQ_EP", switch)
+    weights = [
+        helper.make_tensor(name, TensorProto.FLOAT, [1, 2, 2], [0.5] * 4) for name in "wr"
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=2)],
+        "rnn",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 1, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 1, 1, 2])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = harness.session(model, provider_options={"layers": "on", "loops": "steps"})
+    assert ("RNN" in harness.assigned(session).get(harness.EP, [])) == ours
+
+
+def test_another_value_of_the_switch_is_refused(monkeypatch):
+    monkeypatch.setenv("REVSEQ_EP", "no")
+    with pytest.raises(Exception, match="REVSEQ_EP=no, expected REVSEQ_EP=off or REVSEQ_EP=on"):
+        harness.session(SEQUENCE)

@@ -37,6 +37,9 @@ pub(crate) enum Error {
          expected \"layers\" beside it"
     )]
     AssumesWithoutLoops,
+    /// The variable that switches layers and loops off has another value.
+    #[error("the environment has REVSEQ_EP={value}, expected REVSEQ_EP=off or REVSEQ_EP=on")]
+    Switch { value: String },
     /// The GPU that a session asks for cannot be had.
     #[cfg(feature = "gpu")]
     #[error("provider option \"device\" is \"{device}\": {source}")]

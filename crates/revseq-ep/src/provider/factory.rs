@@ -1,10 +1,9 @@
 //! The factory: which devices the EP runs on, and the EPs themselves.
 
 use std::ffi::{c_char, c_int};
-use std::ptr;
-use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{env, ptr, slice};
 
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
@@ -18,7 +17,7 @@ use super::error::Error;
 use super::gpu::Gpu;
 use super::kernel::Kernel;
 use super::layers::{AttentionKernel, LayerKernel};
-use super::options::Options;
+use super::options::{Options, SWITCH};
 use super::schemas::{attention, layers, registrations};
 use super::{EP_NAME, EP_NAME_STR};
 use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
@@ -221,6 +220,7 @@ unsafe extern "system" fn create_ep(
             // SAFETY: the caller's.
             let entries = unsafe { options::read(host, session_options, EP_NAME_STR) }?;
             let options = Options::new(entries.iter().map(|(key, value)| (&**key, &**value)))?;
+            let options = options.switched(env::var_os(SWITCH).as_deref())?;
             let around = match options.loops() {
                 None => None,
                 Some(_) => {

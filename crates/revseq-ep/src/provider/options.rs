@@ -1,10 +1,15 @@
 //! Provider options.
 
+use std::ffi::OsStr;
+
 use revseq_graph::Operator;
 use revseq_kernels::{Device, LengthsPolicy};
 use revseq_rewrite::Assumptions;
 
 use super::error::Error;
+
+/// The variable of the environment that switches layers and loops off, whatever the options say.
+pub(crate) const SWITCH: &str = "REVSEQ_EP";
 
 /// The options, each with its values for messages.
 const OPTIONS: [(&str, &str); 5] = [
@@ -72,6 +77,23 @@ impl Options {
             None if read.assume != Assumptions::default() => Err(Error::AssumesWithoutLoops),
             _ => Ok(read),
         }
+    }
+
+    /// The options where an operator of the host's process may have switched layers and loops off: by the
+    /// [variable](SWITCH)'s value "off".
+    ///
+    /// # Errors
+    /// [`Error::Switch`].
+    pub(crate) fn switched(mut self, switch: Option<&OsStr>) -> Result<Self, Error> {
+        match switch.map(OsStr::to_string_lossy).as_deref() {
+            None | Some("" | "on") => {}
+            Some("off") => (self.layers, self.loops) = (Some(false), Some(Loops::Keep)),
+            Some(other) => {
+                let value = other.to_owned();
+                return Err(Error::Switch { value });
+            }
+        }
+        Ok(self)
     }
 
     /// The device that runs the nodes.
@@ -182,6 +204,25 @@ mod tests {
         assert_eq!(layers(&[("loops", "keep"), on]), (true, false));
         let inner = Options::new([loops, off]).unwrap().of_inner_session();
         assert!(inner.contains(&("layers", String::from("on"))), "{inner:?}");
+    }
+
+    #[test]
+    fn a_variable_switches_layers_and_loops_off() {
+        let options = Options::new([("loops", "steps"), ("lengths", "clamp")]).unwrap();
+        let switched = |value: &str| options.clone().switched(Some(OsStr::new(value)));
+        let off = switched("off").unwrap();
+        assert_eq!(
+            (off.layers(), off.loops(), off.steps()),
+            (false, None, false)
+        );
+        assert_eq!(off.lengths, options.lengths);
+        for value in ["", "on"] {
+            assert_eq!(switched(value).as_ref(), Ok(&options));
+        }
+        assert_eq!(
+            switched("no").unwrap_err().to_string(),
+            "the environment has REVSEQ_EP=no, expected REVSEQ_EP=off or REVSEQ_EP=on"
+        );
     }
 
     #[test]
