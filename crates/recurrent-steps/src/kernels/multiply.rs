@@ -120,17 +120,15 @@ impl Multiply {
         for column in (0..columns).step_by(width) {
             // The last tile has some columns of the one before.
             let column = column.min(columns - width);
+            let part = (other, starts[1] + column as isize, self.other.1[0]);
             let mut row = 0;
             while row < rows {
-                let starts = [
-                    starts[0] + self.one.1[0] * row as isize,
-                    starts[1] + column as isize,
-                ];
+                let first = starts[0] + self.one.1[0] * row as isize;
                 let to = &mut to[row * columns + column..];
                 row += if VECTORS <= 2 && rows - row >= 4 {
-                    self.tile::<I, VECTORS, 4>(isa, one, other, starts, to)
+                    self.tile::<I, VECTORS, 4>(isa, (one, first), part, to)
                 } else {
-                    self.tile::<I, VECTORS, 1>(isa, one, other, starts, to)
+                    self.tile::<I, VECTORS, 1>(isa, (one, first), part, to)
                 };
             }
         }
@@ -141,21 +139,20 @@ impl Multiply {
     fn tile<I: Isa, const VECTORS: usize, const ROWS: usize>(
         &self,
         isa: I,
-        one: &[f32],
-        other: &[f32],
-        starts: [isize; 2],
+        (one, first): (&[f32], isize),
+        (other, start, apart): (&[f32], isize, isize),
         to: &mut [f32],
     ) -> usize {
         let [_, terms, columns] = self.sizes;
-        let ([row, term], [other_term, _]) = (self.one.1, self.other.1);
+        let [row, term] = self.one.1;
         let ops = isa.f32();
         let width = VECTORS * ops.len();
         let mut sums = [[ops.zero(); VECTORS]; ROWS];
         for number in 0..terms as isize {
-            let start = (starts[1] + other_term * number) as usize;
+            let start = (start + apart * number) as usize;
             let b = ops.load_many::<VECTORS>(&other[start..start + width]);
             for (index, sums) in sums.iter_mut().enumerate() {
-                let a = one[(starts[0] + row * index as isize + term * number) as usize];
+                let a = one[(first + row * index as isize + term * number) as usize];
                 let a = ops.splat(a);
                 for (sum, b) in std::iter::zip(sums, b) {
                     *sum = ops.mul_add(a, b, *sum);

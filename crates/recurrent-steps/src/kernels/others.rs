@@ -276,23 +276,22 @@ impl Best {
 
     /// Finds several: of equal elements the first is the best.
     fn find_all<T: Ordered>(&self, at: impl Fn(usize) -> T, to: &mut [i64]) {
-        let order = |one: &usize, other: &usize| {
-            let order = at(*one).order(at(*other));
-            let order = if self.is_least {
-                order
-            } else {
-                order.reverse()
-            };
-            order.then(one.cmp(other))
+        let is_better = |one: T, other: T| match self.is_least {
+            true => one.order(other).is_lt(),
+            false => one.order(other).is_gt(),
         };
-        let mut indices: Vec<usize> = (0..self.axis.0).collect();
-        if to.len() < indices.len() {
-            indices.select_nth_unstable_by(to.len(), order);
-            indices.truncate(to.len());
-        }
-        indices.sort_unstable_by(order);
-        for (to, index) in std::iter::zip(to, indices) {
-            *to = index as i64;
+        for index in 0..self.axis.0 {
+            let found = at(index);
+            let mut place = index.min(to.len());
+            // Most are no better than the last.
+            while place > 0 && is_better(found, at(to[place - 1] as usize)) {
+                place -= 1;
+            }
+            if place < to.len() {
+                let end = index.min(to.len() - 1);
+                to.copy_within(place..end, place + 1);
+                to[place] = index as i64;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use revseq_onnx::model::NodeProto;
 
 use super::Call;
 use super::elementwise::float2;
-use super::products::matrices;
+use super::products::{WIDE, matrices, multiply};
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
 use crate::function::{Float2, Function};
@@ -107,10 +107,15 @@ pub(super) fn conv(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
     let seen = Value::new(Kind::Float, View { axes, ..x.clone() });
     let terms: usize = filters[1..].iter().product();
     let w = planner.reshape(w, &[groups, each, terms])?;
-    let made = if channels == 1 && terms <= MOST_TAPS {
+    let count: usize = places.iter().product();
+    let made = if channels == 1 && along.len() == 1 && count >= WIDE {
+        // The elements that filters see lie one after another.
+        let seen = planner.reshape(&seen, &[batch, groups, terms, count])?;
+        let w = planner.materialised(&w)?;
+        multiply(planner, &w, &seen.view, &[batch, groups])?
+    } else if channels == 1 && terms <= MOST_TAPS {
         taps(planner, &seen, &w, along.len())?
     } else {
-        let count: usize = places.iter().product();
         // Without an axis of one batch, each group may have a packed matrix.
         let lead = [batch, groups];
         let lead = if batch == 1 { &lead[1..] } else { &lead };

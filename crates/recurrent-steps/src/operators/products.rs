@@ -15,7 +15,7 @@ use crate::view::{Axis, View};
 const SMALL: usize = 256;
 
 /// So many columns of what a step computes are multiplied as they lie.
-const WIDE: usize = 16;
+pub(super) const WIDE: usize = 16;
 
 /// The most matrices that are packed for one product.
 const MOST_PACKED: usize = 64;
@@ -91,7 +91,6 @@ pub(super) fn matrices(
             return Ok(made.with(turned(&made.view)));
         }
     }
-    let sizes = [&*batch, &[row.size, column.size]].concat();
     // What no step changes is laid out once, as vectors read it.
     let b = match small > SMALL && column.size >= WIDE && planner.is_fixed(&b) {
         true => planner.contiguous(&Value::new(Kind::Float, b))?.view,
@@ -111,10 +110,20 @@ pub(super) fn matrices(
         };
         return Ok(made.with(made.view.without(&[middle])));
     }
-    let inner = [&*batch, &[row.size, term.size]].concat();
-    let a = a.broadcast(&inner);
-    let inner = [&*batch, &[term.size, column.size]].concat();
-    let b = b.broadcast(&inner);
+    multiply(planner, &a, &b, &batch)
+}
+
+/// Products of matrices as they lie, for each of a batch.
+pub(super) fn multiply(
+    planner: &mut Planner<'_>,
+    a: &View,
+    b: &View,
+    batch: &[usize],
+) -> Result<Value, Error> {
+    let ([row, term], [_, column]) = (last_two(a).1, last_two(b).1);
+    let a = a.broadcast(&[batch, &[row.size, term.size]].concat());
+    let b = b.broadcast(&[batch, &[term.size, column.size]].concat());
+    let sizes = [batch, &[row.size, column.size]].concat();
     let view = planner.add(Operation::Multiply, Lane::Float, vec![a, b], &sizes)?;
     Ok(Value::new(Kind::Float, view))
 }

@@ -15,7 +15,7 @@ use crate::kernels::Kernel;
 use crate::view::View;
 
 /// Branches with so many elements and fewer are both computed: that costs less than to run one of them.
-const SMALL: usize = 1024;
+const SMALL: usize = 1 << 14;
 
 /// A program of a graph in the body.
 struct Made {
@@ -156,7 +156,7 @@ impl<'a> Planner<'a> {
                 one.2, other.2
             ));
         }
-        if is_small(&one.plan)? && is_small(&other.plan)? {
+        if is_small(&one.plan) && is_small(&other.plan) {
             let (one, other) = (
                 self.graph(node, "then_branch")?,
                 self.graph(node, "else_branch")?,
@@ -178,7 +178,7 @@ impl<'a> Planner<'a> {
 }
 
 /// Whether a program has a few functions of elements alone, which never fail.
-fn is_small(plan: &Plan) -> Result<bool, Error> {
+fn is_small(plan: &Plan) -> bool {
     let mut elements = 0;
     for buffer in &plan.buffers {
         if matches!(buffer.source, Source::Program | Source::Collected(_)) {
@@ -186,11 +186,14 @@ fn is_small(plan: &Plan) -> Result<bool, Error> {
         }
     }
     let mut all = plan.phases.iter().flatten();
-    let is_cheap = all.all(|scheduled| {
-        matches!(
-            scheduled.work,
-            Work::Kernel(Kernel::Group(_) | Kernel::Rows(_) | Kernel::Count(_))
-        )
+    let is_cheap = all.all(|scheduled| match &scheduled.work {
+        Work::Kernel(kernel) => {
+            matches!(
+                **kernel,
+                Kernel::Group(_) | Kernel::Rows(_) | Kernel::Count(_)
+            )
+        }
+        Work::Inner { .. } => false,
     });
-    Ok(is_cheap && elements <= SMALL)
+    is_cheap && elements <= SMALL
 }

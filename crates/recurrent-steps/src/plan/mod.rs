@@ -174,7 +174,7 @@ pub(crate) struct Inner {
 /// What runs at once.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Kernel(Kernel),
+    Kernel(Box<Kernel>),
     /// One of some programs.
     Inner {
         programs: Vec<Inner>,

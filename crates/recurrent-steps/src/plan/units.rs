@@ -160,7 +160,7 @@ pub(super) fn kernel(
     );
     let to = at(output);
     let scheduled = |kernel, is_each| Scheduled {
-        work: Work::Kernel(kernel),
+        work: Work::Kernel(Box::new(kernel)),
         is_each,
     };
     let single = |kernel| scheduled(kernel, unit.steps.is_some());
