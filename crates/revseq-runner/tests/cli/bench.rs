@@ -109,7 +109,11 @@ fn the_fastest_way_is_recommended() {
     let fastest = ways.iter().min_by(|a, b| median(a).total_cmp(&median(b)));
     let fastest = fastest.expect("a way");
     assert_eq!(json["rust"]["way"], fastest["way"], "{json}");
-    assert_eq!(fastest["ratio"], median(fastest) / median(plain));
+    let ratio = fastest["ratio"].as_f64().expect("a number");
+    assert!(
+        (ratio * median(plain) - median(fastest)).abs() < 1e-9,
+        "{fastest}"
+    );
     let python = json["python"]["code"].as_str().expect("a line");
     let start = format!(
         "onnxruntime_ep_revseq.create_session({:?}, ",

@@ -48,7 +48,12 @@ pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
     for located in &located {
         let measured = measure(arguments, &ways, located, &watch)?;
         match arguments.format {
-            BenchFormat::Text => destination.text(|out| output::text(out, &measured))?,
+            BenchFormat::Text => destination.text(|out| {
+                if !all.is_empty() {
+                    writeln!(out)?;
+                }
+                output::text(out, &measured)
+            })?,
             BenchFormat::Markdown => destination.text(|out| output::markdown(out, &measured))?,
             BenchFormat::Json => {}
         }
