@@ -228,7 +228,7 @@ def test_a_layer_that_is_left_has_its_reason(package):
 
 def test_accelerate_rewrites_what_the_session_leaves(package):
     """What the steps of a loop compute of no state is done before it by a rewrite alone."""
-    path = EXPORTED / "tf_beam_search/model.onnx"
+    path = EXPORTED / "tf_while_reverse_sequence/model.onnx"
     alone = package.report(package.create_session(path, loops="steps"))
     assert not alone.taken and alone.left
     session = package.create_session(path, accelerate=True, threads=1)

@@ -70,7 +70,7 @@ fn each_way_is_a_row_with_what_it_takes() {
     for (name, path) in [
         ("bench_layers", "exported/keras_bilstm_masked"),
         ("bench_refused", "exported/tf_axes_2_3"),
-        ("bench_stays", "exported/tf_beam_search"),
+        ("bench_stays", "exported/tf_while_reverse_sequence"),
     ] {
         let run = bench(&library, &model(path), &[]);
         assert_eq!(run.code, Some(0), "{run:?}");
