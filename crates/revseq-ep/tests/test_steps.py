@@ -388,3 +388,24 @@ def test_where_values_allow_no_program_the_loop_itself_runs():
     for steps, few in ((6, 4), (6, 2), (0, 2), (9, 3)):
         feeds = {"x": floats(steps, 4), "h0": floats(4), "few": np.array(few)}
         same(session, reference, feeds)
+
+
+CONVOLUTION = """
+convolution (float[1, 4, 6, 6] h0, float[4, C, 3, 3] w, int64 most) => (float[1, 4, 6, 6] last) {
+  true = Constant <value = bool {1}> ()
+  last = Loop <body = step (int64 i, bool on, float[1, 4, 6, 6] h) => (bool go, float[1, 4, 6, 6] next) {
+      go = Identity(on)
+      sum = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = GROUP> (h, w)
+      next = Tanh(sum)
+    }> (most, true, h0)
+}
+"""
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_what_onnx_runtime_computes_in_less_time_stays(group):
+    bytes_ = model(CONVOLUTION.replace("GROUP", str(group)).replace("C,", f"{4 // group},"))
+    session = ours(bytes_)
+    assert taken(session) == (HANDS_ON and group == 4)
+    feeds = {"h0": floats(1, 4, 6, 6), "w": floats(4, 4 // group, 3, 3) / 9, "most": np.array(5)}
+    same(session, plain(bytes_), feeds)

@@ -266,6 +266,9 @@ fn find(
         if is_other(&provider) {
             return Err(format!("{provider} has it; add {EP_NAME_STR} before it"));
         }
+        if let Some(reason) = slower(node) {
+            return Err(reason);
+        }
         let program = Program::read(node, opset, &around_loops)?;
         let inputs: Vec<&String> = node.input.iter().collect();
         let captured = program.inputs();
@@ -293,6 +296,20 @@ fn find(
     let open = loops.iter().filter(|(place, _)| !is_taken(*place));
     let programs = open.map(|it| (it.0, program(it))).collect();
     Ok(Found { layers, programs })
+}
+
+/// Says what of a loop ONNX Runtime computes in less time than a program, if there is such: a convolution along two
+/// axes or more that mixes channels takes up to half as long again.
+fn slower(node: &NodeProto) -> Option<String> {
+    let mut nodes = node.graphs().flat_map(|graph| &graph.node);
+    nodes.find_map(|node| {
+        let axes = node.ints("kernel_shape").value().map_or(0, <[i64]>::len);
+        let mixes = node.int("group").or(1).unwrap_or(1) == 1;
+        match node.is("Conv") && axes > 1 && mixes {
+            true => Some(format!("ONNX Runtime's Conv of {axes} axes is faster")),
+            false => slower(node),
+        }
+    })
 }
 
 fn outputs(nodes: &[GraphNode<'_>]) -> Result<HashSet<String>, Error> {
