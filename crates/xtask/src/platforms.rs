@@ -128,7 +128,7 @@ pub(crate) fn windows() -> Result<(), String> {
             ("WINEPATH", folder.clone().into()),
         ],
     };
-    let packages = "recurrent-layers revseq-kernels revseq-graph revseq-ep";
+    let packages = "integer-products recurrent-layers revseq-kernels revseq-graph revseq-ep";
     cross.test(packages, "--lib").run()?;
     let site = folder.join("site");
     python::install_for(&["win_amd64"], "3.11", &ep::newest_requirements(), &site)?;
@@ -169,7 +169,9 @@ fn qemu() -> Result<(Cross, [OsString; 4]), String> {
 /// Tests the kernels on AArch64 under QEMU.
 pub(crate) fn neon() -> Result<(), String> {
     let (cross, _) = qemu()?;
-    cross.test("recurrent-layers", "--lib").run()?;
+    cross
+        .test("integer-products recurrent-layers", "--lib")
+        .run()?;
     cross
         .test("recurrent-steps revseq-kernels revseq-graph", "--tests")
         .run()
@@ -289,7 +291,8 @@ pub(crate) fn x86_64() -> Result<(), String> {
                 .env("PROPTEST_CASES", "16")
                 .run()
         };
-        let kernels = "--package recurrent-layers --package revseq-kernels --lib";
+        let kernels =
+            "--package integer-products --package recurrent-layers --package revseq-kernels --lib";
         test(cargo("test"), &format!("{kernels} -- {WITHOUT_LARGE}"))?;
         test(cargo("test"), "--package recurrent-steps --tests")?;
         test(
@@ -357,7 +360,7 @@ pub(crate) fn wasm() -> Result<(), String> {
         runner,
         variables: Vec::new(),
     };
-    let packages = "recurrent-layers revseq-kernels revseq-graph";
+    let packages = "integer-products recurrent-layers revseq-kernels revseq-graph";
     cross.test(packages, "--lib").run()?;
     cross.test("recurrent-steps", "--tests").run()?;
     let tests = "--test op --test slice --test read --test loops";
