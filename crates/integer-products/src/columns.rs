@@ -1,5 +1,6 @@
 //! The columns of the matrix on the right.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use crate::kernel::{Kernel, Operands, QUAD, Sums, Tiles, WIDTH};
@@ -42,6 +43,22 @@ impl PackedColumns {
         let mut packed = Self::default();
         packed.set(matrix);
         packed
+    }
+
+    /// Makes room for a matrix of this shape, so that packing it takes no more memory but for one column.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub fn try_reserve(&mut self, [inner, columns]: [usize; 2]) -> Result<(), TryReserveError> {
+        let count = columns.div_ceil(WIDTH).saturating_mul(WIDTH);
+        let len = inner
+            .div_ceil(QUAD)
+            .saturating_mul(QUAD)
+            .saturating_mul(count);
+        self.quads.clear();
+        self.quads.try_reserve(len.saturating_add(LINE))?;
+        self.sums.clear();
+        self.sums.try_reserve(columns)
     }
 
     /// Packs a matrix in the place of this one.

@@ -40,6 +40,11 @@ impl<'a> Bytes<'a> {
         }
     }
 
+    /// Copies the bits of the integers from a place on.
+    pub fn copy(self, start: usize, to: &mut [u8]) {
+        to.copy_from_slice(&self.raw()[start..][..to.len()]);
+    }
+
     pub(crate) fn raw(self) -> &'a [u8] {
         match self {
             Self::I8(all) => bytemuck::cast_slice(all),

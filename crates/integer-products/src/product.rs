@@ -102,16 +102,25 @@ impl<'a, S: Sink + ?Sized> Correct<'a, S> {
     }
 
     /// Prepares for the columns of a panel.
+    #[inline(always)]
     fn start(&mut self, first: usize, count: usize) {
+        self.rest[..count].copy_from_slice(&self.of_columns[first..][..count]);
         let mut zeros = [0; WIDTH];
-        for (place, zero) in zeros[..count].iter_mut().enumerate() {
-            *zero = self.forms[1].zero(at(self.zeros.columns, first + place));
+        match self.zeros.columns {
+            &[zero] => zeros.fill(self.forms[1].zero(zero)),
+            all => {
+                for (to, zero) in zeros.iter_mut().zip(&all[first..][..count]) {
+                    *to = self.forms[1].zero(*zero);
+                }
+            }
         }
-        let sums = &self.of_columns[first..][..count];
-        for (rest, (sum, zero)) in self.rest.iter_mut().zip(sums.iter().zip(zeros)) {
-            *rest = sum.wrapping_sub(self.inner.wrapping_mul(zero));
+        let is_zero = zeros.iter().fold(0, |all, it| all | it) == 0;
+        self.columns = (!is_zero).then_some(zeros);
+        if !is_zero {
+            for (rest, zero) in self.rest.iter_mut().zip(zeros) {
+                *rest = rest.wrapping_sub(self.inner.wrapping_mul(zero));
+            }
         }
-        self.columns = (zeros != [0; WIDTH]).then_some(zeros);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rows of the matrix on the left.
 
+use std::collections::TryReserveError;
+
 use crate::kernel::{Kernel, Operands, QUAD};
 use crate::matrix::{Form, Matrix};
 
@@ -34,6 +36,20 @@ impl PackedRows {
         let mut packed = Self::default();
         packed.set(matrix);
         packed
+    }
+
+    /// Makes room for a matrix of this shape, so that packing it takes no more memory.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub fn try_reserve(&mut self, [rows, inner]: [usize; 2]) -> Result<(), TryReserveError> {
+        let of_row = inner.saturating_add(QUAD);
+        self.quads.clear();
+        self.quads.try_reserve(rows.saturating_mul(of_row))?;
+        self.row.clear();
+        self.row.try_reserve(of_row)?;
+        self.sums.clear();
+        self.sums.try_reserve(rows)
     }
 
     /// Packs a matrix in the place of this one.

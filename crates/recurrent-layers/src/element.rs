@@ -8,7 +8,7 @@ use rten_simd::{Isa, SimdUnaryOp};
 
 use crate::logistic::{Sigmoid, Tanh};
 use crate::product::AddProducts;
-use crate::quantized::{Quantization, Rounding};
+use crate::quantized::Quantizing;
 
 /// The numbers that layers compute with: `f32` and `f64`.
 pub trait Element: Number {}
@@ -36,8 +36,8 @@ pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
     /// The hyperbolic tangent of whole vectors, in place.
     fn tanh_all<I: Isa>(isa: I, all: &mut [Self]);
 
-    /// Rounding of numbers to those that uint8 can stand for, if there is one.
-    const ROUNDING: Option<Rounding<Self>>;
+    /// How numbers are quantised to uint8, if they can be.
+    const QUANTIZING: Option<Quantizing<Self>>;
 
     /// The nearest number.
     fn of(number: f32) -> Self {
@@ -46,10 +46,7 @@ pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
 }
 
 impl Number for f32 {
-    const ROUNDING: Option<Rounding<Self>> = Some(Rounding {
-        of: Quantization::of,
-        round: Quantization::round,
-    });
+    const QUANTIZING: Option<Quantizing<Self>> = Some(Quantizing::FLOATS);
 
     type Vector<I: Isa> = I::F32;
 
@@ -113,7 +110,7 @@ fn by_vectors<I: Isa, F: SimdUnaryOp<f32> + Default>(isa: I, all: &mut [f32]) {
 }
 
 impl Number for f64 {
-    const ROUNDING: Option<Rounding<Self>> = None;
+    const QUANTIZING: Option<Quantizing<Self>> = None;
 
     type Vector<I: Isa> = f64;
 

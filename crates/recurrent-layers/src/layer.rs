@@ -20,8 +20,8 @@ pub struct Layer {
     /// function h of an LSTM takes the state c as it is.
     pub clip: Option<f32>,
     /// Whether the input and the state h are quantised to uint8 before they are multiplied, as in
-    /// `DynamicQuantizeLSTM`; its weights are the [floats](crate::Quantized::to_floats) that its
-    /// integers stand for. Only a layer of `f32` can be.
+    /// `DynamicQuantizeLSTM`; its weights are [quantised](Self::pack_quantized_input), too. Only a layer of
+    /// `f32` can be.
     pub quantizes: bool,
 }
 

@@ -27,8 +27,8 @@
 //! any number of threads.
 //!
 //! `layer.rs` describes layers, `packed.rs` lays weights in the panels of `product.rs`, of all gates
-//! together if a vector holds the units, and `run.rs` checks a run's slices. `step.rs` computes steps
-//! of the units in `units.rs`, for the sequences in `sequences.rs`; `logistic.rs` has Sigmoid and Tanh,
+//! together if a vector holds the units, or, of bytes, in those of `bytes.rs`, and `run.rs` checks a run's
+//! slices. `step.rs` computes steps of the units in `units.rs`, for the sequences in `sequences.rs`; `logistic.rs` has Sigmoid and Tanh,
 //! `activation.rs` the other functions, `element.rs` what differs between floats and doubles. How threads
 //! wait for each other is `team/shares.rs`, which loom checks. `attention` stands for itself.
 //!
@@ -41,6 +41,7 @@
 
 mod activation;
 mod attention;
+mod bytes;
 mod cell;
 mod element;
 mod error;
@@ -71,11 +72,12 @@ pub use attention::{
 pub use cell::Cell;
 pub use element::Element;
 pub use error::Error;
+pub use integer_products::Bytes;
 pub use layer::{Direction, Layer, ValidSteps};
 pub use matrix::PackedMatrix;
 pub use packed::{PackedInput, PackedLayer, PackedState, Weights};
 pub use place::Place;
-pub use quantized::{Bytes, Quantization, Quantized};
+pub use quantized::{Quantization, Quantized};
 pub use recurrent_cells::Activation;
 pub use run::{Inputs, Layout, Outputs};
 pub use team::Memory;

@@ -10,13 +10,14 @@
 
 use recurrent_cells::Activation;
 
+use crate::bytes::BytePanels;
 use crate::cell::Cell;
 use crate::element::Element;
 use crate::error::{Error, check};
 use crate::layer::Layer;
 use crate::memory;
 use crate::panels::Panels;
-use crate::quantized::Rounding;
+use crate::quantized::{Quantized, Quantizing};
 
 /// The weights of a layer, in ONNX's layouts.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +32,28 @@ pub struct Weights<'a, T> {
     pub p: Option<&'a [T]>,
 }
 
+/// The packed weights of some gates.
+#[derive(Clone, Debug)]
+pub(crate) enum Matrix<T> {
+    Floats(Panels<T>),
+    Bytes(BytePanels),
+}
+
+impl<T: Element> Matrix<T> {
+    /// Whether products with 0 are 0.
+    pub(crate) fn is_finite(&self) -> bool {
+        match self {
+            Self::Floats(panels) => panels.is_finite(),
+            Self::Bytes(panels) => panels.is_finite(),
+        }
+    }
+}
+
 /// The packed weights W of a layer's input. A clone shares their memory.
 #[derive(Clone, Debug)]
 pub struct PackedInput<T> {
     /// Those of each direction.
-    panels: Vec<Panels<T>>,
+    panels: Vec<Matrix<T>>,
     of: [usize; 3],
     cell: Cell,
 }
@@ -44,7 +62,7 @@ pub struct PackedInput<T> {
 #[derive(Clone, Debug)]
 pub struct PackedState<T> {
     /// Those of each direction: for all gates, or for those before the reset, and those after it.
-    panels: Vec<(Panels<T>, Option<Panels<T>>)>,
+    panels: Vec<(Matrix<T>, Option<Matrix<T>>)>,
     of: [usize; 3],
     cell: Cell,
 }
@@ -57,9 +75,8 @@ pub struct PackedLayer<T> {
     pub(crate) units: usize,
     pub(crate) features: usize,
     pub(crate) directions: Vec<Direction<T>>,
-    /// Rounding of the input, by the quantisation of all of it, and of the state h before it is
-    /// multiplied, each sequence by itself.
-    pub(crate) rounding: Option<Rounding<T>>,
+    /// How the input is quantised, all of it at once, and the state h before it is multiplied.
+    pub(crate) quantizing: Option<Quantizing<T>>,
 }
 
 /// One direction, with its weights.
@@ -68,11 +85,11 @@ pub(crate) struct Direction<T> {
     pub(crate) is_backward: bool,
     pub(crate) activations: Vec<Activation>,
     /// Weights of the input for all gates.
-    pub(crate) input: Panels<T>,
+    pub(crate) input: Matrix<T>,
     /// Weights of the state for all gates, or for those before the reset.
-    pub(crate) recurrent: Panels<T>,
+    pub(crate) recurrent: Matrix<T>,
     /// Weights of the state for the last gate of a GRU that resets before the product.
-    pub(crate) late: Option<Panels<T>>,
+    pub(crate) late: Option<Matrix<T>>,
     /// Contents of the slots before any product: [slots, units].
     pub(crate) bias: Vec<T>,
     /// Peepholes of the gates i, o and f: [3, units].
@@ -136,17 +153,11 @@ impl Layer {
     /// # Errors
     /// As [`pack`](Self::pack).
     pub fn pack_input<T: Element>(&self, w: &[T]) -> Result<PackedInput<T>, Error> {
-        self.check()?;
         let of = self.shape_of_w();
-        check("W", w.len(), &of)?;
-        let directions = of[0];
-        let gates = self.cell.of_slots();
-        let panels = (0..directions)
-            .map(|it| Panels::pack(part(w, it, directions), gates, self.units, self.features));
-        Ok(PackedInput {
-            panels: panels.collect::<Result<_, _>>()?,
-            of,
-            cell: self.cell,
+        self.check_weights("W", w.len(), &of)?;
+        self.input_of(|direction, gates| {
+            let w = part(w, direction, of[0]);
+            Panels::pack(w, gates, self.units, self.features).map(Matrix::Floats)
         })
     }
 
@@ -155,21 +166,85 @@ impl Layer {
     /// # Errors
     /// As [`pack`](Self::pack).
     pub fn pack_state<T: Element>(&self, r: &[T]) -> Result<PackedState<T>, Error> {
-        self.check()?;
         let of = self.shape_of_r();
-        check("R", r.len(), &of)?;
-        let directions = of[0];
-        let (units, last) = (self.units, [self.cell.gates() - 1]);
-        let panels = (0..directions).map(|direction| {
-            let r = part(r, direction, directions);
+        self.check_weights("R", r.len(), &of)?;
+        self.state_of(|direction, gates| {
+            let r = part(r, direction, of[0]);
+            Panels::pack(r, gates, self.units, self.units).map(Matrix::Floats)
+        })
+    }
+
+    /// Packs the weights W of a layer that [quantizes](Self::quantizes) its input.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn pack_quantized_input<T: Element>(
+        &self,
+        w: &Quantized<'_>,
+    ) -> Result<PackedInput<T>, Error> {
+        self.check()?;
+        w.check("W", self.shape_of_w())?;
+        self.input_of(|direction, gates| self.bytes(w, direction, gates, self.features))
+    }
+
+    /// Packs the weights R of a layer that [quantizes](Self::quantizes) its state.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn pack_quantized_state<T: Element>(
+        &self,
+        r: &Quantized<'_>,
+    ) -> Result<PackedState<T>, Error> {
+        self.check()?;
+        r.check("R", self.shape_of_r())?;
+        self.state_of(|direction, gates| self.bytes(r, direction, gates, self.units))
+    }
+
+    fn bytes<T>(
+        &self,
+        weights: &Quantized<'_>,
+        direction: usize,
+        gates: &[usize],
+        inputs: usize,
+    ) -> Result<Matrix<T>, Error> {
+        let sizes = [self.directions.len(), self.units, inputs, self.cell.gates()];
+        BytePanels::pack(weights, direction, gates, sizes).map(Matrix::Bytes)
+    }
+
+    fn check_weights(&self, operand: &'static str, len: usize, of: &[usize]) -> Result<(), Error> {
+        self.check()?;
+        check(operand, len, of)
+    }
+
+    /// The weights of the input, of some gates of each direction.
+    fn input_of<T>(
+        &self,
+        pack: impl Fn(usize, &[usize]) -> Result<Matrix<T>, Error>,
+    ) -> Result<PackedInput<T>, Error> {
+        let directions = 0..self.directions.len();
+        let panels = directions.map(|direction| pack(direction, self.cell.of_slots()));
+        Ok(PackedInput {
+            panels: panels.collect::<Result<_, _>>()?,
+            of: self.shape_of_w(),
+            cell: self.cell,
+        })
+    }
+
+    /// The weights of the state, of some gates of each direction.
+    fn state_of<T>(
+        &self,
+        pack: impl Fn(usize, &[usize]) -> Result<Matrix<T>, Error>,
+    ) -> Result<PackedState<T>, Error> {
+        let last = [self.cell.gates() - 1];
+        let panels = (0..self.directions.len()).map(|direction| {
             let late = self.cell.resets_before_product();
-            let late = late.then(|| Panels::pack(r, &last, units, units));
-            let all = Panels::pack(r, self.cell.recurrent().0, units, units);
+            let late = late.then(|| pack(direction, &last));
+            let all = pack(direction, self.cell.recurrent().0);
             Ok((all?, late.transpose()?))
         });
         Ok(PackedState {
             panels: panels.collect::<Result<_, _>>()?,
-            of,
+            of: self.shape_of_r(),
             cell: self.cell,
         })
     }
@@ -206,10 +281,19 @@ impl Layer {
             }
             check("P", p.len(), &[count, 3 * self.units])?;
         }
-        let rounding = match self.quantizes {
-            true => Some(T::ROUNDING.ok_or(Error::QuantizedType)?),
+        let quantizing = match self.quantizes {
+            true => Some(T::QUANTIZING.ok_or(Error::QuantizedType)?),
             false => None,
         };
+        let is_other = |matrix: &Matrix<T>| matches!(matrix, Matrix::Bytes(_)) != self.quantizes;
+        for (operand, is_other) in [
+            ("W", w.panels.iter().any(is_other)),
+            ("R", r.panels.iter().any(|(all, _)| is_other(all))),
+        ] {
+            if is_other {
+                return Err(Error::OtherLayer { operand });
+            }
+        }
         let directions = self.directions.iter().enumerate();
         let directions = directions.map(|(index, direction)| {
             let (recurrent, late) = &r.panels[index];
@@ -231,7 +315,7 @@ impl Layer {
             units: self.units,
             features: self.features,
             directions: directions.collect::<Result<_, _>>()?,
-            rounding,
+            quantizing,
         })
     }
 }

@@ -1,16 +1,14 @@
 //! The numbers of `DynamicQuantizeLSTM`: weights that are integers, and floats that are quantised to
 //! uint8 before they are multiplied.
 //!
-//! ONNX Runtime multiplies integers. The floats that these stand for have the same products up to
-//! rounding, so the layer computes like any other one, with its input and its state h rounded.
-
-use std::iter;
+//! `bytes.rs` multiplies them.
 
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, Simd, SimdOp};
 
+use integer_products::Bytes;
+
 use crate::error::{Error, check};
-use crate::memory;
 
 /// The quantisation of floats to uint8, as DynamicQuantizeLinear computes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +23,11 @@ impl Quantization {
     /// Returns the quantisation for the range of some floats and 0. NaN is ignored.
     #[must_use]
     pub fn of(floats: &[f32]) -> Self {
-        let (least, most) = SpanOf(floats).dispatch();
+        Self::for_span(SpanOf(floats).dispatch())
+    }
+
+    /// Returns the quantisation for numbers from the least to the most one, 0 among them.
+    pub(crate) fn for_span((least, most): (f32, f32)) -> Self {
         let scale = if least == most {
             1.0
         } else {
@@ -38,29 +40,43 @@ impl Quantization {
         }
     }
 
-    /// Quantises floats, and dequantises them. NaN stays NaN.
-    pub fn round(self, floats: &mut [f32]) {
-        Round {
+    /// Appends floats as integers. NaN becomes the least one, as in ONNX Runtime.
+    pub fn quantize(self, floats: &[f32], to: &mut Vec<u8>) {
+        Quantize {
             data: floats,
             by: self,
+            to,
         }
         .dispatch();
     }
 }
 
-/// The rounding of numbers of a type.
+/// The quantisation of numbers of a type.
 #[derive(Clone, Copy, Debug)]
-pub struct Rounding<T> {
-    /// The quantisation for the range of some numbers.
-    pub(crate) of: fn(&[T]) -> Quantization,
-    /// Rounds numbers by a quantisation.
-    pub(crate) round: fn(Quantization, &mut [T]),
+pub struct Quantizing<T> {
+    /// The least and the most of some numbers and 0.
+    pub(crate) span: fn(&[T]) -> (f32, f32),
+    /// Appends numbers as integers.
+    pub(crate) quantize: fn(Quantization, &[T], &mut Vec<u8>),
 }
 
-impl<T> Rounding<T> {
-    /// Rounds numbers by the quantisation for their own range.
-    pub(crate) fn round_alone(self, numbers: &mut [T]) {
-        (self.round)((self.of)(numbers), numbers);
+impl Quantizing<f32> {
+    /// That of floats.
+    pub(crate) const FLOATS: Self = Self {
+        span: |floats| SpanOf(floats).dispatch(),
+        quantize: Quantization::quantize,
+    };
+}
+
+impl<T> Quantizing<T> {
+    /// Returns the quantisation for the range of some rows.
+    pub(crate) fn of<'a>(self, rows: impl Iterator<Item = &'a [T]>) -> Quantization
+    where
+        T: 'a,
+    {
+        let spans = rows.map(self.span);
+        let span = spans.fold((0_f32, 0_f32), |all, it| (all.0.min(it.0), all.1.max(it.1)));
+        Quantization::for_span(span)
     }
 }
 
@@ -91,81 +107,48 @@ impl SimdOp for SpanOf<'_> {
     }
 }
 
-struct Round<'a> {
-    data: &'a mut [f32],
+struct Quantize<'a> {
+    data: &'a [f32],
     by: Quantization,
+    to: &'a mut Vec<u8>,
 }
 
-impl SimdOp for Round<'_> {
+/// The floats that are quantised at once: whole vectors of any processor.
+const AT_ONCE: usize = 64;
+
+impl SimdOp for Quantize<'_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let Quantization { scale, zero_point } = self.by;
-        let ops = isa.f32();
-        let bounds = bounds(zero_point);
-        let [least, most] = bounds.map(|it| ops.splat(it));
+        let (ops, integers) = (isa.f32(), isa.i32());
+        let zero = f32::from(zero_point);
+        let [least, most] = [-zero, f32::from(u8::MAX) - zero].map(|it| ops.splat(it));
         let by = ops.splat(scale);
-        let mut vectors = self.data.chunks_exact_mut(ops.len());
-        for vector in &mut vectors {
-            let x = ops.load(vector);
-            // The same steps as those of one number: infinity by infinity is the lower bound.
-            let quotient = ops.div(x, by);
-            let quotient = ops.select(quotient, least, ops.eq(quotient, quotient));
-            let bounded = ops.clamp(quotient, least, most);
-            // No -0 is left by the sum.
-            let rounded = ops.add(ops.round_ties_even(bounded), ops.zero());
-            let made = ops.mul(rounded, by);
-            ops.store(ops.select(made, x, ops.eq(x, x)), vector);
-        }
-        let rest = vectors.into_remainder().iter_mut();
-        for x in rest.filter(|it| !it.is_nan()) {
-            *x = rounded(*x, scale, bounds);
-        }
-    }
-}
-
-/// The integers of uint8, less the zero point.
-fn bounds(zero_point: u8) -> [f32; 2] {
-    let zero = f32::from(zero_point);
-    [-zero, f32::from(u8::MAX) - zero]
-}
-
-/// A number, rounded. Of NaN, `max` makes the lower bound, as ONNX Runtime's does.
-fn rounded(x: f32, scale: f32, [least, most]: [f32; 2]) -> f32 {
-    let bounded = (x / scale).max(least).min(most);
-    (bounded.round_ties_even() + 0.0) * scale
-}
-
-/// Integers of one of two types.
-#[derive(Clone, Copy, Debug)]
-pub enum Bytes<'a> {
-    /// Signed ones.
-    I8(&'a [i8]),
-    /// Unsigned ones.
-    U8(&'a [u8]),
-}
-
-impl Bytes<'_> {
-    /// The number of integers.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::I8(all) => all.len(),
-            Self::U8(all) => all.len(),
-        }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn float(&self, at: usize) -> f32 {
-        match self {
-            Self::I8(all) => all[at].into(),
-            Self::U8(all) => all[at].into(),
+        let mut padded = [0.0; AT_ONCE];
+        for part in self.data.chunks(AT_ONCE) {
+            let floats = match <&[f32; AT_ONCE]>::try_from(part) {
+                Ok(whole) => whole,
+                Err(_) => {
+                    padded[..part.len()].copy_from_slice(part);
+                    &padded
+                }
+            };
+            let mut whole = [0; AT_ONCE];
+            let vectors = floats.chunks_exact(ops.len());
+            for (x, to) in vectors.zip(whole.chunks_exact_mut(ops.len())) {
+                let quotient = ops.div(ops.load(x), by);
+                // Of infinity by infinity, too, `max` of ONNX Runtime makes the lower bound.
+                let quotient = ops.select(quotient, least, ops.eq(quotient, quotient));
+                let bounded = ops.clamp(quotient, least, most);
+                integers.store(ops.to_int_round(bounded), to);
+            }
+            let mut bytes = [0; AT_ONCE];
+            for (to, it) in bytes.iter_mut().zip(whole) {
+                *to = (it + i32::from(zero_point)) as u8;
+            }
+            self.to.extend_from_slice(&bytes[..part.len()]);
         }
     }
 }
@@ -182,36 +165,19 @@ pub struct Quantized<'a> {
 }
 
 impl Quantized<'_> {
-    /// Returns the floats that the weights stand for, in the layout of an LSTM: [directions, rows,
-    /// inputs], with a row for each gate and unit.
-    ///
-    /// # Errors
-    /// If the weights have another size than [directions, inputs, rows], scales and zero points are
-    /// neither one for each direction nor one for each row, or memory is lacking.
-    pub fn to_floats(
+    /// Checks that the weights have the size [directions, inputs, rows], and that scales and zero points are
+    /// one for each direction or one for each row.
+    pub(crate) fn check(
         &self,
         operand: &'static str,
-        [directions, inputs, rows]: [usize; 3],
-    ) -> Result<Vec<f32>, Error> {
+        [directions, rows, inputs]: [usize; 3],
+    ) -> Result<(), Error> {
         check(operand, self.weights.len(), &[directions, inputs, rows])?;
         let lens = [self.scales.len(), self.zero_points.len()];
         for len in lens.into_iter().filter(|len| *len != directions) {
             check(operand, len, &[directions, rows])?;
         }
-        let at = |len: usize, direction: usize, row: usize| match len == directions {
-            true => direction,
-            false => direction * rows + row,
-        };
-        let mut floats = memory::collect(self.weights.len(), iter::empty())?;
-        for direction in 0..directions {
-            for row in 0..rows {
-                let scale = self.scales[at(lens[0], direction, row)];
-                let zero = self.zero_points.float(at(lens[1], direction, row));
-                let weights = (0..inputs).map(|input| (direction * inputs + input) * rows + row);
-                floats.extend(weights.map(|it| (self.weights.float(it) - zero) * scale));
-            }
-        }
-        Ok(floats)
+        Ok(())
     }
 }
 
@@ -238,37 +204,30 @@ mod tests {
                 let most = data.iter().fold(0_f32, |all, it| all.max(*it));
                 assert_eq!(SpanOf(data).dispatch(), (least, most));
                 let by = Quantization::of(data);
-                let mut found = data.to_vec();
-                by.round(&mut found);
-                for (found, x) in found.iter().zip(data) {
-                    let expected = rounded(*x, by.scale, bounds(by.zero_point));
-                    let is_same = found.to_bits() == expected.to_bits();
-                    assert!(
-                        is_same || x.is_nan() && found.is_nan(),
-                        "{x}: {found}, {expected}"
-                    );
-                    assert!(!x.is_nan() || found.is_nan());
+                let zero = f32::from(by.zero_point);
+                let mut found = vec![7];
+                by.quantize(data, &mut found);
+                assert_eq!(found.len(), 1 + data.len());
+                for (found, x) in found[1..].iter().zip(data) {
+                    let bounded = (x / by.scale).max(-zero).min(255.0 - zero);
+                    let expected = bounded.round_ties_even() + zero;
+                    assert_eq!(f32::from(*found), expected, "{x}");
                 }
             }
         }
     }
 
     #[test]
-    fn weights_are_transposed_and_have_scales_of_directions_or_rows() {
+    fn scales_are_those_of_directions_or_rows() {
         let quantized = |scales| Quantized {
-            weights: Bytes::I8(&[1, 2, 3, 4, 5, 6, -1, -2, -3, -4, -5, -6]),
+            weights: Bytes::I8(&[1; 12]),
             scales,
             zero_points: Bytes::U8(&[0, 1]),
         };
-        let floats = quantized(&[0.5, 2.0]).to_floats("W", [2, 3, 2]).unwrap();
-        let of_second = [-4.0, -8.0, -12.0, -6.0, -10.0, -14.0];
-        assert_eq!(
-            floats,
-            [&[0.5, 1.5, 2.5, 1.0, 2.0, 3.0][..], &of_second].concat()
-        );
-        let floats = quantized(&[1.0, 10.0, 1.0, 10.0]).to_floats("W", [2, 3, 2]);
-        assert_eq!(floats.unwrap()[..6], [1.0, 3.0, 5.0, 20.0, 40.0, 60.0]);
-        let error = quantized(&[1.0; 3]).to_floats("W", [2, 3, 2]).unwrap_err();
+        assert_eq!(quantized(&[0.5, 2.0]).check("W", [2, 2, 3]), Ok(()));
+        assert_eq!(quantized(&[1.0; 4]).check("W", [2, 2, 3]), Ok(()));
+        let error = quantized(&[1.0; 3]).check("W", [2, 2, 3]).unwrap_err();
         assert_eq!(error.to_string(), "W has 3 elements, expected 4: [2,2]");
+        assert!(quantized(&[1.0; 2]).check("W", [2, 2, 4]).is_err());
     }
 }

@@ -123,7 +123,7 @@ impl<T: Element> PackedLayer<T> {
         };
         let sequences = Sequences {
             x: inputs.x,
-            of_x: self.rounding.map(|it| (it.of)(inputs.x)),
+            of_x: self.quantizing.map(|it| it.of([inputs.x].into_iter())),
             strides,
             steps,
             all: batch,

@@ -11,7 +11,7 @@ use crate::quantized::Quantization;
 pub(crate) struct Sequences<'a, T> {
     /// The inputs of all sequences: the features of a step lie together.
     pub(crate) x: &'a [T],
-    /// The quantisation of all of `x`, if that is rounded.
+    /// The quantisation of all of `x`, if that is quantised.
     pub(crate) of_x: Option<Quantization>,
     /// The elements of `x` from one step to the next, and from one sequence to the next.
     pub(crate) strides: [usize; 2],

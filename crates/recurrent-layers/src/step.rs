@@ -8,9 +8,10 @@
 use std::ops::Range;
 
 use crate::activation::GateFunction;
+use crate::bytes::QuantizedRows;
 use crate::cell::Cell;
 use crate::element::Element;
-use crate::packed::{Direction, PackedLayer};
+use crate::packed::{Direction, Matrix, PackedLayer};
 use crate::panels::block_units;
 use crate::product::{Rows, Sums};
 use crate::sequences::{Change, Sequences};
@@ -57,20 +58,6 @@ impl<T: Element> PackedLayer<T> {
         if !units.ready.contains(&step) {
             self.add_inputs(direction, units, sequence, count);
         }
-        let mut shared = shared;
-        if let Some(rounding) = self.rounding {
-            units.quantized.clear();
-            for row in shared.elements.chunks(shared.stride) {
-                units.quantized.extend_from_slice(&row[..self.units]);
-            }
-            // ONNX Runtime shares a batch among threads, and each quantises its own sequences at once.
-            let is_shared = sequence.all > FEW_SEQUENCES || self.units <= FEW_UNITS;
-            let together = if is_shared { 1 } else { units.batch };
-            let parts = units.quantized.chunks_mut(together * self.units);
-            parts.for_each(|part| rounding.round_alone(part));
-            shared.elements = &units.quantized;
-            shared.stride = self.units;
-        }
         let stride = self.cell.slots() * units.width;
         let of_step = units.batch * stride;
         let products = &mut units.products[(step - units.ready.start) * of_step..][..of_step];
@@ -87,7 +74,15 @@ impl<T: Element> PackedLayer<T> {
                 width: units.width,
                 stride,
             };
-            panels.add_products(units.blocks.clone(), shared, sums);
+            match panels {
+                Matrix::Floats(panels) => {
+                    panels.add_products(units.blocks.clone(), shared, sums);
+                }
+                Matrix::Bytes(panels) => {
+                    self.quantize_state(&mut units.quantized, sequence, shared);
+                    panels.add_products(units.blocks.clone(), &units.quantized, sums);
+                }
+            }
         }
         Update {
             layer: self,
@@ -103,6 +98,28 @@ impl<T: Element> PackedLayer<T> {
             published,
         }
         .dispatch();
+    }
+
+    /// Quantises the state h of all units.
+    fn quantize_state(
+        &self,
+        to: &mut QuantizedRows,
+        sequence: &Sequences<'_, T>,
+        state: Rows<'_, T>,
+    ) {
+        let Some(quantizing) = self.quantizing else {
+            return;
+        };
+        // ONNX Runtime shares a batch among threads, and each quantises its own sequences at once.
+        let is_shared = sequence.all > FEW_SEQUENCES || self.units <= FEW_UNITS;
+        let together = if is_shared { 1 } else { state.count };
+        to.clear();
+        for part in state.elements.chunks(together * state.stride) {
+            let rows = || part.chunks(state.stride).map(|row| &row[..self.units]);
+            let by = quantizing.of(rows());
+            rows().for_each(|row| to.push(quantizing, by, row));
+        }
+        to.pack(self.units);
     }
 
     /// Computes the products of inputs with weights for some steps, biases included.
@@ -128,33 +145,41 @@ impl<T: Element> PackedLayer<T> {
         let [of_step, of_item] = sequence.strides;
         let start = first * of_step + sequence.first * of_item;
         let (batch, features) = (sequence.batch, self.features);
-        let rounding = self.rounding.zip(sequence.of_x);
-        let elements = if rounding.is_none() && sequence.are_dense(steps, features) {
-            &sequence.x[start..][..steps * batch * features]
-        } else {
-            units.inputs.clear();
-            for row in 0..steps * batch {
-                let from = start + row / batch * of_step + row % batch * of_item;
-                let row = &sequence.x[from..][..features];
-                units.inputs.extend_from_slice(row);
-            }
-            if let Some((rounding, of_x)) = rounding {
-                (rounding.round)(of_x, &mut units.inputs);
-            }
-            &units.inputs
-        };
-        let x = Rows {
-            elements,
-            count: steps * sequence.batch,
-            stride: self.features,
-        };
+        let rows = (0..steps * batch).map(|row| {
+            let from = start + row / batch * of_step + row % batch * of_item;
+            &sequence.x[from..][..features]
+        });
         let sums = Sums {
             elements: &mut units.products,
             first: 0,
             width: units.width,
             stride,
         };
-        direction.input.add_products(units.blocks.clone(), x, sums);
+        let panels = match &direction.input {
+            Matrix::Floats(panels) => panels,
+            Matrix::Bytes(panels) => {
+                let Some((quantizing, of_x)) = self.quantizing.zip(sequence.of_x) else {
+                    return;
+                };
+                units.quantized.clear();
+                rows.for_each(|row| units.quantized.push(quantizing, of_x, row));
+                units.quantized.pack(features);
+                return panels.add_products(units.blocks.clone(), &units.quantized, sums);
+            }
+        };
+        let elements = if sequence.are_dense(steps, features) {
+            &sequence.x[start..][..steps * batch * features]
+        } else {
+            units.inputs.clear();
+            rows.for_each(|row| units.inputs.extend_from_slice(row));
+            &units.inputs
+        };
+        let x = Rows {
+            elements,
+            count: steps * batch,
+            stride: features,
+        };
+        panels.add_products(units.blocks.clone(), x, sums);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::bytes::QuantizedRows;
 use crate::element::Element;
 use crate::error::Error;
 use crate::memory;
@@ -32,9 +33,9 @@ pub(crate) struct Units<T> {
     pub(crate) products: Vec<T>,
     pub(crate) h: Vec<T>,
     pub(crate) c: Vec<T>,
-    /// The operand of products, if it is quantised: [batch, all units].
-    pub(crate) quantized: Vec<T>,
-    /// The inputs of some steps, if those of other sequences lie between them, or they are quantised.
+    /// The operand of products, if it is quantised.
+    pub(crate) quantized: QuantizedRows,
+    /// The inputs of some steps, if those of other sequences lie between them.
     pub(crate) inputs: Vec<T>,
 }
 
@@ -52,7 +53,7 @@ impl<T> Default for Units<T> {
             products: vec![],
             h: vec![],
             c: vec![],
-            quantized: vec![],
+            quantized: QuantizedRows::default(),
             inputs: vec![],
         }
     }
@@ -89,13 +90,11 @@ impl<T: Element> Units<T> {
         for state in [&mut self.h, &mut self.c] {
             memory::clear_to_zeros(state, &[batch, self.width])?;
         }
-        let copies_inputs =
-            layer.rounding.is_some() || !sequences.are_dense(rows[0], layer.features);
-        if copies_inputs {
+        if layer.quantizing.is_some() {
+            let columns = layer.features.max(layer.units);
+            self.quantized.make_room(rows[0] * rows[1], columns)?;
+        } else if !sequences.are_dense(rows[0], layer.features) {
             memory::clear(&mut self.inputs, &[rows[0], rows[1], layer.features])?;
-        }
-        if layer.rounding.is_some() {
-            memory::clear(&mut self.quantized, &[batch, layer.units])?;
         }
         Ok(())
     }

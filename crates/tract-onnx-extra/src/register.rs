@@ -85,6 +85,7 @@ const PARSERS: &[(Parser, &str)] = &[
     (onnx_scan::parse, "Scan"),
     (loops::parse::parse, "Loop"),
     (pool::parse, "AveragePool MaxPool"),
+    (quantize::convolution::parse, "ConvInteger QLinearConv"),
     (quantize::dynamic::parse, "DynamicQuantizeLinear"),
     (quantize::linear::parse, "DequantizeLinear QuantizeLinear"),
     (quantize::product::parse, "MatMulInteger QLinearMatMul"),

@@ -57,12 +57,19 @@ pub(crate) struct Operands<'a> {
 
 impl Operands<'_> {
     /// The tiles of all rows: their first row and their number.
-    pub(crate) fn tiles(rows: usize) -> impl Iterator<Item = (usize, usize)> {
+    pub(crate) fn tiles(rows: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
         // Tiles of about equal size, since sums of few rows wait for each other.
-        let count = rows.div_ceil(ROWS);
-        (0..count).map(move |tile| {
-            let first = rows * tile / count;
-            (first, rows * (tile + 1) / count - first)
+        let tiles = rows.div_ceil(ROWS);
+        let (size, larger) = match tiles {
+            1 => (rows, 0),
+            _ => (
+                rows.checked_div(tiles).unwrap_or_default(),
+                rows.checked_rem(tiles).unwrap_or_default(),
+            ),
+        };
+        (0..tiles).map(move |tile| {
+            let first = tile * size + tile.min(larger);
+            (first, size + usize::from(tile < larger))
         })
     }
 }
@@ -79,8 +86,9 @@ macro_rules! multiply {
         pub(super) fn $name(operands: Operands<'_>, tiles: &mut impl Tiles) {
             let Operands { left, rows, panels, quads } = operands;
             let mut sums = [[0; WIDTH]; ROWS];
+            let all = Operands::tiles(rows);
             for (index, panel) in panels.chunks_exact((quads * QUAD * WIDTH).max(1)).enumerate() {
-                for (first, count) in Operands::tiles(rows) {
+                for (first, count) in all.clone() {
                     let left = &left[first * quads * QUAD..][..count * quads * QUAD];
                     match count {
                         1 => $tile::<1>(left, panel, &mut sums),

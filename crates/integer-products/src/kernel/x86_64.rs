@@ -38,28 +38,55 @@ macro_rules! quad {
     };
 }
 
+/// Four vectors of 16 columns. Sums of few rows, which wait for each other, are in two parts.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 #[inline]
 fn tile_512<const COUNT: usize>(left: &[u8], panel: &[u8], sums: &mut Sums) {
     let mut all = [[_mm512_setzero_si512(); 4]; COUNT];
-    let quads = panel.chunks_exact(QUAD * WIDTH);
-    for (rows, columns) in left.chunks_exact(QUAD * COUNT).zip(quads) {
-        let columns: [__m512i; 4] = [
-            pod_read_unaligned(&columns[..64]),
-            pod_read_unaligned(&columns[64..128]),
-            pod_read_unaligned(&columns[128..192]),
-            pod_read_unaligned(&columns[192..]),
-        ];
-        for row in 0..COUNT {
-            let quad = _mm512_set1_epi32(quad!(rows, row));
-            for vector in 0..4 {
-                let sum = &mut all[row][vector];
-                *sum = _mm512_dpbusd_epi32(*sum, quad, columns[vector]);
+    let mut rest = (left, panel);
+    if COUNT <= 2 {
+        let mut others = all;
+        let (lefts, panels) = (
+            left.chunks_exact(2 * QUAD * COUNT),
+            panel.chunks_exact(2 * QUAD * WIDTH),
+        );
+        rest = (lefts.remainder(), panels.remainder());
+        for (rows, columns) in lefts.zip(panels) {
+            let (rows, next_rows) = rows.split_at(QUAD * COUNT);
+            let (columns, next_columns) = columns.split_at(QUAD * WIDTH);
+            add_512(rows, columns, &mut all);
+            add_512(next_rows, next_columns, &mut others);
+        }
+        for (sums, others) in all.iter_mut().zip(others) {
+            for (sum, other) in sums.iter_mut().zip(others) {
+                *sum = _mm512_add_epi32(*sum, other);
             }
         }
     }
+    let panels = rest.1.chunks_exact(QUAD * WIDTH);
+    for (rows, columns) in rest.0.chunks_exact(QUAD * COUNT).zip(panels) {
+        add_512(rows, columns, &mut all);
+    }
     for (to, from) in std::iter::zip(sums, all) {
         *to = cast(from);
+    }
+}
+
+/// Adds the products of a quad of each row with one of each column.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+#[inline]
+fn add_512<const COUNT: usize>(rows: &[u8], columns: &[u8], all: &mut [[__m512i; 4]; COUNT]) {
+    let columns: [__m512i; 4] = [
+        pod_read_unaligned(&columns[..64]),
+        pod_read_unaligned(&columns[64..128]),
+        pod_read_unaligned(&columns[128..192]),
+        pod_read_unaligned(&columns[192..256]),
+    ];
+    for (row, sums) in all.iter_mut().enumerate() {
+        let quad = _mm512_set1_epi32(quad!(rows, row));
+        for (sum, columns) in sums.iter_mut().zip(columns) {
+            *sum = _mm512_dpbusd_epi32(*sum, quad, columns);
+        }
     }
 }
 

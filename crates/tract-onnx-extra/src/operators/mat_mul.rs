@@ -76,13 +76,13 @@ impl Operator for MatMul {
 }
 
 /// The sizes of the axes before those of a matrix, from the last on.
-pub(crate) fn batch(fact: &TypedFact) -> TVec<TDim> {
+fn batch(fact: &TypedFact) -> TVec<TDim> {
     let sizes = fact.shape.iter().rev().skip(2);
     sizes.cloned().collect()
 }
 
 /// Whether sizes, from the last on, may differ, one of them 1: tract takes either for the other.
-pub(crate) fn may_broadcast(a: &[TDim], b: &[TDim]) -> bool {
+fn may_broadcast(a: &[TDim], b: &[TDim]) -> bool {
     let is_number = |size: &TDim| size.to_i64().is_ok();
     std::iter::zip(a, b)
         .any(|(a, b)| !(a == b || a.is_one() || b.is_one() || is_number(a) && is_number(b)))

@@ -6,12 +6,11 @@
 use std::borrow::Borrow;
 use std::sync::Mutex;
 
-use recurrent_layers::{
-    Cell, Element, Inputs, Layer, Memory, Outputs, PackedLayer, ValidSteps, Weights,
-};
+use recurrent_layers::{Cell, Element, Inputs, Layer, Memory, Outputs, PackedLayer, ValidSteps};
 use tract_onnx::tract_hir::internal::*;
 
 use super::layer::Mask;
+use super::quantized;
 use super::threads::Executor;
 use super::unwritten::Unwritten;
 use crate::interrupt;
@@ -43,6 +42,8 @@ pub(super) enum Of<T> {
 pub(super) struct Operands<V> {
     pub(super) w: V,
     pub(super) r: V,
+    /// The scales and the zero points of W and of R, if they are quantised.
+    pub(super) quantization: Option<[V; 4]>,
     pub(super) bias: Option<V>,
     pub(super) peepholes: Option<V>,
 }
@@ -50,6 +51,7 @@ pub(super) struct Operands<V> {
 impl<V> Operands<V> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
         let known = [&self.w, &self.r].into_iter();
+        let known = known.chain(self.quantization.iter().flatten());
         known.chain(&self.bias).chain(&self.peepholes)
     }
 
@@ -63,16 +65,28 @@ impl<V> Operands<V> {
             rule_if_some!(known = constant(of)?);
             all.push(known);
         }
-        let shape = [self.bias.is_some(), self.peepholes.is_some()];
+        let shape = [
+            self.quantization.is_some(),
+            self.bias.is_some(),
+            self.peepholes.is_some(),
+        ];
         Operands::of(&mut all.into_iter(), shape).map(Some)
     }
 
-    /// The next values, as they are [listed](Self::iter), if there are a bias and peepholes.
-    fn of(values: &mut impl Iterator<Item = V>, [bias, peepholes]: [bool; 2]) -> TractResult<Self> {
+    /// The next values, as they are [listed](Self::iter), if weights are quantised, and if there are a bias
+    /// and peepholes.
+    fn of(
+        values: &mut impl Iterator<Item = V>,
+        [quantizes, bias, peepholes]: [bool; 3],
+    ) -> TractResult<Self> {
         let mut next = || values.next().context("a layer has its weights");
         Ok(Self {
             w: next()?,
             r: next()?,
+            quantization: match quantizes {
+                true => Some([next()?, next()?, next()?, next()?]),
+                false => None,
+            },
             bias: bias.then(&mut next).transpose()?,
             peepholes: peepholes.then(&mut next).transpose()?,
         })
@@ -89,18 +103,30 @@ impl<V: Borrow<Tensor>> Operands<V> {
     pub(super) fn pack<T: Element + Datum>(&self, form: &Layer) -> TractResult<PackedLayer<T>> {
         let (w, r) = (self.w.borrow(), self.r.borrow());
         let (b, p) = (plain(self.bias.as_ref())?, plain(self.peepholes.as_ref())?);
+        // Quantised weights are transposed.
+        let inputs = 2 - usize::from(form.quantizes);
         let layer = Layer {
-            units: r.shape()[2],
-            features: w.shape()[2],
+            units: r.shape()[inputs],
+            features: w.shape()[inputs],
             ..form.clone()
         };
-        let (w, r) = (w.try_as_plain_ram()?, r.try_as_plain_ram()?);
-        Ok(layer.pack(&Weights {
-            w: w.as_slice::<T>()?,
-            r: r.as_slice()?,
-            b: b.as_ref().map(|it| it.as_slice()).transpose()?,
-            p: p.as_ref().map(|it| it.as_slice()).transpose()?,
-        })?)
+        let (w, r) = match &self.quantization {
+            Some(quantization) => {
+                let [of_w @ .., r_scale, r_zero] = quantization.each_ref().map(Borrow::borrow);
+                let w = quantized::packed("W", w, of_w, |w| layer.pack_quantized_input::<T>(w));
+                let of_r = [r_scale, r_zero];
+                let r = quantized::packed("R", r, of_r, |r| layer.pack_quantized_state::<T>(r));
+                (w?, r?)
+            }
+            None => {
+                let (w, r) = (w.try_as_plain_ram()?, r.try_as_plain_ram()?);
+                let w = layer.pack_input(w.as_slice::<T>()?)?;
+                (w, layer.pack_state(r.as_slice()?)?)
+            }
+        };
+        let b = b.as_ref().map(|it| it.as_slice()).transpose()?;
+        let p = p.as_ref().map(|it| it.as_slice()).transpose()?;
+        Ok(layer.packed(&w, &r, b, p)?)
     }
 }
 
@@ -157,7 +183,7 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         let directions = self.layer.form().1.to_dim();
         let units = match &self.layer {
             Of::Packed(layer) => layer.units().to_dim(),
-            Of::Inputs { .. } => inputs[2].shape[2].clone(),
+            Of::Inputs { form, .. } => inputs[2].shape[2 - usize::from(form.quantizes)].clone(),
         };
         let state = [directions.clone(), batch.clone(), units.clone()];
         let y = [steps, directions, batch, units];
@@ -185,7 +211,7 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         };
         let mut inputs = node.inputs.iter().copied();
         let x = inputs.next();
-        let weights = Operands::of(&mut inputs, [*bias, *peepholes])?;
+        let weights = Operands::of(&mut inputs, [form.quantizes, *bias, *peepholes])?;
         let konst = |outlet: &OutletId| Ok(model.outlet_fact(*outlet)?.konst.clone());
         rule_if_some!(known = weights.known(konst)?);
         let op = Self {
@@ -295,7 +321,8 @@ impl<T: Element + Datum> Recurrent<T> {
                 peepholes,
             } => {
                 let mut weights = inputs.by_ref().cloned();
-                Arc::new(Operands::of(&mut weights, [*bias, *peepholes])?.pack(form)?)
+                let shape = [form.quantizes, *bias, *peepholes];
+                Arc::new(Operands::of(&mut weights, shape)?.pack(form)?)
             }
         };
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };

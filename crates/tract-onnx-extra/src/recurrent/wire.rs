@@ -73,6 +73,7 @@ impl Layer {
         let weights = Operands {
             w: inputs[1],
             r: inputs[2],
+            quantization: self.quantized.map(|it| it.0.map(|input| inputs[input])),
             bias: self.inputs.bias.map(|input| inputs[input]),
             peepholes: self.inputs.peepholes.map(|input| inputs[input]),
         };
@@ -205,10 +206,11 @@ impl Expansion for Layer {
             to.replace_inputs(floats)?;
         }
         let inputs = to.inputs.clone();
-        let mut inputs = checked::wire(&mut to, self, &inputs)?;
-        if let Some(quantized) = &self.quantized {
-            quantized.wire(&mut to, &mut inputs)?;
-        }
+        let inputs = checked::wire(&mut to, self, &inputs)?;
+        ensure!(
+            self.quantized.is_none() || to.fact(inputs[0])?.datum_type.is::<f32>(),
+            "its X is {datum_type:?}, expected F32"
+        );
         let mut x = inputs[0];
         if self.is_batch_first {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;

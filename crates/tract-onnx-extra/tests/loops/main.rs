@@ -4,6 +4,7 @@ mod along_axes;
 mod branches;
 mod build;
 mod by_rows;
+mod byte_convolutions;
 mod categories;
 mod cells;
 mod convolutions;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, parse, run, run_optimized};
+use crate::build::{Graph, graph, ops, parse, run, run_optimized};
 
 #[track_caller]
 fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
@@ -268,22 +268,229 @@ fn what_does_not_fit_is_an_error() {
     }
 }
 
-/// tract's product of a matrix and a vector is a matrix.
 #[test]
-fn a_product_with_a_vector_is_an_error() {
-    for inputs in ["a:u8[2,3] b:u8[3]", "a:u8[3] b:u8[3,2]", "a:u8[3] b:u8[3]"] {
+fn products_take_vectors() {
+    let (row, matrix) = (
+        tensor1(&[1_u8, 2, 3]),
+        tensor2(&[[4_u8, 5], [6, 7], [8, 9]]),
+    );
+    let product = |inputs, others: &[Tensor], expected: Tensor| {
         let model = graph(inputs, "y", "y = MatMulInteger(a, b)");
-        let error = parse(model)
-            .and_then(|model| model.into_typed())
-            .unwrap_err();
-        assert!(
-            format!("{error:?}").contains("an operand is a vector"),
-            "{error:?}"
-        );
+        check(model, others, &[expected]);
+    };
+    product(
+        "a:u8[3] b:u8[3,2]",
+        &[row.clone(), matrix],
+        tensor1(&[40_i32, 46]),
+    );
+    product(
+        "a:u8[3] b:u8[3]",
+        &[row.clone(), row.clone()],
+        tensor0(14_i32),
+    );
+    let rows = tensor2(&[[1_u8, 0, 0], [0, 1, 2]]);
+    product("a:u8[2,3] b:u8[3]", &[rows, row], tensor1(&[1_i32, 8]));
+}
+
+/// Numbers of a type, its least and most among them.
+fn bytes(shape: &[usize], is_signed: bool, seed: usize) -> Tensor {
+    let number = |it: usize| match (it * 31 + seed) % 5 {
+        0 => 0_u8,
+        1 => u8::MAX,
+        2 => 1 << 7,
+        _ => (it * 89 + seed * 13) as u8,
+    };
+    let raw: Vec<u8> = (0..shape.iter().product()).map(number).collect();
+    let signed: Vec<i8> = raw.iter().map(|it| *it as i8).collect();
+    match is_signed {
+        true => Tensor::from_shape(shape, &signed).unwrap(),
+        false => Tensor::from_shape(shape, &raw).unwrap(),
     }
-    let model = graph("a:u8[1,3] b:u8[3,1]", "y", "y = MatMulInteger(a, b)");
-    let inputs = [tensor2(&[[1_u8, 2, 3]]), tensor2(&[[4_u8], [5], [6]])];
-    check(model, &inputs, &[tensor2(&[[32_i32]])]);
+}
+
+/// The products of integers less their zero points, in tract's products of wide integers.
+fn wide_product(operands: [&Tensor; 2], zeros: [&Tensor; 2]) -> Tensor {
+    let wide = |it: &Tensor| it.cast_to::<i64>().unwrap().into_owned();
+    let names = |name: &str, of: &Tensor| {
+        let sizes: Vec<String> = of.shape().iter().map(usize::to_string).collect();
+        format!("{name}:i64[{}]", sizes.join(","))
+    };
+    let inputs = [
+        names("a", operands[0]),
+        names("b", operands[1]),
+        names("za", zeros[0]),
+        names("zb", zeros[1]),
+    ];
+    let nodes = "c = Sub(a, za)\nd = Sub(b, zb)\ny = MatMul(c, d)";
+    let all = [operands[0], operands[1], zeros[0], zeros[1]].map(wide);
+    let mut found = run(graph(&inputs.join(" "), "y", nodes), &all).unwrap();
+    found.remove(0)
+}
+
+#[test]
+fn products_have_all_types_zero_points_and_batches() {
+    let batches: [([&[usize]; 2], &str); 4] = [
+        ([&[3, 5], &[5, 70]], ""),
+        ([&[2, 3, 5], &[5, 4]], "rows of one matrix"),
+        ([&[2, 1, 3, 5], &[4, 5, 6]], "both broadcast"),
+        ([&[3, 5], &[2, 5, 4]], "the first broadcasts"),
+    ];
+    for ([of_a, of_b], _) in batches {
+        for (signed_a, signed_b) in [(false, true), (false, false), (true, true), (true, false)] {
+            for are_many in [false, true] {
+                let [a, b] = [bytes(of_a, signed_a, 1), bytes(of_b, signed_b, 2)];
+                let m = of_a[of_a.len() - 2];
+                let n = of_b[of_b.len() - 1];
+                let zeros = match are_many {
+                    false => [bytes(&[], signed_a, 2), bytes(&[], signed_b, 3)],
+                    true => [bytes(&[m], signed_a, 2), bytes(&[n], signed_b, 3)],
+                };
+                // A zero point for each row is a column beside the matrix.
+                let mut of_rows = zeros[0].clone();
+                if are_many {
+                    of_rows.insert_axis(1).unwrap();
+                }
+                let expected = wide_product([&a, &b], [&of_rows, &zeros[1]]);
+                let expected = expected.cast_to::<i32>().unwrap().into_owned();
+                let letters = |of: &[usize], name: char| {
+                    let sizes: Vec<String> =
+                        (0..of.len()).map(|it| format!("{name}{it}")).collect();
+                    sizes.join(",")
+                };
+                let types = [signed_a, signed_b].map(|it| if it { "i8" } else { "u8" });
+                let input = format!("a:{}[{}]", types[0], letters(of_a, 'A'));
+                let constant =
+                    graph(&input, "y", "y = MatMulInteger(a, b, za, zb)").constant("b", b.clone());
+                let both = format!("{input} b:{}[{}]", types[1], letters(of_b, 'B'));
+                let computed = graph(&both, "y", "y = MatMulInteger(a, b, za, zb)");
+                for (model, inputs) in [
+                    (constant, vec![a.clone()]),
+                    (computed, vec![a.clone(), b.clone()]),
+                ] {
+                    let [za, zb] = zeros.clone();
+                    let model = model.constant("za", za).constant("zb", zb);
+                    check(model, &inputs, std::slice::from_ref(&expected));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_become_bytes_by_scales() {
+    let a = tensor2(&[[1_u8, 2], [255, 3]]);
+    let b = tensor2(&[[1_i8, -2, 127], [3, 4, -128]]);
+    let parameters = [
+        ("za", tensor0(1_u8)),
+        ("sa", tensor0(0.5_f32)),
+        ("zb", tensor1(&[0_i8, 1, 0])),
+        ("sb", tensor1(&[1_f32, 0.5, 2.0])),
+        ("sy", tensor0(2_f32)),
+    ];
+    // Sums: [3, 3, -128] and [260, -756, 32002].
+    for (zero, expected) in [
+        (tensor0(10_i8), tensor2(&[[11_i8, 10, -54], [75, -84, 127]])),
+        (
+            tensor0(200_u8),
+            tensor2(&[[201_u8, 200, 136], [255, 106, 255]]),
+        ),
+    ] {
+        let nodes = "y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy)";
+        let model = graph("a:u8[M,2]", "y", nodes)
+            .constant("b", b.clone())
+            .constant("zy", zero);
+        let model = parameters.iter().fold(model, |model, (name, value)| {
+            model.constant(name, value.clone())
+        });
+        check(model, std::slice::from_ref(&a), &[expected]);
+    }
+    // A scale for each row, and one for each column.
+    let model = graph(
+        "a:u8[2,2]",
+        "y",
+        "y = QLinearMatMul(a, sa, za, b, sb, zb, sy, zy)",
+    )
+    .constant("b", b)
+    .constant("za", tensor1(&[0_u8, 1]))
+    .constant("sa", tensor1(&[1_f32, 0.25]))
+    .constant("zb", tensor0(0_i8))
+    .constant("sb", tensor1(&[1_f32, 0.5, 2.0]))
+    .constant("sy", tensor0(4_f32))
+    .constant("zy", tensor0(0_i8));
+    let expected = tensor2(&[[2_i8, 1, -64], [16, -16, 127]]);
+    check(model, &[a], &[expected]);
+}
+
+#[test]
+fn sums_are_scaled_where_they_are_multiplied() {
+    // Quantised by a scale of 1 and a zero point of 0.
+    let x = tensor2(&[[0_f32, 255.0, 10.0], [3.0, 2.0, 1.0]]);
+    let w = tensor2(&[[1_i8, -2], [3, -128], [5, 6]]);
+    let sums = [[815_f32, -32_580.0], [14.0, -256.0]];
+    let chain = "q, s, z = DynamicQuantizeLinear(x)
+        p = MatMulInteger(q, w, z)
+        c = Cast<to=1>(p)
+        f = Mul(s, t)";
+    for (scales, last, bias) in [
+        (tensor0(0.5_f32), "y = Mul(c, f)", [0.0, 0.0]),
+        (
+            tensor1(&[0.5_f32, 0.25]),
+            "d = Mul(f, c)\ny = Add(b, d)",
+            [1.0, -3.0],
+        ),
+        (
+            tensor1(&[0.5_f32]),
+            "d = Mul(c, f)\ny = Add(d, b)",
+            [1.0, -3.0],
+        ),
+    ] {
+        let of_column = |column: usize| {
+            let scales = scales.try_as_plain_ram().unwrap();
+            let scales = scales.as_slice::<f32>().unwrap();
+            scales[column % scales.len()]
+        };
+        let expected = sums.map(|row| [0, 1].map(|it| row[it] * of_column(it) + bias[it]));
+        let model = graph("x:f32[N,3]", "y", &format!("{chain}\n{last}"))
+            .constant("w", w.clone())
+            .constant("t", scales.clone())
+            .constant("b", tensor1(&bias));
+        check(
+            model.clone(),
+            std::slice::from_ref(&x),
+            &[tensor2(&expected)],
+        );
+        let model = parse(model).unwrap().into_typed().unwrap();
+        let found = ops(&tract_onnx_extra::into_optimized(model).unwrap());
+        let is_left = |op: &str| found.iter().any(|it| it.contains(op));
+        assert!(is_left("ByteProduct"), "{found:?}");
+        assert!(!is_left("Cast") && !is_left("Add"), "{found:?}");
+    }
+}
+
+#[test]
+fn products_of_what_does_not_fit_are_errors() {
+    let words = |model: Graph, inputs: &[Tensor]| format!("{:?}", run(model, inputs).unwrap_err());
+    let product = || {
+        graph(
+            "a:u8[2,3] b:u8[3,2] za:u8[Z]",
+            "y",
+            "y = MatMulInteger(a, b, za)",
+        )
+    };
+    let [a, b] = [bytes(&[2, 3], false, 1), bytes(&[3, 2], false, 1)];
+    let found = words(product(), &[a, b, bytes(&[3], false, 1)]);
+    assert!(
+        found.contains("zero point has the shape [3], expected one element or 2"),
+        "{found}"
+    );
+    let found = words(
+        graph("a:f32[2,3] b:u8[3,2]", "y", "y = MatMulInteger(a, b)"),
+        &[
+            Tensor::zero::<f32>(&[2, 3]).unwrap(),
+            bytes(&[3, 2], false, 1),
+        ],
+    );
+    assert!(found.contains("its A is F32, expected I8 or U8"), "{found}");
 }
 
 /// Parameters of a quantisation.

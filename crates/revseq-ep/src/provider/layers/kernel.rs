@@ -25,7 +25,7 @@ use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
 use crate::plugin::runs::Runs;
-use crate::plugin::tensor::{Context, Tensor, collect};
+use crate::plugin::tensor::{Context, Tensor};
 use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
@@ -198,8 +198,7 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         if !self.form.layer.quantizes {
             return Ok(Some(layer.pack_input(&elements("W", w)?)?));
         }
-        let floats = self.floats(W, w, [directions, features, rows], tensors)?;
-        Ok(floats.map(|floats| layer.pack_input(&floats)).transpose()?)
+        self.quantized(W, w, tensors, |w| layer.pack_quantized_input(w))
     }
 
     /// Packs R, unless it is quantised and its scales are not at hand.
@@ -217,8 +216,7 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         if !self.form.layer.quantizes {
             return Ok(Some(layer.pack_state(&elements("R", r)?)?));
         }
-        let floats = self.floats(R, r, [directions, units, rows], tensors)?;
-        Ok(floats.map(|floats| layer.pack_state(&floats)).transpose()?)
+        self.quantized(R, r, tensors, |r| layer.pack_quantized_state(r))
     }
 
     /// Checks the sizes of W or R, [directions, gates * units, columns].
@@ -242,27 +240,25 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         check(input, tensor, &expected, || words(&expected))
     }
 
-    /// The floats that quantised weights stand for, if their scales and zero points are at hand.
-    fn floats(
+    /// Packs quantised weights, if their scales and zero points are at hand.
+    fn quantized<P>(
         &self,
         input: usize,
         weights: Tensor<'_>,
-        sizes: [usize; 3],
         tensors: &Tensors<'_>,
-    ) -> Result<Option<Vec<T>>, Error> {
+        pack: impl FnOnce(&Quantized<'_>) -> Result<P, recurrent_layers::Error>,
+    ) -> Result<Option<P>, Error> {
         let index = usize::from(input == R);
         let given = Scales::of(tensors, SCALES[index])?;
         let Some(scales) = given.as_ref().or(self.scales[index].as_ref()) else {
             return Ok(None);
         };
-        let quantized = Quantized {
+        let packed = pack(&Quantized {
             weights: bytes(NAMES[input], weights)?,
             scales: &scales.scales,
             zero_points: scales.zero_points.as_bytes(),
-        };
-        let floats = quantized.to_floats(NAMES[input], sizes)?;
-        let numbers = floats.into_iter().map(Into::into);
-        Ok(Some(collect(numbers.len(), numbers)?))
+        })?;
+        Ok(Some(packed))
     }
 
     /// The layer of a run: that of constants, or of weights that are packed now.

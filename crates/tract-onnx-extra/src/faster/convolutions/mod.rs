@@ -35,7 +35,7 @@ use sliding::ConvSliding;
 
 mod packed;
 mod sliding;
-mod windows;
+pub(crate) mod windows;
 
 /// The fewest output channels, and inputs of an output, from which on a product beats the filter at
 /// every size of image. [M53]

@@ -49,7 +49,7 @@ impl Stateless for ConvWindows {
             true => image.shape()[0],
             false => 1,
         };
-        let images = windows.lay_out(image, batch)?;
+        let images = windows.lay_out(image, batch, 0_f32)?;
         let channels = self.pool.input_channels / self.group;
         let batch = if self.is_joined { 1 } else { batch };
         let all = (0..batch * self.group).map(|index| {

@@ -15,7 +15,7 @@ use crate::faster::sliding::{check_windows, strided};
 /// 1 2 3 4 5, padded by 1, windows by 2:   . 2 4 .   1 3 5 .
 /// ```
 #[derive(Debug, Hash, PartialEq, Eq)]
-pub(super) struct Windows {
+pub(crate) struct Windows {
     axes: TVec<Axis>,
     /// Whether windows are read where the image lies.
     is_image: bool,
@@ -40,7 +40,7 @@ struct Axis {
 
 impl Windows {
     /// Returns the windows in images of this shape, of each or of all together.
-    pub(super) fn new(pool: &PoolSpec, shape: &[usize], is_joined: bool) -> TractResult<Self> {
+    pub(crate) fn new(pool: &PoolSpec, shape: &[usize], is_joined: bool) -> TractResult<Self> {
         let shape = pool.data_format.shape(shape)?;
         check_windows(pool, shape.hw_dims())?;
         let padding = pool.computed_padding(shape.hw_dims());
@@ -89,17 +89,17 @@ impl Windows {
     }
 
     /// Returns the number of windows.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.images * self.axes.iter().map(|axis| axis.windows).product::<usize>()
     }
 
     /// Returns the numbers of an image, as it is laid out.
-    pub(super) fn image(&self) -> usize {
+    pub(crate) fn image(&self) -> usize {
         self.planes * self.axes.iter().map(|axis| axis.extent).product::<usize>()
     }
 
     /// Returns where the first number of a plane lies in an image.
-    pub(super) fn plane(&self, index: usize) -> usize {
+    pub(crate) fn plane(&self, index: usize) -> usize {
         let row = self.axes.last().map_or(1, |row| row.extent);
         index
             * if self.is_image {
@@ -110,13 +110,13 @@ impl Windows {
     }
 
     /// Returns where the numbers of a window lie, from its first.
-    pub(super) fn taps(&self) -> &[usize] {
+    pub(crate) fn taps(&self) -> &[usize] {
         &self.taps
     }
 
     /// Returns the windows from one on, at most this many, in runs that begin next to each other: the
     /// start of the first, and their number.
-    pub(super) fn runs(&self, first: usize, count: usize) -> TVec<(usize, usize)> {
+    pub(crate) fn runs(&self, first: usize, count: usize) -> TVec<(usize, usize)> {
         let row = self.axes.last().map_or(1, |axis| axis.windows);
         let end = self.count().min(first + count);
         let mut runs = tvec!();
@@ -144,19 +144,25 @@ impl Windows {
     }
 
     /// Lays out images, one after another.
-    pub(super) fn lay_out(&self, images: TValue, batch: usize) -> TractResult<TValue> {
+    pub(crate) fn lay_out<T: Datum + Copy>(
+        &self,
+        images: TValue,
+        batch: usize,
+        padding: T,
+    ) -> TractResult<TValue> {
         let size: usize = self.axes.iter().map(|axis| axis.size).product();
         let (Some((row, outer)), false) = (self.axes.split_last(), self.is_image) else {
             return Ok(images);
         };
-        let mut all = Tensor::zero::<f32>(&[batch, self.image()])?;
-        let from = images.try_as_plain_ram()?.as_slice::<f32>()?;
+        let mut all = Tensor::zero_dt(T::datum_type(), &[batch, self.image()])?;
+        let from = images.try_as_plain_ram()?.as_slice::<T>()?;
         let rows = self.planes * row.extent;
         // Planes may be nothing but their padding.
         if all.len() * size > 0 {
             let work = all.len();
             let mut all = all.try_as_plain_ram_mut()?;
             multithread::par_chunks_mut(all.as_slice_mut()?, rows, work, |first, part| {
+                part.fill(padding);
                 for (index, to) in part.chunks_exact_mut(rows).enumerate() {
                     let (mut rest, mut start, mut step) = (first + index, Some(0), row.size);
                     for axis in outer.iter().rev() {
@@ -187,7 +193,7 @@ impl Axis {
     }
 
     /// Lays out a row, without the padding.
-    fn lay_out(&self, from: &[f32], to: &mut [f32]) {
+    fn lay_out<T: Copy>(&self, from: &[T], to: &mut [T]) {
         for (first, to) in to.chunks_exact_mut(self.extent / self.stride).enumerate() {
             let skipped = self.pad.saturating_sub(first).div_ceil(self.stride);
             let begin = skipped * self.stride + first - self.pad;

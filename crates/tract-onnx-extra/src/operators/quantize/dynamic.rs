@@ -5,7 +5,6 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::linear::bytes;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
@@ -25,8 +24,12 @@ impl Stateless for Dynamic {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let data = inputs[0].try_as_plain_ram()?;
-        let Quantization { scale, zero_point } = Quantization::of(data.as_slice::<f32>()?);
-        let quantized = bytes(&inputs[0], scale, zero_point)?;
+        let floats = data.as_slice::<f32>()?;
+        let by = Quantization::of(floats);
+        let Quantization { scale, zero_point } = by;
+        let mut quantized = Vec::with_capacity(floats.len());
+        by.quantize(floats, &mut quantized);
+        let quantized = Tensor::from_shape(inputs[0].shape(), &quantized)?;
         Ok(tvec![
             quantized.into_tvalue(),
             tensor0(scale).into_tvalue(),

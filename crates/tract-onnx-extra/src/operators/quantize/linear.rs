@@ -233,20 +233,6 @@ impl<F: Real> Operands<'_, F> {
     }
 }
 
-/// Quantises floats to uint8.
-pub(super) fn bytes(data: &Tensor, scale: f32, zero: u8) -> TractResult<Tensor> {
-    let operands = Operands {
-        along: Along {
-            axis: 0,
-            block: None,
-        },
-        shape: data.shape(),
-        scales: &[scale],
-        zeros: &[zero.into()],
-    };
-    operands.quantize::<u8>(data)
-}
-
 /// Whether all elements of the data share a parameter.
 fn is_shared(parameter: &TypedFact) -> bool {
     parameter.rank() <= 1 && parameter.shape.iter().all(TDim::is_one)

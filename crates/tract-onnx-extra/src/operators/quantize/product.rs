@@ -1,50 +1,448 @@
-//! Products of quantised matrices. tract's version gives products with a vector another shape.
+//! Products of matrices of bytes: MatMulInteger and QLinearMatMul.
 
-use tract_onnx::model::ParsingContext;
+use std::cell::RefCell;
+
+use integer_products::{Bytes, Dense, Matrix, PackedColumns, PackedRows, Sink, ZeroPoints};
+use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::broadcast::multi_broadcast;
+use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
+use tract_onnx::tract_core::ops::cast::Cast;
+use tract_onnx::tract_core::ops::math::{Add, Mul};
+use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
-use crate::operators::mat_mul::{batch, may_broadcast};
+use super::scaled::{Floats, Output, Parameter, Scaled};
+use super::{bytes_of, check_bytes, work};
+use crate::operator::{Operator, Parsed, Wired, Wiring, own};
+use crate::other_sizes::OtherSizes;
+use crate::typed_op::{Stateless, Typed};
 
 /// Parses a MatMulInteger or a QLinearMatMul.
-pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let op = OfMatrices {
-        places: match node.op_type.as_str() {
-            "QLinearMatMul" => [0, 3],
-            _ => [0, 1],
-        },
-    };
-    over_tract(ctx, node, op)
+pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let count = node.input.iter().filter(|name| !name.is_empty()).count();
+    let mut inputs = optional_inputs(node);
+    let mut inputs: [Option<usize>; 8] = std::array::from_fn(|_| inputs.next().flatten());
+    let is_scaled = node.op_type == "QLinearMatMul";
+    if is_scaled {
+        // A, its scale and zero point, B's, and those of the output.
+        let [a, of_a, zero_a, b, of_b, zero_b, of_y, zero_y] = inputs;
+        inputs = [a, b, zero_a, zero_b, of_a, of_b, of_y, zero_y];
+    }
+    own(node, [count, 1], OfMatrices { inputs, is_scaled })
 }
 
+/// A node before types and shapes are known.
 #[derive(Clone, Debug)]
 struct OfMatrices {
-    /// The operands' places among the inputs.
-    places: [usize; 2],
+    /// The places of A, B, their zero points and their scales, and the scale and the zero point of the
+    /// output.
+    inputs: [Option<usize>; 8],
+    is_scaled: bool,
 }
 
 impl Operator for OfMatrices {
-    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        for place in self.places {
-            let operand = node.inputs.get(place);
-            let rank = operand.and_then(|it| it.shape.rank().concretize());
+    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
+        let [a, b, rest @ ..] = self.inputs.map(|place| Some(node.inputs[place?]));
+        let (a, b) = a.zip(b).context("it lacks an operand")?;
+        let mut operands = [a, b];
+        let mut is_vector = [false; 2];
+        // Of a vector a row on the left side, and a column on the right side.
+        for side in 0..2 {
+            let rank = node.fact(operands[side])?.rank();
             ensure!(
-                rank.is_none_or(|rank| rank > 1),
-                "an operand is a vector, expected matrices"
+                rank > 0,
+                "an operand is a scalar, expected a matrix or a vector"
             );
+            is_vector[side] = rank == 1;
+            if is_vector[side] {
+                operands[side] = node.op("matrix", AxisOp::Add(side), &[operands[side]])?;
+            }
         }
-        Ok(None)
+        let [a, b] = operands;
+        let mut inputs = tvec![a];
+        for parameter in &rest[..if self.is_scaled { 6 } else { 2 }] {
+            inputs.push(match parameter {
+                Some(parameter) => *parameter,
+                None => node.constant("zero", tensor0(0_i32))?,
+            });
+        }
+        inputs.push(b);
+        let op = ByteProduct {
+            made: if self.is_scaled {
+                Made::Bytes
+            } else {
+                Made::Sums
+            },
+            columns: None,
+        };
+        let mut made = node.op("product", Typed(op), &inputs)?;
+        let rank = node.fact(made)?.rank();
+        for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
+            if is_vector[side] {
+                made = node.op("vector", AxisOp::Rm(axis), &[made])?;
+            }
+        }
+        Ok(Some(tvec![made]))
+    }
+}
+
+/// The matrices of a constant operand, and its shape.
+#[derive(Debug)]
+struct Columns {
+    matrices: Vec<PackedColumns>,
+    shape: TVec<usize>,
+}
+
+impl Columns {
+    fn pack(b: &Tensor) -> TractResult<Self> {
+        let [.., inner, columns] = *b.shape() else {
+            bail!(
+                "its second operand has {} axes, expected 2 or more",
+                b.rank()
+            );
+        };
+        let plain = b.try_as_plain_ram()?;
+        let bytes = bytes_of(&plain)?;
+        let count: usize = b.shape()[..b.rank() - 2].iter().product();
+        let matrix = |at| Matrix::dense(bytes.from(at * inner * columns), [inner, columns]);
+        Ok(Self {
+            matrices: (0..count)
+                .map(|at| PackedColumns::pack(matrix(at)))
+                .collect(),
+            shape: b.shape().into(),
+        })
+    }
+}
+
+/// What becomes of the sums of products, and the inputs for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// They are the result.
+    Sums,
+    /// Bytes: the scales of A and B, and the scale and the zero point of the output.
+    Bytes,
+    /// Floats: what they are multiplied with, and, if there is one, a bias; one number, or one of each
+    /// column.
+    Floats { has_bias: bool },
+}
+
+/// A product of matrices of bytes. Its inputs are A, the zero points of A and B, those for [what is
+/// made](Made), and B unless that is packed.
+#[derive(Clone, Debug)]
+struct ByteProduct {
+    made: Made,
+    columns: Option<Arc<Columns>>,
+}
+
+never_equal!(ByteProduct);
+
+thread_local! {
+    /// The rows that this thread multiplied last, whose memory the next ones take.
+    static ROWS: RefCell<PackedRows> = RefCell::default();
+}
+
+/// The place of a matrix in an operand of this shape, for one of the result.
+fn place(at: usize, result: &[usize], operand: &[usize]) -> usize {
+    let (mut rest, mut place, mut step) = (at, 0, 1);
+    let sizes = operand.iter().rev();
+    for (of_result, size) in result.iter().rev().zip(sizes.chain(std::iter::repeat(&1))) {
+        if *size > 1 {
+            place += rest % of_result * step;
+        }
+        rest /= of_result;
+        step *= size;
+    }
+    place
+}
+
+/// Some rows of the result, and the matrix whose columns they are multiplied with.
+struct Part<'a> {
+    rows: &'a PackedRows,
+    columns: &'a PackedColumns,
+    zeros: ZeroPoints<'a>,
+    /// The first of the rows.
+    first: usize,
+    /// The place of the matrix among those of the result.
+    matrix: usize,
+}
+
+impl Part<'_> {
+    fn multiply(&self, to: &mut impl Sink) {
+        self.columns.multiply(self.rows, self.zeros, to);
+    }
+}
+
+/// The operands of a product.
+struct Operands<'a> {
+    a: Bytes<'a>,
+    of_a: &'a [usize],
+    columns: &'a Columns,
+    zeros: [Parameter<i32>; 2],
+    shape: TVec<usize>,
+}
+
+impl Operands<'_> {
+    /// Multiplies rows, those of each matrix apart, on the threads of a run.
+    fn each_part<T: Send>(
+        &self,
+        to: &mut [T],
+        multiply: impl Fn(&Part<'_>, &mut [T]) + Sync + Send,
+    ) -> TractResult<()> {
+        let [batch @ .., m, n] = &*self.shape else {
+            bail!("its result has no axes");
+        };
+        let [of_a @ .., _, k] = self.of_a else {
+            bail!("its first operand has no axes");
+        };
+        if to.is_empty() {
+            return Ok(());
+        }
+        let of_b = &self.columns.shape[..self.columns.shape.len() - 2];
+        let all = to.len() / n;
+        // Matrices with the same columns are one.
+        let is_one = self.columns.matrices.len() == 1 && self.a.len() == all * k;
+        let size = if is_one { all } else { *m };
+        par_chunks_mut(to, *n, work([all, *k, *n]), |mut first, mut to| {
+            ROWS.with_borrow_mut(|rows| {
+                while !to.is_empty() {
+                    let (matrix, row) = (first / size, first % size);
+                    let count = (size - row).min(to.len() / n);
+                    let part;
+                    (part, to) = std::mem::take(&mut to).split_at_mut(count * n);
+                    let [at_a, at_b] = match is_one {
+                        true => [0, 0],
+                        false => [of_a, of_b].map(|it| place(matrix, batch, it)),
+                    };
+                    let elements = self.a.from((at_a * size + row) * k);
+                    rows.set(Matrix::dense(elements, [count, *k]));
+                    let zeros = ZeroPoints {
+                        rows: self.zeros[0].of_rows(first..first + count),
+                        columns: self.zeros[1].of_matrix(*n, matrix),
+                    };
+                    let columns = &self.columns.matrices[at_b];
+                    multiply(
+                        &Part {
+                            rows,
+                            columns,
+                            zeros,
+                            first,
+                            matrix,
+                        },
+                        part,
+                    );
+                    first += count;
+                }
+            });
+            Ok(())
+        })
+    }
+}
+
+impl ByteProduct {
+    fn shape<D: DimLike>(a: &[D], b: &[D]) -> TractResult<TVec<D>> {
+        let ([.., rows, inner], [.., other, columns]) = (a, b) else {
+            bail!(
+                "its operands have {} and {} axes, expected 2 or more",
+                a.len(),
+                b.len()
+            );
+        };
+        if !inner.compatible_with(other) {
+            return Err(OtherSizes::error(format!(
+                "its operands have {inner} columns and {other} rows, expected as many"
+            )));
+        }
+        let mut shape = multi_broadcast(&[&a[..a.len() - 2], &b[..b.len() - 2]])?;
+        shape.extend([rows.clone(), columns.clone()]);
+        Ok(shape)
+    }
+}
+
+impl ByteProduct {
+    /// The product whose sums are multiplied as floats, and added to a bias, in the place of the nodes that do
+    /// so, which nothing else reads.
+    fn with_floats(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        let (last, operand) = match self.made {
+            Made::Bytes | Made::Floats { has_bias: true } => return Ok(None),
+            Made::Sums => {
+                rule_if_some!(casts = only_reader(model, node));
+                let is_cast = casts
+                    .op_as::<Cast>()
+                    .is_some_and(|it| it.to == f32::datum_type());
+                rule_if!(is_cast);
+                rule_if_some!(found = by_columns(model, casts, |op| op.is::<Mul>()));
+                found
+            }
+            Made::Floats { has_bias: false } => {
+                rule_if_some!(found = by_columns(model, node, |op| op.is::<Add>()));
+                found
+            }
+        };
+        let made = Made::Floats {
+            has_bias: self.made != Made::Sums,
+        };
+        let mut inputs = node.inputs.clone();
+        inputs.insert(inputs.len() - usize::from(self.columns.is_none()), operand);
+        let mut patch = TypedModelPatch::default();
+        let inputs = patch.taps(model, &inputs)?;
+        let op = Typed(Self {
+            made,
+            ..self.clone()
+        });
+        let floats = patch.wire_node(&*last.name, op, &inputs)?[0];
+        patch.shunt_outside(model, last.id.into(), floats)?;
+        Ok(Some(patch))
+    }
+}
+
+/// The node that alone reads the output of a node.
+fn only_reader<'m>(model: &'m TypedModel, node: &TypedNode) -> Option<&'m TypedNode> {
+    let [reader] = &*node.outputs[0].successors else {
+        return None;
+    };
+    let is_output = model.outputs.contains(&node.id.into());
+    (!is_output).then(|| model.node(reader.node))
+}
+
+/// The node that alone reads the output of a node, as an operand of arithmetic with one number or one of each
+/// column, and these numbers.
+fn by_columns<'m>(
+    model: &'m TypedModel,
+    node: &TypedNode,
+    is_wanted: impl Fn(&dyn BinMiniOp) -> bool,
+) -> Option<(&'m TypedNode, OutletId)> {
+    let reader = only_reader(model, node)?;
+    is_wanted(&*reader.op_as::<TypedBinOp>()?.0).then_some(())?;
+    let [a, b] = *reader.inputs else {
+        return None;
+    };
+    let operand = if a == node.id.into() { b } else { a };
+    let fact = model.outlet_fact(operand).ok()?;
+    let result = model.outlet_fact(node.id.into()).ok()?;
+    let (last, others) = fact.shape.split_last()?;
+    let is_row =
+        others.iter().all(TDim::is_one) && (last.is_one() || result.shape.last() == Some(last));
+    let is_float = fact.datum_type == f32::datum_type() && fact.rank() == result.rank();
+    (is_row && is_float && a != b).then_some((reader, operand))
+}
+
+impl Stateless for ByteProduct {
+    const NAME: &str = "ByteProduct";
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        let packed;
+        let columns = match (&self.columns, inputs.last()) {
+            (Some(columns), _) => columns,
+            (None, Some(b)) => {
+                packed = Columns::pack(b)?;
+                &packed
+            }
+            (None, None) => bail!("it lacks an operand"),
+        };
+        let shape = Self::shape(inputs[0].shape(), &columns.shape)?;
+        let rank = shape.len();
+        let matrices: usize = shape[..rank - 2].iter().product();
+        let [m, n] = [shape[rank - 2], shape[rank - 1]];
+        let a = inputs[0].try_as_plain_ram()?;
+        let operands = Operands {
+            a: bytes_of(&a)?,
+            of_a: inputs[0].shape(),
+            columns,
+            zeros: [
+                Parameter::read("zero point", &inputs[1], [m, matrices])?,
+                Parameter::read("zero point", &inputs[2], [n, matrices])?,
+            ],
+            shape,
+        };
+        match self.made {
+            Made::Sums => {
+                let mut made = Tensor::zero::<i32>(&operands.shape)?;
+                let mut plain = made.try_as_plain_ram_mut()?;
+                operands.each_part(plain.as_slice_mut::<i32>()?, |part, elements| {
+                    part.multiply(&mut Dense {
+                        elements,
+                        columns: n,
+                    });
+                })?;
+                return Ok(tvec![made.into_tvalue()]);
+            }
+            Made::Floats { has_bias } => {
+                let factors: Parameter<f32> = Parameter::read("factor", &inputs[3], [n, 1])?;
+                let bias = if has_bias {
+                    inputs[4].clone()
+                } else {
+                    tensor0(0_f32).into_tvalue()
+                };
+                let bias: Parameter<f32> = Parameter::read("bias", &bias, [n, 1])?;
+                let mut made = Tensor::zero::<f32>(&operands.shape)?;
+                let mut plain = made.try_as_plain_ram_mut()?;
+                operands.each_part(plain.as_slice_mut::<f32>()?, |part, to| {
+                    part.multiply(&mut Floats {
+                        to,
+                        columns: n,
+                        factors: factors.of_matrix(n, 0),
+                        bias: has_bias.then(|| bias.of_matrix(n, 0)),
+                    });
+                })?;
+                return Ok(tvec![made.into_tvalue()]);
+            }
+            Made::Bytes => {}
+        }
+        let scales: [Parameter<f32>; 2] = [
+            Parameter::read("scale", &inputs[3], [m, matrices])?,
+            Parameter::read("scale", &inputs[4], [n, matrices])?,
+        ];
+        let output = Output::read(&inputs[5], &inputs[6])?;
+        let made = output.tensor(&operands.shape, |to| {
+            operands.each_part(to, |part, to| {
+                let rows = part.first..part.first + to.len() / n;
+                let [of_rows, of_columns] =
+                    [scales[0].of_rows(rows), scales[1].of_matrix(n, part.matrix)];
+                part.multiply(&mut Scaled::new(to, n, [of_rows, of_columns], &output));
+            })
+        })?;
+        Ok(tvec![made.into_tvalue()])
     }
 
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        let [a, b] = self.places.map(|place| node.input(place));
-        let [a, b] = [batch(a?), batch(b?)];
-        // tract's takes one of them for the other.
-        ensure!(
-            !may_broadcast(&a, &b),
-            "whether its operands broadcast is not known before it runs"
-        );
-        Ok(None)
+    fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        check_bytes("A", inputs[0].datum_type)?;
+        let columns = match (&self.columns, inputs.last()) {
+            (Some(columns), _) => columns.shape.iter().map(|it| it.to_dim()).collect(),
+            (None, Some(b)) => {
+                check_bytes("B", b.datum_type)?;
+                b.shape.to_tvec()
+            }
+            (None, None) => bail!("it lacks an operand"),
+        };
+        let shape = Self::shape(&inputs[0].shape, &columns)?;
+        let datum_type = match self.made {
+            Made::Sums => i32::datum_type(),
+            Made::Bytes => inputs[6].datum_type,
+            Made::Floats { .. } => f32::datum_type(),
+        };
+        Ok(tvec![datum_type.fact(shape)])
+    }
+
+    fn declutter(
+        &self,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        if let Some(patch) = self.with_floats(model, node)? {
+            return Ok(Some(patch));
+        }
+        rule_if!(self.columns.is_none());
+        rule_if_let!([others @ .., b] = &*node.inputs);
+        rule_if_some!(constant = &model.outlet_fact(*b)?.konst);
+        let op = Self {
+            columns: Some(Arc::new(Columns::pack(constant)?)),
+            ..self.clone()
+        };
+        TypedModelPatch::replace_single_op(model, node, others, Typed(op)).map(Some)
     }
 }
