@@ -113,12 +113,32 @@ impl GateFunction {
                 T::tanh_all(isa, all);
                 each(all, |x| x * alpha);
             }
-            other => one_by_one(other, all),
+            activation => OneByOne {
+                activation,
+                numbers: all,
+            }
+            .dispatch(),
         }
     }
 }
 
-/// Applies an activation other than the logistic function and the hyperbolic tangent.
+/// The application of an activation other than the logistic function and the hyperbolic tangent.
+struct OneByOne<'a, T> {
+    activation: Activation,
+    numbers: &'a mut [T],
+}
+
+impl<T: Element> SimdOp for OneByOne<'_, T> {
+    type Output = ();
+
+    // For the instructions of the processor, but not within those who apply it.
+    #[inline(always)]
+    fn eval<I: Isa>(self, _isa: I) {
+        one_by_one(self.activation, self.numbers);
+    }
+}
+
+#[inline(always)]
 fn one_by_one<T: Element>(activation: Activation, all: &mut [T]) {
     let (zero, one) = (T::zero(), T::one());
     match activation {

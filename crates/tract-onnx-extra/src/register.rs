@@ -60,7 +60,10 @@ const PARSERS: &[(Parser, &str)] = &[
         functions::parse,
         "Celu Erf Gelu HardSwish IsInf IsNaN LeakyRelu",
     ),
-    (functions::parse, "Mish Round Selu Sigmoid Softplus Swish"),
+    (
+        functions::parse,
+        "HardSigmoid Mish Round Selu Sigmoid Softplus Softsign Swish ThresholdedRelu",
+    ),
     (gemm::parse, "Gemm"),
     (global_lp_pool::parse, "GlobalLpPool"),
     (if_::parse, "If"),

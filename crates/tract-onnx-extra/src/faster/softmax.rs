@@ -213,7 +213,7 @@ fn log_softmax_of_columns<I: Isa>(isa: I, part: &mut [f32], rows: &mut [Vec<f32>
 /// e^x = 2^n e^r, where n is the integer that is next to x / ln 2, and r is at most ln 2 / 2
 /// ```
 #[inline(always)]
-fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
+pub(crate) fn exp<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     const LEAST: f32 = -87.336_54;
     // Beside this number, floats are 1 apart, and their last bits are an integer. It has the exponent's bias.
     const ROUNDER: f32 = 12_582_912.0 + 127.0;

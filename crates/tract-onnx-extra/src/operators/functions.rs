@@ -1,4 +1,4 @@
-//! Functions of one number, where tract computes something else, overflows, or lacks doubles.
+//! Functions of one number, where tract computes something else, overflows, lacks doubles, or takes longer.
 
 use recurrent_layers::Activation as OfLayer;
 use tract_onnx::model::ParsingContext;
@@ -37,6 +37,14 @@ fn read(node: &NodeProto) -> TractResult<Function> {
             1.0 => Function::OfDoubles(Activation::Swish { alpha: 1.0 }),
             alpha => Function::OfAll(Activation::Swish { alpha }),
         },
+        "HardSigmoid" => Function::OfAll(Activation::OfLayer(OfLayer::HardSigmoid {
+            alpha: float("alpha", 0.2)?,
+            beta: float("beta", 0.5)?,
+        })),
+        "Softsign" => Function::OfAll(Activation::OfLayer(OfLayer::Softsign)),
+        "ThresholdedRelu" => Function::OfAll(Activation::OfLayer(OfLayer::ThresholdedRelu {
+            alpha: float("alpha", 1.0)?,
+        })),
         "Erf" => Function::OfDoubles(Activation::Erf),
         "Gelu" if is_by_tanh => Function::OfDoubles(Activation::GeluTanh),
         "Gelu" => Function::OfDoubles(Activation::Gelu),

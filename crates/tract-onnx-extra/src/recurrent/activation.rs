@@ -3,11 +3,14 @@
 //! One type serves the operator and the fused program; what layers have is theirs.
 
 use recurrent_layers::{Activation as OfLayer, Cell, activate, activations};
+use rten_simd::SimdUnaryOp;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::Float;
+
+use super::exponential::{Below, Mish};
 
 /// A function of one number with its constants: those of ONNX's layers, and others of its operators.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,6 +75,8 @@ pub(crate) trait Number: Float {
     fn round_even(self) -> Self;
     /// Applies a function that layers have.
     fn all_of_layer(function: OfLayer, all: &mut [Self]);
+    /// Applies a function by vectors, if there are such.
+    fn by_vectors(function: Activation, all: &mut [Self]) -> bool;
 }
 
 impl Number for f32 {
@@ -90,6 +95,28 @@ impl Number for f32 {
     fn all_of_layer(function: OfLayer, all: &mut [Self]) {
         activate(function, all);
     }
+
+    fn by_vectors(function: Activation, all: &mut [Self]) -> bool {
+        let below = match function {
+            Activation::Mish => {
+                Mish.map_mut(all);
+                return true;
+            }
+            Activation::Celu { alpha } if alpha > 0.0 => Below {
+                above: 1.0,
+                before: 1.0 / alpha,
+                behind: alpha,
+            },
+            Activation::Selu { alpha, gamma } => Below {
+                above: gamma,
+                before: 1.0,
+                behind: gamma * alpha,
+            },
+            _ => return false,
+        };
+        below.map_mut(all);
+        true
+    }
 }
 
 impl Number for f64 {
@@ -107,6 +134,10 @@ impl Number for f64 {
 
     fn all_of_layer(function: OfLayer, all: &mut [Self]) {
         activate(function, all);
+    }
+
+    fn by_vectors(_function: Activation, _all: &mut [Self]) -> bool {
+        false
     }
 }
 
@@ -128,6 +159,9 @@ impl Activation {
     /// Applies the function in place. NaN stays NaN, but for a function whose definition says
     /// otherwise.
     pub(crate) fn apply<T: Number>(self, all: &mut [T]) {
+        if T::by_vectors(self, all) {
+            return;
+        }
         let (zero, one) = (T::zero(), T::one());
         match self {
             Self::OfLayer(function) => T::all_of_layer(function, all),

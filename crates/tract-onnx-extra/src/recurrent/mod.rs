@@ -8,6 +8,7 @@
 pub(crate) mod activation;
 pub(crate) mod attention;
 mod checked;
+mod exponential;
 mod layer;
 mod op;
 mod quantized;
