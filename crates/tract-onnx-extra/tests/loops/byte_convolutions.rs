@@ -73,7 +73,6 @@ fn sums(x: &Tensor, w: &Tensor, [zero_x, zero_w]: [&Tensor; 2], attributes: &str
             .iter_mut()
             .for_each(|it| *it -= zeros[channel % zeros.len()]);
     }
-    drop(plain);
     let sizes: Vec<String> = x.shape().iter().map(usize::to_string).collect();
     let nodes = format!("d = Sub(x, z)\ny = Conv<{attributes}>(d, w)").replace("<>", "");
     let model = graph(&format!("x:f32[{}]", sizes.join(",")), "y", &nodes)
@@ -84,7 +83,7 @@ fn sums(x: &Tensor, w: &Tensor, [zero_x, zero_w]: [&Tensor; 2], attributes: &str
 
 #[track_caller]
 fn check(model: Graph, inputs: &[Tensor], expected: &Tensor) {
-    assert_eq!(run(model, inputs).unwrap(), [expected.clone()]);
+    assert_eq!(run(model, inputs).unwrap(), std::slice::from_ref(expected));
 }
 
 #[test]

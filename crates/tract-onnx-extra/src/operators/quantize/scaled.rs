@@ -102,10 +102,10 @@ impl Output {
 
 /// What sums are multiplied with.
 enum Factors<'a> {
-    OfColumns(Vec<f32>),
-    OfRows(Vec<f32>),
+    Columns(Vec<f32>),
+    Rows(Vec<f32>),
     /// The scales of rows and columns.
-    OfEach([&'a [f32]; 2]),
+    Each([&'a [f32]; 2]),
 }
 
 /// Sums of rows that lie one after another as bytes.
@@ -131,9 +131,9 @@ impl<'a> Scaled<'a> {
     ) -> Self {
         let scale = output.scale;
         let factors = match scales {
-            [&[one], all] => Factors::OfColumns(all.iter().map(|it| one * it / scale).collect()),
-            [all, &[one]] => Factors::OfRows(all.iter().map(|it| it * one / scale).collect()),
-            scales => Factors::OfEach(scales),
+            [&[one], all] => Factors::Columns(all.iter().map(|it| one * it / scale).collect()),
+            [all, &[one]] => Factors::Rows(all.iter().map(|it| it * one / scale).collect()),
+            scales => Factors::Each(scales),
         };
         Self {
             to,
@@ -161,10 +161,10 @@ impl Sink for Scaled<'_> {
         let mut factors = [0.0; WIDTH];
         let factors = &mut factors[..sums.len()];
         match &self.factors {
-            Factors::OfColumns(all) if all.len() == 1 => factors.fill(all[0]),
-            Factors::OfColumns(all) => factors.copy_from_slice(&all[first..][..sums.len()]),
-            Factors::OfRows(all) => factors.fill(all[row]),
-            Factors::OfEach([rows, columns]) => {
+            Factors::Columns(all) if all.len() == 1 => factors.fill(all[0]),
+            Factors::Columns(all) => factors.copy_from_slice(&all[first..][..sums.len()]),
+            Factors::Rows(all) => factors.fill(all[row]),
+            Factors::Each([rows, columns]) => {
                 for (factor, column) in factors.iter_mut().zip(&columns[first..]) {
                     *factor = rows[row] * column / self.scale;
                 }
