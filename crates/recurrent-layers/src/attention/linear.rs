@@ -90,7 +90,7 @@ impl LinearAttention {
             heads => attribute(name, heads.unwrap_or_default(), "1 at least"),
         };
         let (query_heads, states) = (heads("q_num_heads")?, heads("kv_num_heads")?);
-        if query_heads % states != 0 && states % query_heads != 0 {
+        if !query_heads.is_multiple_of(states) && !states.is_multiple_of(query_heads) {
             return attribute("q_num_heads", query_heads, "a multiple of kv_num_heads");
         }
         Ok(Self {
@@ -121,7 +121,7 @@ impl LinearAttention {
         let value = multiple(VALUE, of_value, states)?;
         // Keys may have fewer heads than there are states, as queries may.
         let key_heads = of_key.checked_div(key).unwrap_or(states);
-        if key_heads == 0 || states % key_heads != 0 || key_heads * key != of_key {
+        if key_heads == 0 || !states.is_multiple_of(key_heads) || key_heads * key != of_key {
             return Err(shapes.wrong(KEY, format!("[{batch}, {steps}, {}]", states * key)));
         }
         shapes.check(KEY, &[batch, steps, of_key])?;
