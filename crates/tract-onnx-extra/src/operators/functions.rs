@@ -42,9 +42,9 @@ fn read(node: &NodeProto) -> TractResult<Function> {
             beta: float("beta", 0.5)?,
         })),
         "Softsign" => Function::OfAll(Activation::OfLayer(OfLayer::Softsign)),
-        "ThresholdedRelu" => Function::OfAll(Activation::OfLayer(OfLayer::ThresholdedRelu {
+        "ThresholdedRelu" => Function::OfAll(Activation::ThresholdedRelu {
             alpha: float("alpha", 1.0)?,
-        })),
+        }),
         "Erf" => Function::OfDoubles(Activation::Erf),
         "Gelu" if is_by_tanh => Function::OfDoubles(Activation::GeluTanh),
         "Gelu" => Function::OfDoubles(Activation::Gelu),

@@ -34,6 +34,10 @@ pub(crate) enum Activation {
     Swish {
         alpha: f32,
     },
+    /// The operator, which is 0 where that of layers is alpha.
+    ThresholdedRelu {
+        alpha: f32,
+    },
 }
 
 /// Reads the functions of each direction of a node. ONNX's default of an RNN, which ONNX Runtime writes into
@@ -179,6 +183,10 @@ impl Activation {
             Self::Swish { alpha } => {
                 let alpha = T::of(alpha);
                 each(all, |x| x / (one + (-alpha * x).exp()));
+            }
+            Self::ThresholdedRelu { alpha } => {
+                let alpha = T::of(alpha);
+                each(all, |x| if x > alpha { x } else { zero });
             }
             Self::HardSwish => {
                 let (sixth, half) = (one / T::of(6.0), T::of(0.5));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use recurrent_steps::Limits;
 use revseq_onnx::encode;
 use revseq_onnx::proto::{ModelProto, NodeProto, TensorProto};
 use revseq_rewrite::Region;
@@ -126,7 +127,14 @@ impl Fused for Compiled {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
             Runner::Program(steps) => {
                 let stop = OfCaller(steps.runs.ending());
-                let run = steps.program.run(context, Some(&stop), [inputs, outputs]);
+                let limits = Limits {
+                    // The first step may be unlike all others; where each is, ONNX Runtime is faster.
+                    programs: steps.other.as_ref().map(|_| 2),
+                    ..Limits::default()
+                };
+                let run = steps
+                    .program
+                    .run(context, (limits, Some(&stop)), [inputs, outputs]);
                 match (&run, &steps.other) {
                     // The values allow no program, or the loop is wrong: then this says why.
                     (Err(Error::Steps(recurrent_steps::Error::Values(_))), Some(other)) => {

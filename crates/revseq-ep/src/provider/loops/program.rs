@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::slice;
 
 use recurrent_layers::Stop;
-use recurrent_steps::{Around, Elements, ElementsMut, Kind, Outputs, Steps, Tensor};
+use recurrent_steps::{Around, Elements, ElementsMut, Kind, Limits, Outputs, Steps, Tensor};
 use revseq_onnx::model::{element_type, tensor_type};
 use revseq_onnx::proto::{GraphProto, NodeProto, TensorProto};
 use revseq_onnx::scope::Scope;
@@ -92,7 +92,7 @@ impl Program {
     pub(super) fn run(
         &self,
         context: Context<'_>,
-        stop: Option<&dyn Stop>,
+        (limits, stop): (Limits, Option<&dyn Stop>),
         [inputs, outputs]: [&[usize]; 2],
     ) -> Result<(), Error> {
         let mut tensors = Vec::with_capacity(inputs.len());
@@ -126,7 +126,7 @@ impl Program {
             later: vec![],
             failure: None,
         };
-        let run = self.steps.run(&inputs, &mut room, stop);
+        let run = self.steps.run_within(limits, &inputs, &mut room, stop);
         if let Some(failure) = room.failure.take() {
             return Err(failure.into());
         }
