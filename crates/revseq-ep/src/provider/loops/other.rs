@@ -47,9 +47,16 @@ impl Other {
         around: &Around,
     ) -> Option<Self> {
         let OfLoop { node, .. } = *of;
+        let mut own = node.clone();
+        for (index, name) in own.output.iter_mut().enumerate() {
+            if name.is_empty() {
+                // ONNX Runtime looks for the values of all outputs of a loop.
+                *name = format!("unread output {index}");
+            }
+        }
         let mut graph = GraphProto {
             name: Some(String::from("loop")),
-            node: vec![node.clone()],
+            node: vec![own],
             ..GraphProto::default()
         };
         let mut reads: Vec<&String> = of.reads.iter().filter(|it| !it.is_empty()).collect();
