@@ -207,21 +207,6 @@ refused(lambda: session.run(None, feeds))
     assert "not enough memory for" in found
 
 
-@pytest.mark.parametrize("prepacking", ["0", "1"])
-def test_a_lack_of_memory_for_the_floats_of_quantised_weights_is_a_status(prepacking):
-    found = limited(f"""
-model = quantized(units=2000).SerializeToString()
-options = harness.options(provider_options=ON, threads=1,
-                          session__disable_prepacking="{prepacking}", **ALONE)
-limit(70 << 20)
-def make_and_run():
-    session = ort.InferenceSession(model, options)
-    session.run(None, {{"x": np.zeros((1, 1, FEATURES), np.float32)}})
-refused(make_and_run)
-""")
-    assert "not enough memory for 64000000 bytes" in found
-
-
 @pytest.mark.parametrize("shape", [(1 << 33, 1, 0), (1, 1 << 33, 0), (1 << 33, 0, 0)])
 def test_sizes_without_memory_are_answered_or_refused_at_once(shape):
     layer = Layer("GRU", outputs=["", "y_h"])
