@@ -103,10 +103,9 @@ impl Compiled {
             message::names(fused.outputs()?)?,
         ];
         self.places = [places(inputs, &of_node[0])?, places(outputs, &of_node[1])?];
-        if let Runner::Program(steps) = &mut self.runner
-            && let Some(other) = &mut steps.other
-        {
-            other.place([&of_node[0], &of_node[1]]);
+        if let Runner::Program(steps) = &mut self.runner {
+            let other = steps.other.take();
+            steps.other = other.and_then(|it| it.place([&of_node[0], &of_node[1]]));
         }
         Ok(self)
     }

@@ -20,8 +20,8 @@ pub(super) struct Other {
     bytes: Vec<u8>,
     /// The names of the inputs and outputs.
     names: [Vec<String>; 2],
-    /// Their places among those of the fused node; none if that lacks one of them.
-    places: Option<[Vec<usize>; 2]>,
+    /// Their places among those of the fused node.
+    places: [Vec<usize>; 2],
     prepared: Prepared,
     session: OnceLock<Option<Session>>,
 }
@@ -87,26 +87,26 @@ impl Other {
         Some(Self {
             bytes: encode(&model).ok()?,
             names: [inputs, outputs],
-            places: None,
+            places: Default::default(),
             prepared: Prepared::new(around, options.of_plain_session()).ok()?,
             session: OnceLock::new(),
         })
     }
 
-    /// Takes the place of a node with these inputs and outputs.
-    pub(super) fn place(&mut self, of_node: [&[String]; 2]) {
+    /// Takes the place of a node with these inputs and outputs; `None` if that lacks one of the loop's.
+    pub(super) fn place(mut self, of_node: [&[String]; 2]) -> Option<Self> {
         let [inputs, outputs] = &self.names;
         let places = |names: &[String], all: &[String]| -> Option<Vec<usize>> {
             let place = |name| all.iter().position(|it| it == name);
             names.iter().map(place).collect()
         };
-        let inputs = places(inputs, of_node[0]);
-        self.places = inputs.zip(places(outputs, of_node[1])).map(Into::into);
+        self.places = [places(inputs, of_node[0])?, places(outputs, of_node[1])?];
+        Some(self)
     }
 
     /// Runs the loop; `None` if it cannot be run.
     pub(super) fn run(&self, context: Context<'_>) -> Option<Result<(), Error>> {
-        let [inputs, outputs] = self.places.as_ref()?;
+        let [inputs, outputs] = &self.places;
         let session = self.session.get_or_init(|| {
             let [inputs, outputs] = &self.names;
             let model = Model {
