@@ -47,7 +47,7 @@ def test_contents_of_the_wheel(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     package = sorted(name for name in names if name.startswith("onnxruntime_ep_revseq/"))
     library = pathlib.Path(harness.library()).name
-    files = sorted(["__init__.py", "_library.py", "_report.py", "_rewrite.py", library, "py.typed", "worker.py"])
+    files = sorted(["__init__.py", "_bench.py", "_library.py", "_report.py", "_rewrite.py", library, "py.typed", "worker.py"])
     assert package == [f"onnxruntime_ep_revseq/{name}" for name in files]
     assert any(name.endswith("licenses/LICENSE-MIT") for name in names)
     assert any(name.endswith("licenses/LICENSE-APACHE") for name in names)

@@ -130,17 +130,6 @@ impl<'a> KernelInfo<'a> {
         Ok(self.input_type(index)?.map(|input| input.element))
     }
 
-    /// The element type of an output, an `ONNXTensorElementDataType`.
-    pub(crate) fn output_element(self, index: usize) -> Result<Option<c_int>, Error> {
-        let Self { host, info, .. } = self;
-        // SAFETY: the info is one of this host.
-        let output = unsafe {
-            let info = ort_own!(host, KernelInfo_GetOutputTypeInfo(info, index) => ReleaseTypeInfo);
-            TypeAndSizes::read(host, info.as_ptr())?
-        };
-        Ok(output.map(|output| output.element))
-    }
-
     fn input_type(self, index: usize) -> Result<Option<TypeAndSizes>, Error> {
         let Self { host, info, .. } = self;
         // SAFETY: the info is one of this host.

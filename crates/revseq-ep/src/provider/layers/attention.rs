@@ -54,16 +54,20 @@ impl kernel::Kernel for AttentionKernel {
                 let unknown = "the node is none that the provider has taken";
                 return Err(HostError::argument("OrtKernelCreateFunc", unknown).into());
             };
+            let inputs = info.input_names()?;
+            // A state has the type of the one before, other outputs have that of the first input.
+            let past = attention.inputs().iter().position(|it| *it == "past_state");
+            let past = past.filter(|&it| inputs.get(it).is_some_and(|it| !it.is_empty()));
             let mut outputs = [None; 2];
-            for (index, output) in outputs.iter_mut().enumerate() {
+            for (index, like) in [0, past.unwrap_or(0)].into_iter().enumerate() {
                 if read.get(index) == Some(&true) {
-                    *output = Some(info.output_element(index)? == Some(HALF));
+                    outputs[index] = Some(info.element(like)? == Some(HALF));
                 }
             }
             Ok(Self {
                 label: format!("{} node {name:?}", attention.name()),
                 runs: ep.runs(),
-                inputs: info.input_names()?.len(),
+                inputs: inputs.len(),
                 attention,
                 outputs,
                 seen: Seen::default(),
