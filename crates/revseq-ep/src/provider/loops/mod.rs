@@ -283,8 +283,7 @@ fn find(
             header: &header,
             node,
             reads: &reads[*place],
-            codes: &around_loops.codes,
-            constants: &constants,
+            graph: &around_loops,
         };
         let other = Other::new(&of_loop, &program, options, around);
         Ok(Compiled::program(label, program, node, (other, around)))

@@ -1,16 +1,15 @@
 //! The loop that a program stands for: it runs where the values of a run allow no program.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use recurrent_steps::Around as _;
 use revseq_onnx::encode;
 use revseq_onnx::proto::type_proto::Tensor;
 use revseq_onnx::proto::{GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto};
 
 use super::super::error::Error;
 use super::super::options::Options;
-use super::program::Program;
-use crate::plugin::graph::Value;
+use super::program::{OfGraph, Program};
 use crate::plugin::session::{Around, Model, Prepared, Session};
 use crate::plugin::tensor::Context;
 
@@ -33,9 +32,7 @@ pub(super) struct OfLoop<'a> {
     pub(super) node: &'a NodeProto,
     /// The names of what it reads, and of what its body captures.
     pub(super) reads: &'a [String],
-    /// ONNX's codes of the types of values.
-    pub(super) codes: &'a HashMap<String, i32>,
-    pub(super) constants: &'a HashMap<String, Value<'a>>,
+    pub(super) graph: &'a OfGraph<'a>,
 }
 
 impl Other {
@@ -64,14 +61,13 @@ impl Other {
         reads.dedup();
         let mut inputs = vec![];
         for name in reads {
-            match of.constants.get(name) {
-                Some(value) => {
-                    let mut tensor = value.constant().ok()??.to_proto();
+            match of.graph.constant(name) {
+                Some(mut tensor) => {
                     tensor.name = Some(name.clone());
                     graph.initializer.push(tensor);
                 }
                 None => {
-                    graph.input.push(tensor(name, *of.codes.get(name)?));
+                    graph.input.push(tensor(name, of.graph.code(name)?));
                     inputs.push(name.clone());
                 }
             }
