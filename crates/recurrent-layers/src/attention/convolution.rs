@@ -48,8 +48,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn outputs(self) -> [Vec<usize>; 2] {
-        self.outputs
+    pub(super) fn outputs(&self) -> &[Vec<usize>; 2] {
+        &self.outputs
     }
 }
 

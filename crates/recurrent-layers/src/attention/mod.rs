@@ -102,7 +102,7 @@ impl Attention {
     pub fn sizes(&self, inputs: &[Option<&[usize]>]) -> Result<[Vec<usize>; 2], Error> {
         match self {
             Self::Linear(linear) => Ok(linear.sizes(inputs)?.outputs()),
-            Self::Convolution(convolution) => Ok(convolution.sizes(inputs)?.outputs()),
+            Self::Convolution(convolution) => Ok(convolution.sizes(inputs)?.outputs().clone()),
             Self::Gate(gate) => gate.sizes(inputs),
         }
     }
@@ -126,23 +126,38 @@ impl Attention {
             }
         }
         let sizes: Vec<Option<&[usize]>> = inputs.iter().map(|it| it.map(|it| it.sizes)).collect();
-        let shapes = self.sizes(&sizes)?;
-        for (index, (output, shape)) in std::iter::zip(&outputs, &shapes).enumerate() {
-            if let Some(output) = output {
-                check(["output", "present_state"][index], output.len(), shape)?;
-            }
-        }
         let elements: Vec<Option<&[f32]>> =
             inputs.iter().map(|it| it.map(|it| it.elements)).collect();
         let elements = Elements(&elements);
         match self {
-            Self::Linear(linear) => linear.run(&linear.sizes(&sizes)?, elements, outputs, threads),
-            Self::Convolution(convolution) => {
-                convolution.run(&convolution.sizes(&sizes)?, elements, outputs, threads)
+            Self::Linear(linear) => {
+                let sizes = linear.sizes(&sizes)?;
+                fit(&outputs, &sizes.outputs())?;
+                linear.run(&sizes, elements, outputs, threads)
             }
-            Self::Gate(_) => gate::run(elements, outputs, shapes[0].last().copied()),
+            Self::Convolution(convolution) => {
+                let sizes = convolution.sizes(&sizes)?;
+                fit(&outputs, sizes.outputs())?;
+                convolution.run(&sizes, elements, outputs, threads)
+            }
+            Self::Gate(gate) => {
+                let shapes = gate.sizes(&sizes)?;
+                fit(&outputs, &shapes)?;
+                gate::run(elements, outputs, shapes[0].last().copied())
+            }
         }
     }
+}
+
+/// Checks that outputs have as many elements as their sizes make.
+fn fit<P>(outputs: &[Option<&mut [P]>; 2], shapes: &[Vec<usize>; 2]) -> Result<(), Error> {
+    let names = ["output", "present_state"];
+    for (name, (output, shape)) in std::iter::zip(names, std::iter::zip(outputs, shapes)) {
+        if let Some(output) = output {
+            check(name, output.len(), shape)?;
+        }
+    }
+    Ok(())
 }
 
 /// The elements of inputs, by their places.
