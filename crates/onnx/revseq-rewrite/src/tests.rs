@@ -1,0 +1,708 @@
+//! Tests of matches and near misses of each pass.
+
+mod forms;
+mod halves;
+mod kinds;
+mod lists;
+mod many;
+mod regions;
+mod states;
+mod tables;
+mod tract;
+
+use std::path::{Path, PathBuf};
+
+use buffa::MessageField;
+
+use crate::model::{
+    self, AttributeProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, int,
+    int64_tensor, value,
+};
+use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
+
+fn models() -> Vec<PathBuf> {
+    let found = models_below("models");
+    assert!(found.len() > 100, "{found:?}");
+    found
+}
+
+/// The models in a folder of the project.
+fn models_below(folder: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../..")
+        .join(folder);
+    let files = walkdir::WalkDir::new(root).sort_by_file_name().into_iter();
+    let paths = files.map(|entry| entry.expect("models are there").into_path());
+    paths.filter(|path| path.ends_with("model.onnx")).collect()
+}
+
+fn read(path: &Path) -> (Vec<u8>, ModelProto) {
+    let bytes = std::fs::read(path).expect("a model");
+    let model = decode(&bytes).expect("a model");
+    (bytes, model)
+}
+
+fn exported(name: &str) -> ModelProto {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../models");
+    read(&models.join(format!("exported/{name}/model.onnx"))).1
+}
+
+fn portable() -> Options {
+    Options {
+        portable: true,
+        ..Options::default()
+    }
+}
+
+fn fast() -> Options {
+    Options {
+        fast: true,
+        ..Options::default()
+    }
+}
+
+fn right_padded() -> Options {
+    Options {
+        assume: Assumptions {
+            right_padded: true,
+            ..Assumptions::default()
+        },
+        ..fast()
+    }
+}
+
+fn pass(name: &str) -> Options {
+    Options {
+        passes: vec![name.to_owned()],
+        ..Options::default()
+    }
+}
+
+fn of_runtime(name: &str) -> Options {
+    Options {
+        runtime: Some(name.to_owned()),
+        ..Options::default()
+    }
+}
+
+/// Rewrites a model; the result has to be valid, the same both times, and stay when it is
+/// rewritten.
+fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
+    let mut once = model.clone();
+    let report = rewrite(&mut once, options).expect("known passes");
+    let mut again = model.clone();
+    let same = rewrite(&mut again, options).expect("known passes");
+    assert_eq!((&once, &report), (&again, &same));
+    let bytes = encode(&once).expect("it fits");
+    assert_eq!(decode(&bytes).expect("a model"), once);
+    let mut twice = once.clone();
+    let second = rewrite(&mut twice, options).expect("known passes");
+    let is_same = encode(&twice).expect("it fits") == bytes;
+    assert!(is_same, "{:#?}", second.rewritten().collect::<Vec<_>>());
+    let (before, after) = (
+        model.graph.as_option().unwrap(),
+        once.graph.as_option().unwrap(),
+    );
+    assert_eq!(
+        (&before.input, &before.output),
+        (&after.input, &after.output)
+    );
+    check_order(&after.node, &mut defined(after));
+    check_forms(&after.node, model::opset(&once.opset_import));
+    check_types(after);
+    (once, report)
+}
+
+fn defined(graph: &GraphProto) -> Vec<String> {
+    let inputs = graph.input.iter().filter_map(|value| value.name.clone());
+    let tensors = graph
+        .initializer
+        .iter()
+        .filter_map(|tensor| tensor.name.clone());
+    inputs.chain(tensors).collect()
+}
+
+/// Checks that every value is defined once, before it is read.
+fn check_order(nodes: &[NodeProto], known: &mut Vec<String>) {
+    for node in nodes {
+        for input in node.inputs() {
+            assert!(
+                known.iter().any(|name| name == input),
+                "{input} is read before it is there"
+            );
+        }
+        for graph in node.graphs() {
+            let mut inner = known.clone();
+            inner.extend(defined(graph));
+            check_order(&graph.node, &mut inner);
+        }
+        for output in node.outputs() {
+            assert!(
+                known.iter().all(|name| name != output),
+                "{output} is given twice"
+            );
+            known.push(output.to_owned());
+        }
+    }
+}
+
+/// Checks that attributes are used in opsets before they became inputs.
+fn check_forms(nodes: &[NodeProto], opset: i64) {
+    for node in nodes {
+        for (op, attribute, since) in [
+            ("Slice", "ends", 10),
+            ("Squeeze", "axes", 13),
+            ("Unsqueeze", "axes", 13),
+            ("ReduceSum", "axes", 13),
+        ] {
+            let wrong = if opset < since {
+                node.input.len() > 1
+            } else {
+                node.attribute(attribute).is_some()
+            };
+            assert!(!(node.is(op) && wrong), "version {opset}: {node:?}");
+        }
+        for graph in node.graphs() {
+            check_forms(&graph.node, opset);
+        }
+    }
+}
+
+/// Checks that conditions are truth values where their type is known.
+fn check_types(graph: &GraphProto) {
+    let scope = crate::scope::Scope::graph(graph, None, 18);
+    for node in graph.node.iter().filter(|node| node.is("Where")) {
+        let condition = node.input(0).expect("a condition");
+        let code = crate::types::of(&scope, condition);
+        assert!(code.is_none_or(|code| code == model::BOOL), "{node:?}");
+    }
+}
+
+/// The number of nodes with an operator, including subgraphs.
+fn count(model: &ModelProto, op: &str) -> usize {
+    fn within(nodes: &[NodeProto], op: &str) -> usize {
+        nodes
+            .iter()
+            .map(|node| {
+                let inner: usize = node.graphs().map(|graph| within(&graph.node, op)).sum();
+                usize::from(node.op() == op) + inner
+            })
+            .sum()
+    }
+    let functions = model
+        .functions
+        .iter()
+        .map(|function| within(&function.node, op));
+    within(&model.graph.as_option().unwrap().node, op) + functions.sum::<usize>()
+}
+
+/// The reasons why nodes with an operator were left alone.
+fn left<'a>(report: &'a Report, op: &str) -> Vec<&'a str> {
+    let steps = report.steps.iter().filter(|step| step.operator == op);
+    steps
+        .filter_map(|step| match &step.outcome {
+            Outcome::LeftAlone(why) => Some(why.as_str()),
+            Outcome::Rewritten(_) => None,
+        })
+        .collect()
+}
+
+#[test]
+fn models_that_no_pass_touches_are_the_same_files() {
+    for path in models() {
+        let (bytes, model) = read(&path);
+        assert!(encode(&model).unwrap() == bytes, "{}", path.display());
+        let (same, report) = rewritten(&model, &Options::default());
+        assert!(encode(&same).unwrap() == bytes && report.steps.is_empty());
+    }
+}
+
+#[test]
+fn fields_that_are_not_known_are_kept() {
+    let (mut bytes, _) = read(&models()[0]);
+    // Field 1000, "kept".
+    bytes.extend([0xc2, 0x3e, 4, b'k', b'e', b'p', b't']);
+    let mut model = decode(&bytes).unwrap();
+    assert_eq!(encode(&model).unwrap(), bytes);
+    rewrite(&mut model, &portable()).unwrap();
+    assert!(encode(&model).unwrap().ends_with(b"kept"));
+}
+
+#[test]
+fn an_unknown_pass_is_refused() {
+    let error = rewrite(&mut exported("tf_beam_search"), &pass("fold")).unwrap_err();
+    assert!(
+        error.to_string().contains("there is no pass \"fold\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn portable_leaves_neither_operator() {
+    let mut taken = 0;
+    for path in models() {
+        let (_, model) = read(&path);
+        let (portable, report) = rewritten(&model, &portable());
+        for op in ["ReverseSequence", "ReverseSubsequences"] {
+            assert_eq!(count(&portable, op), 0, "{}: {report:?}", path.display());
+        }
+        assert!(
+            portable
+                .opset_import
+                .iter()
+                .all(|import| import.domain.as_deref() != Some("revseq"))
+        );
+        assert_eq!(report.exactness(), Exactness::Exact);
+        taken += report.rewritten().count();
+    }
+    assert!(taken > 100, "{taken}");
+}
+
+/// Counts the Loop, ReverseSequence and recurrent operators left in exported models.
+#[test]
+fn loops_of_keras_become_recurrent_operators() {
+    let table: [(&str, &Options, [usize; 5]); 13] = [
+        // Loop, ReverseSequence, LSTM, GRU, RNN
+        ("keras_gru_bidirectional", &fast(), [0, 0, 0, 1, 0]),
+        ("keras_lstm_gru_simplernn", &fast(), [0, 0, 1, 1, 1]),
+        ("keras_bilstm_masked", &right_padded(), [0, 0, 2, 0, 0]),
+        ("keras_bilstm_masked", &fast(), [0, 0, 2, 0, 0]),
+        ("keras_gru_masked_backwards", &fast(), [0, 0, 0, 1, 0]),
+        ("keras_lstm_backwards_states", &fast(), [0, 0, 1, 0, 0]),
+        ("keras_lstm_stacked_masked", &fast(), [0, 0, 2, 0, 0]),
+        (
+            "keras_simplernn_bidirectional_masked",
+            &fast(),
+            [0, 0, 0, 0, 1],
+        ),
+        (
+            "keras_gru_masked_backwards",
+            &right_padded(),
+            [0, 0, 0, 1, 0],
+        ),
+        (
+            "keras_lstm_backwards_states",
+            &right_padded(),
+            [0, 0, 1, 0, 0],
+        ),
+        (
+            "keras_lstm_stacked_masked",
+            &right_padded(),
+            [0, 0, 2, 0, 0],
+        ),
+        (
+            "keras_simplernn_bidirectional_masked",
+            &right_padded(),
+            [0, 0, 0, 0, 1],
+        ),
+        ("tf_speech_bigru_timemajor", &fast(), [0, 4, 0, 4, 0]),
+    ];
+    for (name, options, expected) in table {
+        let (model, report) = rewritten(&exported(name), options);
+        let ops = ["Loop", "ReverseSequence", "LSTM", "GRU", "RNN"];
+        assert_eq!(
+            ops.map(|op| count(&model, op)),
+            expected,
+            "{name}: {report:#?}"
+        );
+    }
+}
+
+/// Applies a change to every node, including subgraphs.
+fn each_node(graph: &mut GraphProto, change: &mut impl FnMut(&mut NodeProto)) {
+    for node in &mut graph.node {
+        change(node);
+        for inner in node.graphs_mut() {
+            each_node(inner, change);
+        }
+    }
+}
+
+/// Near misses of recurrent loops are left alone.
+#[test]
+fn loops_that_are_no_layers_are_left_alone() {
+    let near = |change: &dyn Fn(&mut GraphProto), why: &str| {
+        let mut model = exported("keras_gru_bidirectional");
+        let (_, before) = rewritten(&model, &fast());
+        assert_eq!(left(&before, "Loop"), Vec::<&str>::new());
+        change(model.graph.as_option_mut().unwrap());
+        let (model, report) = rewritten(&model, &fast());
+        assert!(count(&model, "Loop") > 0, "{why}");
+        let left = left(&report, "Loop");
+        assert!(
+            left.iter().any(|left| left.contains(why)),
+            "{why}: {left:?}"
+        );
+    };
+    let in_loops = |graph: &mut GraphProto, change: &dyn Fn(&mut NodeProto)| {
+        for node in &mut graph.node {
+            for body in node.graphs_mut() {
+                each_node(body, &mut |node| change(node));
+            }
+        }
+    };
+    let cell = "its body is not the cell";
+    // Another activation, and another operator in place of a product.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Tanh") {
+                    node.op_type = Some("Sinh".to_owned());
+                }
+            })
+        },
+        cell,
+    );
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Sub") {
+                    node.op_type = Some("Add".to_owned());
+                }
+            })
+        },
+        cell,
+    );
+    // Weights that the caller may replace.
+    near(
+        &|graph| {
+            let weights: Vec<model::ValueInfoProto> = graph
+                .initializer
+                .iter()
+                .filter(|tensor| tensor.dims.len() == 2)
+                .map(|tensor| value(tensor.name.as_deref().unwrap(), FLOAT, &[]))
+                .collect();
+            let mut inputs = graph.input.clone();
+            inputs.extend(weights);
+            graph.input = inputs;
+        },
+        cell,
+    );
+    // External weights, which are not read.
+    near(
+        &|graph| {
+            for tensor in &mut graph.initializer {
+                if tensor.dims.len() == 2 {
+                    tensor.raw_data = None;
+                    tensor.data_location = Some(model::tensor_proto::DataLocation::EXTERNAL);
+                }
+            }
+        },
+        cell,
+    );
+    // A counter that does not start at 0, or does not count by 1.
+    near(
+        &|graph| {
+            for node in &mut graph.node.clone() {
+                if node.is("Loop") {
+                    let counter = node.input[2].clone();
+                    for tensor in &mut graph.initializer {
+                        if tensor.name.as_deref() == Some(counter.as_str()) {
+                            tensor.int32_data.clear();
+                            tensor.raw_data = Some(vec![1, 0, 0, 0]);
+                        }
+                    }
+                }
+            }
+        },
+        "may end it before the last step",
+    );
+    near(
+        &|graph| {
+            for node in &mut graph.node {
+                for body in node.graphs_mut() {
+                    for tensor in &mut body.initializer {
+                        if tensor.data_type == Some(model::INT32) && tensor.dims.is_empty() {
+                            tensor.int32_data.clear();
+                            tensor.raw_data = Some(vec![2, 0, 0, 0]);
+                        }
+                    }
+                }
+            }
+        },
+        "not one that compares the step",
+    );
+    // A bound that is not the sequence's length.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Less") {
+                    node.op_type = Some("Greater".to_owned());
+                }
+            })
+        },
+        "not one that compares the step",
+    );
+    near(
+        &|graph| {
+            graph.initializer.push(model::TensorProto {
+                name: Some("three".to_owned()),
+                ..int64_tensor(&[], &[3])
+            });
+            for node in &mut graph.node {
+                if node.is("Loop") {
+                    node.input[0] = "three".to_owned();
+                }
+            }
+        },
+        "may end it before the last step",
+    );
+    // The sequence is read along another axis.
+    near(
+        &|graph| {
+            in_loops(graph, &|node| {
+                if node.is("Gather") {
+                    node.attribute
+                        .retain(|attribute| attribute.name.as_deref() != Some("axis"));
+                    node.attribute.push(int("axis", 1));
+                }
+            })
+        },
+        "it does not provably run once for each step of its input",
+    );
+    // The counter is read.
+    near(
+        &|graph| {
+            let counter = graph
+                .node
+                .iter()
+                .find(|node| node.is("Loop"))
+                .unwrap()
+                .output[0]
+                .clone();
+            graph.node.push(model::node(
+                "Identity",
+                &[&counter],
+                &["counted"],
+                Vec::new(),
+            ));
+            let mut output = value("counted", model::INT32, &[]);
+            output.r#type = graph.output[0].r#type.clone();
+            graph.output.push(output);
+        },
+        "its step counter is read",
+    );
+}
+
+/// A model with inputs `x`, float of rank 3, and `lens`, and output `y`.
+fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
+    let mut graph = GraphProto {
+        name: Some("graph".to_owned()),
+        node: nodes,
+        input: vec![value("x", FLOAT, &sizes), value("lens", INT64, &[None])],
+        output: vec![value("y", FLOAT, &[None; 3])],
+        ..Default::default()
+    };
+    for (name, values) in [
+        ("zero", &[0][..]),
+        ("one", &[1]),
+        ("fours", &[4, 4]),
+        ("three", &[3, 4]),
+    ] {
+        graph.initializer.push(model::TensorProto {
+            name: Some(name.to_owned()),
+            ..int64_tensor(&[values.len() as i64], values)
+        });
+    }
+    let import = OperatorSetIdProto {
+        domain: Some(String::new()),
+        version: Some(17),
+        ..Default::default()
+    };
+    ModelProto {
+        ir_version: Some(8),
+        opset_import: vec![import],
+        graph: MessageField::some(graph),
+        ..Default::default()
+    }
+}
+
+fn node(op: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
+    model::node(op, inputs, &[output], attributes)
+}
+
+fn reverse(data: &str, lengths: &str, output: &str, [batch, time]: [i64; 2]) -> NodeProto {
+    let axes = vec![int("batch_axis", batch), int("time_axis", time)];
+    node("ReverseSequence", &[data, lengths], output, axes)
+}
+
+/// `full`: the size of one axis, repeated for each entry of another.
+fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
+    vec![
+        node("Shape", &[data], "shape", vec![]),
+        node("Gather", &["shape", time], "time", vec![]),
+        node("Gather", &["shape", batch], "batch", vec![]),
+        node("Expand", &["time", "batch"], "full", vec![]),
+    ]
+}
+
+/// Two masked bidirectional Keras LSTMs after an embedding, with and without the assumption.
+#[test]
+fn a_whole_encoder_becomes_two_layers() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/keras");
+    let (_, exported) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
+    // Forms of loop ends by exporters: a count and a condition, a condition of two counters, or one
+    // of the step alone.
+    let mut without_count = exported.clone();
+    let mut of_step = exported.clone();
+    for model in [&mut without_count, &mut of_step] {
+        for node in &mut model.graph.as_option_mut().unwrap().node {
+            if node.is("Loop") {
+                node.input[0].clear();
+            }
+        }
+    }
+    each_node(of_step.graph.as_option_mut().unwrap(), &mut |node| {
+        if node.is("And") {
+            node.op_type = Some("Identity".to_owned());
+            node.input.remove(0);
+        }
+    });
+    let counts =
+        |model: &ModelProto| ["Loop", "ReverseSequence", "LSTM"].map(|op| count(model, op));
+    for model in [exported, without_count, of_step] {
+        assert_eq!(counts(&model), [4, 5, 0]);
+        let (whole, report) = rewritten(&model, &right_padded());
+        assert_eq!(counts(&whole), [0, 0, 2], "{report:#?}");
+        let layers = &whole.graph.as_option().unwrap().node;
+        let mut layers = layers.iter().filter(|node| node.is("LSTM"));
+        assert!(layers.all(|layer| layer.text("direction").value() == Some("bidirectional")));
+        let (proved, report) = rewritten(&model, &fast());
+        assert_eq!(counts(&proved), [0, 0, 2], "{report:#?}");
+        assert_eq!(report.exactness(), Exactness::Rounding);
+    }
+}
+
+/// Initializers have to be inputs as well before IR version 4, and nothing can replace them; since
+/// then, one that is an input is a default.
+#[test]
+fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/keras");
+    let (_, mut model) = read(&tests.join("embedding_bilstm_masked/model.onnx"));
+    let graph = model.graph.as_option_mut().unwrap();
+    let constants = graph.initializer.iter().filter_map(|it| it.name.clone());
+    let constants: Vec<String> = constants.collect();
+    graph
+        .input
+        .extend(constants.iter().map(|name| model::untyped(name)));
+    for (version, constant_initializers, expected) in
+        [(3, false, [0, 2]), (4, false, [4, 0]), (4, true, [0, 2])]
+    {
+        model.ir_version = Some(version);
+        let mut after = model.clone();
+        let mut options = fast();
+        options.assume.constant_initializers = constant_initializers;
+        let report = rewrite(&mut after, &options).unwrap();
+        let counts = ["Loop", "LSTM"].map(|op| count(&after, op));
+        assert_eq!(counts, expected, "{report:#?}");
+        let graph = after.graph.as_option().unwrap();
+        let inputs: Vec<&str> = graph.inputs().collect();
+        for name in &constants {
+            let mut stored = graph.initializer.iter();
+            let is_stored = stored.any(|it| it.name.as_ref() == Some(name));
+            assert_eq!(inputs.contains(&name.as_str()), is_stored, "{name}");
+            assert_eq!(report.removed_inputs.contains(name), !is_stored, "{name}");
+        }
+        let is_weight = |name: &String| constants.contains(name);
+        assert!(report.removed_inputs.iter().all(is_weight));
+        assert_eq!(report.removed_inputs.is_empty(), expected == [4, 0]);
+    }
+}
+
+/// Sizes through more nodes than are followed, and through nested forks.
+#[test]
+fn long_chains_and_many_forks_come_to_an_end() {
+    let mut nodes = full("x", "one", "zero");
+    let mut last = "x".to_owned();
+    for number in 0..5000 {
+        let next = format!("v{number}");
+        nodes.push(node("Neg", &[&last], &next, vec![]));
+        last = next;
+    }
+    nodes.push(reverse(&last, "full", "y", [0, 1]));
+    let (_, report) = rewritten(&graph(nodes, [None; 3]), &pass("full-flip"));
+    assert!(
+        left(&report, "ReverseSequence")[0].contains("not provably the size"),
+        "{report:?}"
+    );
+    for op in ["Add", "Concat"] {
+        let mut nodes = full("x", "one", "zero");
+        let mut last = ["x", "time"][usize::from(op == "Concat")].to_owned();
+        for number in 0..100 {
+            let next = format!("v{number}");
+            let axis = if op == "Concat" {
+                vec![int("axis", 0)]
+            } else {
+                vec![]
+            };
+            nodes.push(node(op, &[&last, &last], &next, axis));
+            last = next;
+        }
+        let [data, lengths] = if op == "Add" {
+            [&last, "full"]
+        } else {
+            ["x", &last]
+        };
+        nodes.push(reverse(data, lengths, "y", [0, 1]));
+        rewritten(&graph(nodes, [None; 3]), &fast());
+    }
+}
+
+fn cut<T>(list: &mut Vec<T>, random: &mut impl FnMut(usize) -> usize) {
+    let count = random(list.len() + 1);
+    list.truncate(count);
+}
+
+/// Models with changed bytes, or with nodes that lack inputs, outputs or attributes, are refused or
+/// rewritten without panics.
+#[test]
+fn broken_models_do_not_panic() {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let all = Options {
+        portable: true,
+        passes: vec!["sequence-lens".to_owned()],
+        ..right_padded()
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../models");
+    let names = [
+        "exported/keras_simplernn_bidirectional_masked",
+        "exported/keras_lstm_gru_simplernn",
+        "graphs/bilstm_flip",
+        "graphs/local_function_attributes",
+        "subsequences/rank3_axis1",
+    ];
+    for name in names {
+        let (bytes, model) = read(&root.join(name).join("model.onnx"));
+        for _ in 0..60 {
+            let mut bytes = bytes.clone();
+            for _ in 0..=random(4) {
+                let place = random(bytes.len());
+                bytes[place] = random(256) as u8;
+            }
+            if let Ok(mut model) = decode(&bytes) {
+                rewrite(&mut model, &all).expect("known passes");
+            }
+            let mut model = model.clone();
+            let rare = 40;
+            each_node(
+                model.graph.as_option_mut().unwrap(),
+                &mut |node| match random(rare * 6) {
+                    0 => cut(&mut node.input, &mut random),
+                    1 => cut(&mut node.output, &mut random),
+                    2 => cut(&mut node.attribute, &mut random),
+                    3 => node.input.push("x".to_owned()),
+                    4 => node.output.push(format!("more{}", random(1000))),
+                    5 if !node.input.is_empty() => node.input.rotate_left(1),
+                    _ => {}
+                },
+            );
+            rewrite(&mut model, &all).expect("known passes");
+        }
+    }
+}

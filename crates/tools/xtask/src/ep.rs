@@ -1,0 +1,214 @@
+//! The execution provider: its library, its wheel, and their tests against the real ONNX Runtime.
+
+use std::path::PathBuf;
+
+use crate::step::{Command, cargo};
+use crate::{files, python};
+
+/// The ONNX Runtimes under test, by their requirements file, and the tests for each. GPU tests do
+/// not depend on the version, and take a tenth of the time.
+const HOSTS: [(&str, &str, &[&str]); 4] = [
+    ("1.32", "", &[]),
+    ("1.31", "", &["--ignore-glob=*/test_device.py"]),
+    ("1.24", "", &["--ignore-glob=*/test_device.py"]),
+    ("1.23", "test_old_host.py", &[]),
+];
+
+/// The version that makes the models: its environment has everything that `models/requirements.txt`
+/// pins.
+const MODELS_HOST: &str = "1.31";
+
+/// The arguments of Python that run tests.
+pub(crate) const PYTEST: &str = "-m pytest -q -rs --disable-warnings -p no:cacheprovider";
+
+/// The prefix of the provider wheel's file name.
+const EP_WHEEL: &str = "onnxruntime_ep_revseq";
+
+/// The environment variables with which the other tests run models on ONNX Runtime
+/// with the provider: the library of the newest version under test, the provider's
+/// library, and a Python with ONNX's checker.
+pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
+    library()?;
+    let (python, runtime) = onnxruntime()?;
+    let ep = crate::target().join("debug").join(library_name());
+    Ok([
+        ("REVSEQ_TEST_ORT_LIB", runtime),
+        ("REVSEQ_EP_LIBRARY", ep),
+        ("REVSEQ_TEST_PYTHON", python),
+    ])
+}
+
+/// Makes the environments of all ONNX Runtimes under test, one after the other, so that shared
+/// packages are downloaded once.
+pub(crate) fn make_environments() -> Result<(), String> {
+    let mut versions = HOSTS.iter().map(|(version, ..)| version);
+    versions.try_for_each(|version| host(version).map(|_| ()))
+}
+
+/// A Python with the packages that make the models.
+pub(crate) fn python_of_models() -> Result<PathBuf, String> {
+    host(MODELS_HOST)
+}
+
+/// A Python with the newest ONNX Runtime under test, and its library.
+pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
+    let (version, ..) = HOSTS[0];
+    let python = host(version)?;
+    let script = "import pathlib, onnxruntime; \
+                  print(*pathlib.Path(onnxruntime.__file__).parent.glob('capi/*onnxruntime.*[0-9dl]'))";
+    let found = Command::new(&python).args(["-c", script]).output()?;
+    let library = PathBuf::from(found.trim());
+    if !library.is_file() {
+        return Err(format!(
+            "no library of ONNX Runtime {version}: found {found:?}"
+        ));
+    }
+    Ok((python, library))
+}
+
+/// Builds the library, with GPU support, and its examples, with the features and profile of the
+/// workspace's tests, so that shared crates are built once.
+fn library() -> Result<(), String> {
+    crate::workspace("build")
+        .words("--profile test --lib --example rust --example mixed --example rewrite")
+        .run()
+}
+
+/// The interpreter of an environment with a version of ONNX Runtime.
+fn host(version: &str) -> Result<PathBuf, String> {
+    python::environment(&format!("ort-{version}"), &requirements(version))
+}
+
+/// The requirements of the newest ONNX Runtime under test.
+pub(crate) fn newest_requirements() -> PathBuf {
+    requirements(HOSTS[0].0)
+}
+
+/// The requirements of an environment with a version of ONNX Runtime.
+fn requirements(version: &str) -> PathBuf {
+    let tests = crate::root().join("crates/onnxruntime/revseq-ep/tests");
+    tests.join(format!("requirements-{version}.txt"))
+}
+
+/// Returns the name of this machine's platform in the table of the wheels' platforms.
+pub(crate) fn this_platform() -> String {
+    use std::env::consts::{ARCH, OS};
+    format!("{OS}-{ARCH}")
+}
+
+/// Builds wheels of a platform, or of `all`, each into its platform's folder.
+pub(crate) fn wheels(platform: &str, names: &[&str]) -> Result<(), String> {
+    let script = crate::root().join("crates/tools/xtask/wheels/build.py");
+    Command::new(python::INTERPRETER)
+        .arg(script)
+        .arg(platform)
+        .args(names)
+        .run()
+}
+
+/// The provider's wheel of a platform, built.
+pub(crate) fn wheel(platform: &str) -> Result<PathBuf, String> {
+    wheels(platform, &["ep"])?;
+    only_wheel(platform, EP_WHEEL)
+}
+
+/// Builds both wheels, and tests that of the command line.
+pub(crate) fn test_wheels() -> Result<(), String> {
+    let platform = this_platform();
+    wheels(&platform, &["ep", "cli"])?;
+    let (version, ..) = HOSTS[0];
+    Command::new(host(version)?)
+        .words(PYTEST)
+        .arg(crate::root().join("crates/tools/revseq-runner/python/test_wheel.py"))
+        .env("REVSEQ_CLI_WHEEL", only_wheel(&platform, "revseq_cli")?)
+        .env("REVSEQ_EP_WHEEL", only_wheel(&platform, EP_WHEEL)?)
+        .run()
+}
+
+/// Runs the tests of the library and of the wheel.
+pub(crate) fn test() -> Result<(), String> {
+    let root = crate::root();
+    let target = crate::target();
+    let faulty = target.join("faulty");
+    library()?;
+    cargo("build --package revseq-ep --features fault-injection --target-dir")
+        .arg(&faulty)
+        .run()?;
+    let wheel = wheel(&this_platform())?;
+    let library = library_name();
+    let tests = root.join("crates/onnxruntime/revseq-ep/tests");
+    let pytest = |version: &str, file: &str, options: &[&str]| {
+        Command::new(host(version)?)
+            .words(PYTEST)
+            .arg(tests.join(file))
+            .args(options)
+            .env("REVSEQ_EP_LIBRARY", target.join("debug").join(&library))
+            .env(
+                "REVSEQ_EP_FAULTY_LIBRARY",
+                faulty.join("debug").join(&library),
+            )
+            .env("REVSEQ_EP_RUST_EXAMPLES", target.join("debug/examples"))
+            .env("REVSEQ_EP_WHEEL", &wheel)
+            .run_together(&format!("ONNX Runtime {version}"))
+    };
+    // Most tests keep only one core busy.
+    std::thread::scope(|scope| {
+        let pytest = &pytest;
+        let runs = HOSTS
+            .map(|(version, file, options)| scope.spawn(move || pytest(version, file, options)));
+        runs.into_iter()
+            .map(|run| run.join().expect("the thread does not panic"))
+            .fold(Ok(()), Result::and)
+    })
+}
+
+/// Runs the Ray or Spark example on a cluster whose nodes are processes of this machine.
+pub(crate) fn cluster(name: &str) -> Result<(), String> {
+    library()?;
+    let root = crate::root();
+    let tests = root.join("crates/onnxruntime/revseq-ep/cluster-tests");
+    let python = python::environment(name, &tests.join(format!("{name}.txt")))?;
+    Command::new(python)
+        .words(PYTEST)
+        .arg(tests.join(format!("test_{name}.py")))
+        .env(
+            "REVSEQ_EP_LIBRARY",
+            crate::target().join("debug").join(library_name()),
+        )
+        .run()
+}
+
+pub(crate) fn library_name() -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}revseq_ep{DLL_SUFFIX}")
+}
+
+/// The only wheel of a name among those of a platform.
+fn only_wheel(platform: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = crate::target().join("wheels").join(platform);
+    let is_wheel = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str());
+        file.is_some_and(|file| file.starts_with(&format!("{name}-")) && file.ends_with(".whl"))
+    };
+    let mut wheels = files::list(&folder)?.filter(is_wheel);
+    match (wheels.next(), wheels.next()) {
+        (Some(wheel), None) => Ok(wheel),
+        _ => Err(format!(
+            "{}: expected exactly one wheel of {name}",
+            folder.display()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_models_are_made_with_pinned_packages() {
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+        let found = read(&super::requirements(super::MODELS_HOST));
+        let pinned = read(&crate::root().join("models/requirements.txt"));
+        for pin in pinned.lines() {
+            assert!(found.lines().any(|line| line == pin), "{pin}");
+        }
+    }
+}
