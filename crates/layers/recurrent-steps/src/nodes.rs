@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use revseq_onnx::model::FLOAT;
+use revseq_onnx::model::{self, DOUBLE, FLOAT};
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use revseq_onnx::tensor;
 
 /// Leaves out the elements of constants, which are read.
 pub(crate) fn without_constants(graph: &mut GraphProto) {
@@ -14,6 +15,66 @@ pub(crate) fn without_constants(graph: &mut GraphProto) {
         }
         node.graphs_mut().for_each(without_constants);
     }
+}
+
+/// Casts doubles to floats where they are constant: exporters write the numbers of a formula so. `around` has the
+/// constants around the graph.
+pub(crate) fn without_doubles(
+    graph: &mut GraphProto,
+    around: impl Fn(&str) -> Option<TensorProto>,
+) {
+    let own = |name: &str| {
+        let listed = graph.initializer.iter().find(|it| it.name() == name);
+        let made = || {
+            graph
+                .node
+                .iter()
+                .find(|it| it.outputs().any(|it| it == name))
+        };
+        match (listed, graph.inputs().any(|it| it == name)) {
+            (Some(tensor), _) => Some(tensor.clone()),
+            (None, true) => None,
+            (None, false) => match made() {
+                Some(node) => value_of(node).filter(|_| node.is("Constant")),
+                None => around(name),
+            },
+        }
+    };
+    let floats = |node: &NodeProto| {
+        let is_cast = node.is("Cast") && node.int("to").value() == Some(FLOAT.into());
+        let tensor = own(node.input(0).filter(|_| is_cast)?)?;
+        as_floats(&tensor)
+    };
+    let nodes = graph.node.iter().enumerate();
+    let cast: Vec<(usize, TensorProto)> = nodes
+        .filter_map(|(index, node)| Some((index, floats(node)?)))
+        .collect();
+    for (index, tensor) in cast {
+        let node = &mut graph.node[index];
+        let name = std::mem::take(&mut node.input).remove(0);
+        node.op_type = Some("Constant".to_owned());
+        node.attribute = vec![model::tensor("value", tensor)];
+        let is_read = graph.node.iter().any(|it| it.inputs().any(|it| it == name));
+        let is_output = graph.outputs().any(|it| it == name);
+        if !is_read && !is_output {
+            graph.initializer.retain(|it| it.name() != name);
+        }
+    }
+}
+
+/// The floats next to doubles.
+fn as_floats(tensor: &TensorProto) -> Option<TensorProto> {
+    let bytes = tensor::bytes(tensor)
+        .ok()
+        .filter(|_| tensor.code() == DOUBLE)?;
+    let (doubles, _) = bytes.as_chunks::<8>();
+    let floats = doubles.iter().map(|it| f64::from_le_bytes(*it) as f32);
+    Some(TensorProto {
+        data_type: Some(FLOAT),
+        dims: tensor.dims.clone(),
+        raw_data: Some(floats.flat_map(f32::to_le_bytes).collect()),
+        ..TensorProto::default()
+    })
 }
 
 /// The name of what a node adds to a state, if nothing else happens to it.

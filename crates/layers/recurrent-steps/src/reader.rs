@@ -3,12 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-use revseq_onnx::model::{self, AttributeType, BEFORE_STATES, FLOAT, LoopLayout, int, type_name};
+use revseq_onnx::model::{
+    self, AttributeType, BEFORE_STATES, DOUBLE, FLOAT, LoopLayout, int, type_name,
+};
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
 use crate::elements::Kind;
-use crate::nodes::{added, appends, live, value_of, without_constants};
+use crate::nodes::{added, appends, live, value_of, without_constants, without_doubles};
 use crate::operators::{self, Gives, Rule, Takes};
 use crate::plan::Data;
 
@@ -45,6 +47,7 @@ impl Body {
     fn of(node: &NodeProto, opset: i64, around: &dyn Outside) -> Result<Self, String> {
         let layout = LoopLayout::of(node).ok_or("it is no Loop, or no Scan that is known")?;
         let mut graph = node.graph("body").ok_or("it has no body")?.clone();
+        without_doubles(&mut graph, |name| around.doubles_of(name));
         let is_scan = node.is("Scan");
         let mut reader = Reader {
             around,
@@ -240,6 +243,9 @@ trait Outside {
     /// Its elements, if it is a constant.
     fn constant_of(&self, name: &str) -> Option<Result<Constant, String>>;
 
+    /// The same, if its elements are doubles, which no program has.
+    fn doubles_of(&self, name: &str) -> Option<TensorProto>;
+
     /// Whether a program can know it while it is made.
     fn may_know(&self, name: &str) -> bool;
 }
@@ -256,6 +262,11 @@ impl Outside for Caller<'_> {
 
     fn constant_of(&self, name: &str) -> Option<Result<Constant, String>> {
         Some(constant_of(&self.0.constant(name)?))
+    }
+
+    fn doubles_of(&self, name: &str) -> Option<TensorProto> {
+        let is_double = self.0.code(name) == Some(DOUBLE);
+        is_double.then(|| self.0.constant(name)).flatten()
     }
 
     fn may_know(&self, _name: &str) -> bool {
@@ -278,6 +289,11 @@ impl Outside for Reader<'_> {
             None if self.kinds.contains_key(name) => None,
             None => self.around.constant_of(name),
         }
+    }
+
+    fn doubles_of(&self, name: &str) -> Option<TensorProto> {
+        let is_own = self.kinds.contains_key(name);
+        (!is_own).then(|| self.around.doubles_of(name)).flatten()
     }
 
     fn may_know(&self, name: &str) -> bool {

@@ -72,9 +72,10 @@ impl Steps {
         stop: Option<&dyn Stop>,
     ) -> Result<(), Error> {
         self.run_within(Limits::default(), inputs, outputs, stop)
+            .map(drop)
     }
 
-    /// Runs the loop within limits.
+    /// Runs the loop within limits, and returns the number of its steps.
     ///
     /// # Errors
     /// Those of [`run`](Self::run); [`Error::Steps`] or [`Error::Bytes`] if the loop takes more.
@@ -84,7 +85,7 @@ impl Steps {
         inputs: &[Tensor<'a>],
         outputs: &mut dyn Outputs<'a>,
         stop: Option<&dyn Stop>,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         if inputs.len() != self.body.inputs.len() {
             return values(format!(
                 "{} inputs, expected {}",
@@ -94,8 +95,10 @@ impl Steps {
         }
         let mut first = 0;
         let mut carried: Option<Carried> = None;
-        for number in 1.. {
-            limits.allow_programs(number)?;
+        let mut programs = 0;
+        loop {
+            programs += 1;
+            limits.allow_programs(programs)?;
             let states = carried.as_ref().map(Carried::sizes);
             let plan = self.plan(inputs, first, states)?;
             limits.allow_steps(first.saturating_add(plan.steps.unwrap_or(0)))?;
@@ -105,11 +108,11 @@ impl Steps {
             first += running.steps();
             // A step that changes sizes is the only one of its program.
             if is_over || !plan.is_single {
-                return running.finish(&self.body, first, outputs);
+                running.finish(&self.body, first, outputs)?;
+                return Ok(first as u64);
             }
             carried = Some(running.carry()?);
         }
-        Ok(())
     }
 
     /// The program for these inputs.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use recurrent_layers::Stop;
 use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Outputs, Steps, Tensor};
 use revseq_onnx::model::{
-    AttributeProto, AttributeType, FLOAT, GraphProto, INT64, NodeProto, TensorProto, int,
+    AttributeProto, AttributeType, DOUBLE, FLOAT, GraphProto, INT64, NodeProto, TensorProto, int,
     int64_tensor, ints, node, tensor, text, untyped,
 };
 
@@ -369,12 +369,12 @@ fn what_no_program_has_is_said_in_a_line() {
     );
 }
 
-/// float32 around the loop, of which some are constants.
+/// float32 around the loop, but for the types of constants.
 struct Constants(Vec<(&'static str, TensorProto)>);
 
 impl Around for Constants {
-    fn code(&self, _name: &str) -> Option<i32> {
-        Some(FLOAT)
+    fn code(&self, name: &str) -> Option<i32> {
+        Some(self.constant(name).map_or(FLOAT, |it| it.code()))
     }
 
     fn constant(&self, name: &str) -> Option<TensorProto> {
@@ -967,4 +967,36 @@ fn the_best_elements_are_in_order() {
             close(&memory[index], expected, outputs[index]);
         }
     }
+}
+
+/// A step is `h + x + 0.1 + 0.25`: the one double is in the body, the other around it.
+#[test]
+fn doubles_that_are_cast_are_constants() {
+    let double = |value: f64| TensorProto {
+        data_type: Some(DOUBLE),
+        double_data: vec![value],
+        ..TensorProto::default()
+    };
+    let cast = |from: &str, to: &str| node("Cast", &[from], &[to], vec![int("to", FLOAT.into())]);
+    let nodes = vec![
+        constant("own", double(0.1)),
+        cast("own", "tenth"),
+        cast("outer", "quarter"),
+        node("Add", &["h", "x"], &["sum"], vec![]),
+        node("Add", &["sum", "tenth"], &["more"], vec![]),
+        node("Add", &["more", "quarter"], &["next"], vec![]),
+    ];
+    let attributes = vec![
+        body(nodes, &["h", "x"], &["next"]),
+        int("num_scan_inputs", 1),
+    ];
+    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
+    let around = Constants(vec![("outer", double(0.25))]);
+    let program = Steps::read(&scan, 17, &around).unwrap();
+    let mut memory = [vec![0.0]];
+    let given = [floats(&[1], &[1.0]), floats(&[2, 1], &[2.0, 3.0])];
+    program
+        .run(&given, &mut Room::new(&mut memory), None)
+        .unwrap();
+    close(&memory[0], &[6.7], "the sum");
 }

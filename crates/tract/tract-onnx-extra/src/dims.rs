@@ -104,6 +104,17 @@ fn least(size: &TDim) -> Option<i64> {
     }
 }
 
+/// The size that operands have together. Where one of them has more than one element, the others have as many, or
+/// one, or do not fit.
+pub(crate) fn of_valid_operands(size: &TDim) -> TDim {
+    let terms = match size {
+        TDim::Broadcast(terms) => &terms[..],
+        _ => &[],
+    };
+    let is_many = |it: &&TDim| it.to_i64().is_ok_and(|count| count > 1);
+    terms.iter().find(is_many).unwrap_or(size).clone()
+}
+
 /// Whether an expression of sizes is not negative, whatever they are.
 pub(crate) fn is_size(dim: &TDim) -> bool {
     least(dim).is_some_and(|least| least >= 0)
@@ -112,6 +123,17 @@ pub(crate) fn is_size(dim: &TDim) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operand_with_elements_tells_what_the_others_have() {
+        let scope = SymbolScope::default();
+        let [n, m] = ["N", "M"].map(|name| scope.new_with_prefix(name).to_dim());
+        let together = |terms: [TDim; 2]| of_valid_operands(&TDim::Broadcast(terms.into()));
+        assert_eq!(together([n.clone(), 64.to_dim()]), 64.to_dim());
+        let unknown = TDim::Broadcast(vec![n.clone(), m.clone()]);
+        assert_eq!(together([n.clone(), m]), unknown);
+        assert_eq!(of_valid_operands(&n), n);
+    }
 
     #[test]
     fn what_is_no_negative_number_is_a_size() {

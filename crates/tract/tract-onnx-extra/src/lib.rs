@@ -66,11 +66,7 @@
 //! Any other loop runs its optimised body step by step. States are moved from step to step, so
 //! operators may work in place on them, and scan outputs are copied once, after the last step.
 //!
-//! In both cases, the small operators of a step are fused into one. It applies the same functions
-//! in the same order, on memory that is kept from step to step; only products of small matrices are
-//! summed in a different order than tract's, Sigmoid and Tanh are those of layers, whose gates close,
-//! and NaN stays NaN, which some of tract's own operators turn into a number. A Scan whose step is one
-//! such operator runs without a plan. [`executions`] says how each loop of a model runs, and why.
+//! [`executions`] says how each loop of a model runs, and why.
 //!
 //! # Symbolic sizes
 //!
@@ -147,7 +143,6 @@ mod cast_to_sizes;
 mod data_sizes;
 mod dims;
 mod faster;
-mod fusion;
 mod graph;
 mod interrupt;
 mod limits;

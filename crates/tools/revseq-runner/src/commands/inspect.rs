@@ -167,7 +167,6 @@ fn execution_json(execution: &Execution) -> Json {
             json["operator"] = operator.as_str().into();
         }
         How::Program => json["how"] = "program".into(),
-        How::FusedScan => json["how"] = "fused".into(),
         How::Scan => json["how"] = "scan".into(),
         How::StepByStep { nodes, why, .. } => {
             json["how"] = "step by step".into();

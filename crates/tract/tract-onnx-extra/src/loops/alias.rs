@@ -18,8 +18,6 @@ pub(crate) enum Alias {
     ///
     /// tract's Scan breaks if a state or a scan output folds into a constant, if a state loses its
     /// last reader, or if its last scan input is unread. This node blocks folding and reads both.
-    /// It also keeps the last elementwise operators in the body, where they are fused: tract would
-    /// run them for all steps at once.
     Barrier,
 }
 
@@ -38,13 +36,6 @@ impl Alias {
         }
         let name = model.unique_name(format!("{name}.constant")).into_owned();
         Ok(model.wire_node(name, Self::Barrier, &[outlet])?[0])
-    }
-
-    /// Removes the first alias of a model.
-    pub(crate) fn release(model: &TypedModel) -> TractResult<Option<TypedModelPatch>> {
-        let mut nodes = model.nodes().iter();
-        rule_if_some!(node = nodes.find(|node| node.op_is::<Self>()));
-        remove(model, node).map(Some)
     }
 }
 

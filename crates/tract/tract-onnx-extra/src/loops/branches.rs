@@ -148,10 +148,9 @@ impl TypedOp for Branches {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.plans.is_none());
-        let inputs = model.node_input_facts(node.id)?;
         let mut op = self.clone();
         for body in [&mut op.bodies.then_body, &mut op.bodies.else_body] {
-            *body = optimize::body(body.clone(), &inputs)?;
+            *body = optimize::body(body.clone())?;
         }
         let [(then, _), (other, _)] = op.each();
         let plans = [

@@ -50,6 +50,16 @@ impl Budget {
         Self { limits, held: 0 }
     }
 
+    /// The limits that are left.
+    pub(crate) fn left(&self) -> Limits {
+        let spent = SPENT.get();
+        Limits {
+            steps: self.limits.steps.map(|it| it.saturating_sub(spent.steps)),
+            bytes: self.limits.bytes.map(|it| it.saturating_sub(spent.bytes)),
+            ..self.limits
+        }
+    }
+
     /// Takes steps from the budget before they run.
     pub(crate) fn take_steps(&mut self, steps: u64) -> TractResult<()> {
         interrupt::check()?;

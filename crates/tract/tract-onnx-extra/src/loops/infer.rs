@@ -15,6 +15,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
 use crate::data_sizes::{SizeSymbols, symbols_of};
+use crate::dims::of_valid_operands;
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
 use crate::loops::program::Source;
@@ -214,7 +215,7 @@ impl OnnxLoop {
                 shapes.of(index).len(),
                 fact.rank()
             );
-            Ok(fact.shape.to_tvec())
+            Ok(sizes_of(fact))
         });
         after.collect()
     }
@@ -232,7 +233,7 @@ impl OnnxLoop {
             let (body, _) = self.typed_body(inputs, carried, &shapes)?;
             let after = self.after_step(&body, inputs, carried, &shapes)?;
             let scans = body.outputs[1 + self.states..].iter();
-            let scans = scans.map(|it| Ok(body.outlet_fact(*it)?.shape.to_tvec()));
+            let scans = scans.map(|it| Ok(sizes_of(body.outlet_fact(*it)?)));
             Ok((after, scans.collect::<TractResult<Vec<_>>>()?))
         };
         let (states, first) = step(start)?;
@@ -401,7 +402,7 @@ impl OnnxLoop {
                 let inner = spec.scan_output(scan);
                 let sizes = match &shapes.settled {
                     Some(settled) => settled.scans[output - self.states].clone(),
-                    None => spec.body.output_fact(inner)?.shape.to_tvec(),
+                    None => sizes_of(spec.body.output_fact(inner)?),
                 };
                 let sizes = sizes.iter().enumerate();
                 let sizes = sizes.map(|(axis, dim)| around(output, 1 + axis, dim));
@@ -459,6 +460,11 @@ impl Shapes {
             _ => self.states.of(state),
         }
     }
+}
+
+/// The sizes of a value, in a run that is valid.
+fn sizes_of(fact: &TypedFact) -> TVec<TDim> {
+    fact.shape.iter().map(of_valid_operands).collect()
 }
 
 /// The type of a value at run time. TDim gains nothing for values that change, so it becomes the

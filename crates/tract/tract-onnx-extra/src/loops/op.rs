@@ -236,9 +236,7 @@ impl TypedOp for Loop {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         rule_if!(self.body.is_none());
-        // Sizes that a step may change are not among those of the inputs.
-        let inputs = model.node_input_facts(node.id)?;
-        let body = optimize::body(self.spec.body.clone(), &inputs)?;
+        let body = optimize::body(self.spec.body.clone())?;
         let op = Self {
             spec: Arc::clone(&self.spec),
             body: Some(run::Body::new(&self.spec, body)?),

@@ -31,8 +31,6 @@ pub enum How {
     Layer(String),
     /// A program, planned once for the sizes of a run.
     Program,
-    /// Step by step over its inputs, where a step is one operator.
-    FusedScan,
     /// Step by step over its inputs, as tract's Scan.
     Scan,
     /// A loop, whose states and conditions are looked at in each step.
@@ -49,7 +47,6 @@ impl fmt::Display for How {
         match self {
             Self::Layer(operator) => write!(f, "as a layer ({operator})"),
             Self::Program => f.write_str("as a program"),
-            Self::FusedScan => f.write_str("as a Scan whose step is one operator"),
             Self::Scan => f.write_str("as a Scan"),
             Self::StepByStep { nodes, why } => {
                 let plural = if *nodes == 1 { "" } else { "s" };
@@ -93,8 +90,6 @@ fn add(model: &TypedModel, around: &str, found: &mut Vec<Execution>) {
             is(How::Layer(layer.to_owned()));
         } else if operator == PROGRAM {
             is(How::Program);
-        } else if operator == "FusedScan" {
-            is(How::FusedScan);
         } else if let Some(scan) = node.op_as::<OptScan>() {
             is(How::Scan);
             add(scan.plan.model(), &name, found);

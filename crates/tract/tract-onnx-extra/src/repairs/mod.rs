@@ -4,7 +4,6 @@
 //! grows with the nodes; bodies of Scans pass through it as well. `shapes.rs` compares shapes before
 //! operators that believe their facts.
 
-pub(crate) mod kernel;
 pub(crate) mod names;
 pub(crate) mod optimize;
 pub(crate) mod shapes;

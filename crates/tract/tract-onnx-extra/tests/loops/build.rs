@@ -214,36 +214,12 @@ fn with_layers(model: ModelProto) -> TractResult<ModelProto> {
     Ok(ModelProto::decode(&*changed)?)
 }
 
-/// A run of a model step by step: the trip counts of its loops get a zero out of its first input, so
-/// that they come from data.
-pub(crate) fn step_by_step(
+/// A run of a model whose loops are no layers.
+pub(crate) fn without_layers(
     graph: Graph,
 ) -> TractResult<impl Fn(TVec<TValue>) -> TractResult<TVec<TValue>>> {
-    let opset = graph.opset.unwrap_or(17);
-    let mut graph = graph.into_proto();
-    let data = graph.input[0].name.clone().unwrap();
-    let zero = [
-        format!("%truths = Cast<to=9>({data})"),
-        "%numbers = Cast<to=7>(%truths)".to_owned(),
-        "%count = ReduceSum<keepdims=0>(%numbers)".to_owned(),
-        "%none = Sub(%count, %count)".to_owned(),
-    ];
-    let zero = zero.iter().enumerate();
-    let mut nodes: Vec<NodeProto> = zero.map(|(at, text)| node(1000 + at, text)).collect();
-    for (at, mut own) in std::mem::take(&mut graph.node).into_iter().enumerate() {
-        if own.op() == "Loop" {
-            nodes.push(node(
-                2000 + at,
-                &format!("%trips{at} = Add({}, %none)", own.input[0]),
-            ));
-            own.input[0] = format!("%trips{at}");
-        }
-        nodes.push(own);
-    }
-    graph.node = nodes;
-    let model = ModelProto::decode(&*text::model(graph, opset))?;
-    let model = parse_model(&model, false)?.optimized()?;
-    assert!(ops(&model).iter().any(|op| op == "Loop"));
+    let model = parse_model(&graph.into_model(), true)?.optimized()?;
+    assert!(ops(&model).iter().any(|op| op == "Program"));
     let model = model.into_runnable()?;
     Ok(move |inputs| model.run(inputs))
 }
@@ -266,7 +242,7 @@ impl Optimize for TypedModel {
 }
 
 /// Runs a model as it is, optimised by this crate, as its users have it, and by tract. The outputs are the
-/// same except for the order of sums in matrix products, and for Sigmoid and Tanh of fused steps.
+/// same except for the order of sums in matrix products.
 pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let outputs = run_once(graph.clone(), inputs)?;
     // One run must not affect the next.

@@ -1,6 +1,7 @@
 //! Loops that run as programs.
 
 use tract_onnx::prelude::*;
+use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::{How, Interrupt, Limits, LoadOptions, executions, run as run_plan};
 
 use crate::build::{Graph, Optimize, graph, ops, parse, parse_with_programs, run};
@@ -201,4 +202,92 @@ fn a_condition_ends_a_program_before_its_most_steps() {
         &[tensor1(&[1_f32; 5]), tensor0(1.5_f32), tensor0(0_f32)],
     );
     assert_eq!(found.unwrap()[0], tensor1(&[1_f32, 2.]));
+}
+
+/// A loop whose state grows, with a loop in its step: `rows` of them are `h = tanh(h + h)`, `inner` times.
+fn nested() -> Graph {
+    let inner = graph(
+        "t c h",
+        "c1 h1",
+        "c1 = Identity(c)
+        sum = Add(h, h)
+        h1 = Tanh(sum)",
+    );
+    let body = graph(
+        "t c s",
+        "c1 s1",
+        "c1 = Identity(c)
+        last = Loop<body=@inner>(inner, _, h0)
+        s1 = Concat<axis=0>(s, last)",
+    )
+    .with("inner", inner);
+    graph(
+        "rows:i64[] inner:i64[] s:f32[1] h0:f32[1]",
+        "y",
+        "y = Loop<body=@body>(rows, _, s)",
+    )
+    .with("body", body)
+}
+
+fn counts(rows: i64, inner: i64) -> TVec<TValue> {
+    let counts = [rows, inner].map(|count| tensor0(count).into_tvalue());
+    let states = [0.5_f32, 0.25].map(|state| tensor1(&[state]).into_tvalue());
+    counts.into_iter().chain(states).collect()
+}
+
+#[test]
+fn a_loop_in_another_is_a_program_and_shares_its_limits() {
+    let options = LoadOptions::new().with_limits(Limits::none().with_steps(12));
+    let model = options.load(|| parse_with_programs(nested())).unwrap();
+    let model = model.optimized().unwrap();
+    let how: Vec<How> = executions(&model).into_iter().map(|it| it.how).collect();
+    assert!(matches!(how[0], How::StepByStep { .. }), "{how:?}");
+    assert_eq!(how[1..], [How::Program]);
+    let plan = model.into_runnable().unwrap();
+    // Three steps, each with three in it.
+    let found = plan.run(counts(3, 3)).unwrap();
+    let last = (0..3).fold(0.25_f32, |h, _| (h + h).tanh());
+    let expected = tensor1(&[0.5, last, last, last]);
+    found[0]
+        .close_enough(&expected, Approximation::Approximate)
+        .unwrap();
+    let error = plan.run(counts(3, 4)).expect_err("15 steps");
+    let error = format!("{error:#}");
+    assert!(error.contains("within 12 steps"), "{error}");
+    assert!(plan.run(counts(3, 3)).is_ok());
+}
+
+#[test]
+fn a_loop_in_a_branch_is_a_program() {
+    let inner = graph("t c h", "c h1", "sum = Add(h, x)\n h1 = Tanh(sum)");
+    let model = || {
+        let then =
+            graph("", "y", "y = Loop<body=@inner>(count, _, x)").with("inner", inner.clone());
+        graph(
+            "yes:bool[] count:i64[] x:f32[3]",
+            "y",
+            "y = If<then_branch=@then;else_branch=@other>(yes)",
+        )
+        .with("then", then)
+        .with("other", graph("", "y", "y = Neg(x)"))
+    };
+    let programs = parse_with_programs(model()).unwrap().optimized().unwrap();
+    assert_eq!(executions(&programs)[0].how, How::Program);
+    let plan = programs.into_runnable().unwrap();
+    let x = [0.5_f32, -1., 2.];
+    for (yes, count) in [(true, 4), (true, 0), (false, 4)] {
+        let inputs = tvec![
+            tensor0(yes).into_tvalue(),
+            tensor0(count).into_tvalue(),
+            tensor1(&x).into_tvalue()
+        ];
+        let found = plan.run(inputs).unwrap();
+        let expected = x.map(|x| match yes {
+            true => (0..count).fold(x, |h, _: i64| (h + x).tanh()),
+            false => -x,
+        });
+        found[0]
+            .close_enough(&tensor1(&expected), Approximation::Approximate)
+            .unwrap();
+    }
 }

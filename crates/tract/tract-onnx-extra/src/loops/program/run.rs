@@ -8,6 +8,7 @@ use super::op::Program;
 use crate::data_sizes::in_numbers;
 use crate::interrupt::{self, EndOfRun};
 use crate::limits::{BeyondLimits, Limits};
+use crate::loops::budget::Budget;
 use crate::other_sizes::OtherSizes;
 
 impl Program {
@@ -51,9 +52,11 @@ impl Program {
             limits: self.limits,
             failure: None,
         };
+        let mut budget = Budget::of(self.limits);
+        let left = budget.left();
         let limits = recurrent_steps::Limits {
-            steps: self.limits.steps,
-            bytes: self.limits.bytes,
+            steps: left.steps,
+            bytes: left.bytes,
             // The first step may be unlike all others; where each is, the other loop is faster.
             programs: Some(2),
         };
@@ -63,11 +66,15 @@ impl Program {
         if let Some(failure) = room.failure {
             return Err(failure);
         }
-        if let Err(error) = result {
-            return match failed(&error)? {
-                Some(error) => Err(error).with_context(|| format!("Loop {:?}", self.node)),
-                None => Ok(None),
-            };
+        match result {
+            Ok(steps) => budget.take_steps(steps)?,
+            Err(error) => {
+                let failed = failed(&error, self.limits)?;
+                return match failed {
+                    Some(error) => Err(error).with_context(|| format!("Loop {:?}", self.node)),
+                    None => Ok(None),
+                };
+            }
         }
         let outputs = std::iter::zip(made, &self.outputs).map(|(value, (_, fact))| {
             OtherSizes::check(value.shape(), &fact.shape, symbols)?;
@@ -83,19 +90,26 @@ impl Program {
     }
 }
 
-/// The error of a run in the words of loops; `None` if it is of the program or of its inputs.
-fn failed(error: &Error) -> TractResult<Option<TractError>> {
-    Ok(Some(match error {
+/// The error of a run in the words of loops; `None` if it is of the program or of its inputs. Of its limits, a run
+/// had what the loops around it left.
+fn failed(error: &Error, limits: Limits) -> TractResult<Option<TractError>> {
+    let all = |left: u64, all: Option<u64>| all.unwrap_or(left);
+    Ok(Some(match *error {
         Error::Stopped => {
             interrupt::check()?;
             format_err!("{error}")
         }
         Error::Steps { limit } => BeyondLimits::error(format!(
-            "it does not end within {limit} steps, which are all that are allowed"
+            "it does not end within {} steps, which are all that are allowed",
+            all(limit, limits.steps)
         )),
-        Error::Bytes { bytes, limit } => BeyondLimits::error(format!(
-            "its values take {bytes} bytes, more than the {limit} that are allowed"
-        )),
+        Error::Bytes { bytes, limit } => {
+            let most = all(limit, limits.bytes);
+            BeyondLimits::error(format!(
+                "its values take {} bytes, more than the {most} that are allowed",
+                bytes.saturating_add(most - limit)
+            ))
+        }
         Error::OutOfMemory { .. } => BeyondLimits::error(error.to_string()),
         _ => return Ok(None),
     }))

@@ -29,14 +29,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The node, unless it is in another node or tract knows what revseq-onnx does not.
+    /// The node, unless tract knows what revseq-onnx does not.
     pub(crate) fn of(
         ctx: &ParsingContext<'_>,
         node: &pb::NodeProto,
         captured: &[String],
     ) -> Option<Arc<Self>> {
-        // A loop in another one shares its limits.
-        if ctx.parent_graphs.len() > 1 || !programs_of_nodes_read() {
+        if !programs_of_nodes_read() {
             return None;
         }
         let mut known = node.clone();
@@ -46,8 +45,7 @@ impl Source {
         }
         let listed = node.input.iter().filter(|name| !name.is_empty());
         let inputs: Vec<String> = listed.chain(captured).cloned().collect();
-        let graph = ctx.parent_graphs.first()?;
-        let types = Types::of(graph);
+        let types = Types::of(&ctx.parent_graphs);
         let is_narrow = |name: &&String| types.of_value(name) == Some(DataType::Int32);
         Some(Arc::new(Self {
             node: translated(known)?,
@@ -71,23 +69,26 @@ impl Source {
     }
 }
 
-/// The types of a graph's values, as far as integers of sizes need them.
+/// The types of values of graphs, as far as integers of sizes need them.
 struct Types<'a> {
     known: HashMap<&'a str, DataType>,
     makers: HashMap<&'a str, &'a pb::NodeProto>,
 }
 
 impl<'a> Types<'a> {
-    fn of(graph: &'a pb::GraphProto) -> Self {
-        let inputs = graph.input.iter().filter_map(|input| {
+    /// Those of graphs within each other, the outermost first.
+    fn of(graphs: &[&'a pb::GraphProto]) -> Self {
+        let inputs = graphs.iter().flat_map(|graph| &graph.input);
+        let inputs = inputs.filter_map(|input| {
             let Some(Value::TensorType(tensor)) = &input.r#type.as_ref()?.value else {
                 return None;
             };
             Some((&*input.name, tensor.elem_type()))
         });
-        let constants = graph.initializer.iter();
+        let constants = graphs.iter().flat_map(|graph| &graph.initializer);
         let constants = constants.map(|tensor| (&*tensor.name, tensor.data_type()));
-        let made = graph.node.iter().flat_map(|node| {
+        let nodes = graphs.iter().flat_map(|graph| &graph.node);
+        let made = nodes.flat_map(|node| {
             let outputs = node.output.iter();
             outputs.map(move |output| (&**output, node))
         });

@@ -1,27 +1,17 @@
-//! The bodies of Scans, loops and branches, with fused steps, and optimised by this crate's passes. tract
-//! would take its own, which nothing reaches after them.
-
-use std::collections::HashSet;
+//! The bodies of Scans, loops and branches, optimised by this crate's passes. tract would take its own, which
+//! nothing reaches after them.
 
 use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, Scan};
 use tract_onnx::tract_hir::internal::*;
 
 use super::{into_decluttered, optimized};
-use crate::fusion;
 use crate::interrupt::BetweenSteps;
 use crate::loops::scan::metered::Metered;
 use crate::typed_op::Typed;
 
-/// The body of an operator with these inputs, fused and optimised.
-pub(crate) fn body(body: TypedModel, inputs: &[&TypedFact]) -> TractResult<TypedModel> {
-    let known = fusion::symbols(inputs.iter().copied());
-    fused(into_decluttered(body)?, &known)
-}
-
-/// A decluttered body, fused and optimised, into which these symbols come from outside.
-fn fused(mut body: TypedModel, known: &HashSet<Symbol>) -> TractResult<TypedModel> {
-    fusion::fuse_all(&mut body, known)?;
-    optimized(body)
+/// The body of an operator, optimised.
+pub(crate) fn body(body: TypedModel) -> TractResult<TypedModel> {
+    optimized(into_decluttered(body)?)
 }
 
 /// A Scan with its plan.
@@ -31,17 +21,10 @@ pub(super) fn planned(
 ) -> TractResult<Option<TypedModelPatch>> {
     rule_if_some!(scan = node.op_as::<Scan>());
     let mut scan = scan.clone();
-    let inputs = scan.body.inputs.iter();
-    let inputs = inputs.map(|input| scan.body.outlet_fact(*input));
-    let known = fusion::symbols(inputs.collect::<TractResult<TVec<_>>>()?);
-    scan.body = fused(scan.body, &known)?;
+    scan.body = optimized(scan.body)?;
     let inputs = without_unread_inputs(&mut scan, model, &node.inputs)?;
     let scan = with_plan(&scan)?;
-    let op = match fusion::fuse_scan(&scan, &model.node_output_facts(node.id)?)? {
-        Some(fused) => fused,
-        None => Box::new(scan),
-    };
-    TypedModelPatch::replace_single_op(model, node, &inputs, op).map(Some)
+    TypedModelPatch::replace_single_op(model, node, &inputs, scan).map(Some)
 }
 
 /// Takes unread inputs from a Scan, whose elements would be copied for nothing, and returns the values of
