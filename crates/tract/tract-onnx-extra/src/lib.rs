@@ -53,7 +53,7 @@
 //!
 //! # How a loop runs
 //!
-//! A Loop or Scan of the main graph whose states keep their sizes runs as a program of the crate
+//! A Loop or Scan whose states keep their sizes runs as a program of the crate
 //! recurrent-steps, if that has all operators of its body. The program is made when a run has its sizes, and
 //! kept for later ones. Where it turns out impossible then, as where a wrong value is to be reported, the loop
 //! runs as all others do, and as [`LoadOptions::with_programs`] has it run always:
