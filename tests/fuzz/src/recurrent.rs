@@ -16,7 +16,7 @@ pub(crate) fn check(u: &mut Unstructured<'_>) -> Result<()> {
     for _ in 0..u.int_in_range(0..=4)? {
         attributes.push(attribute(u)?);
     }
-    let mut layer = match layer(op_type, attributes) {
+    let mut layer = match layer(op_type, &attributes) {
         Ok(layer) => layer,
         Err(reason) => {
             assert!(!reason.is_empty());

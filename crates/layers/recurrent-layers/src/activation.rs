@@ -1,8 +1,8 @@
 //! The activations of gates.
 
-use recurrent_cells::Activation;
 use rten_simd::{Isa, SimdOp};
 
+use crate::attributes::wrong;
 use crate::element::Element;
 use crate::error::Error;
 
@@ -14,52 +14,64 @@ pub(crate) struct GateFunction {
     pub(crate) activation: Activation,
 }
 
-/// Returns activations by their names in ONNX, in small or large letters.
-///
-/// A function that has a constant takes the next one of its list, as in ONNX Runtime, and one that is
-/// not there has ONNX Runtime's default.
-///
-/// # Errors
-/// If a name is not one of ONNX's.
-pub fn activations<'a>(
-    names: impl IntoIterator<Item = &'a str>,
-    alphas: &[f32],
-    betas: &[f32],
-) -> Result<Vec<Activation>, Error> {
-    let (mut alphas, mut betas) = (alphas.iter().copied(), betas.iter().copied());
-    let mut alpha = |default: f32| alphas.next().unwrap_or(default);
-    let mut beta = |default: f32| betas.next().unwrap_or(default);
-    let activations = names.into_iter().map(|name| {
+/// An activation function of ONNX's layers, with its constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "ONNX's names")]
+pub enum Activation {
+    Affine { alpha: f32, beta: f32 },
+    Elu { alpha: f32 },
+    HardSigmoid { alpha: f32, beta: f32 },
+    LeakyRelu { alpha: f32 },
+    Relu,
+    ScaledTanh { alpha: f32, beta: f32 },
+    Sigmoid,
+    Softplus,
+    Softsign,
+    Tanh,
+    ThresholdedRelu { alpha: f32 },
+}
+
+impl Activation {
+    /// The activation of a name, in small or large letters.
+    ///
+    /// A function that has a constant takes the next one of its list, as in ONNX Runtime, and one that is
+    /// not there has ONNX Runtime's default.
+    pub(crate) fn of(
+        name: &str,
+        alphas: &mut impl Iterator<Item = f32>,
+        betas: &mut impl Iterator<Item = f32>,
+    ) -> Result<Self, Error> {
+        let mut alpha = |default: f32| alphas.next().unwrap_or(default);
+        let mut beta = |default: f32| betas.next().unwrap_or(default);
         Ok(match &*name.to_ascii_lowercase() {
-            "affine" => Activation::Affine {
-                alpha: alpha(1.0),
+            "affine" => Self::Affine {
+                alpha: alpha(0.0),
                 beta: beta(0.0),
             },
-            "elu" => Activation::Elu { alpha: alpha(1.0) },
-            "hardsigmoid" => Activation::HardSigmoid {
+            "elu" => Self::Elu { alpha: alpha(1.0) },
+            "hardsigmoid" => Self::HardSigmoid {
                 alpha: alpha(0.2),
                 beta: beta(0.5),
             },
-            "leakyrelu" => Activation::LeakyRelu { alpha: alpha(0.01) },
-            "relu" => Activation::Relu,
-            "scaledtanh" => Activation::ScaledTanh {
-                alpha: alpha(1.0),
-                beta: beta(1.0),
+            "leakyrelu" => Self::LeakyRelu { alpha: alpha(0.01) },
+            "relu" => Self::Relu,
+            "scaledtanh" => Self::ScaledTanh {
+                alpha: alpha(0.0),
+                beta: beta(0.0),
             },
-            "sigmoid" => Activation::Sigmoid,
-            "softplus" => Activation::Softplus,
-            "softsign" => Activation::Softsign,
-            "tanh" => Activation::Tanh,
-            "thresholdedrelu" => Activation::ThresholdedRelu { alpha: alpha(1.0) },
-            _ => {
-                return Err(Error::UnknownActivation {
-                    name: name.to_owned(),
-                });
-            }
+            "sigmoid" => Self::Sigmoid,
+            "softplus" => Self::Softplus,
+            "softsign" => Self::Softsign,
+            "tanh" => Self::Tanh,
+            "thresholdedrelu" => Self::ThresholdedRelu { alpha: alpha(0.0) },
+            _ => return wrong("activation", format!("{name:?}"), NAMES),
         })
-    });
-    activations.collect()
+    }
 }
+
+/// ONNX's names of the functions.
+const NAMES: &str = "Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, \
+                     Tanh or ThresholdedRelu";
 
 /// Applies an activation to each number, in place.
 ///

@@ -4,7 +4,7 @@
 //! LSTM: i, o, f, c    GRU: z, r, h    RNN: h
 //! ```
 
-use recurrent_cells::Activation;
+use crate::activation::Activation;
 
 /// The cell of a layer.
 ///

@@ -7,21 +7,13 @@ pub enum Error {
     /// A layer has no direction.
     #[error("a layer has no directions, expected at least 1")]
     NoDirections,
-    /// A direction has too few or too many activations.
-    #[error("{actual} activations, but a direction of {cell} has {expected}")]
+    /// A layer, or one of its directions, has too few or too many activations.
+    #[error("it has {actual} activations, expected {expected}")]
     ActivationCount {
-        /// The name of the cell.
-        cell: &'static str,
         /// The number found.
         actual: usize,
-        /// The number that the cell has.
+        /// The number that its cell has in as many directions.
         expected: usize,
-    },
-    /// A name is not that of an activation.
-    #[error("its activation {name:?} is not one of ONNX's")]
-    UnknownActivation {
-        /// The name.
-        name: String,
     },
     /// An operand has too few or too many elements for its shape.
     #[error("{operand} has {actual} elements, expected {}", sizes(shape))]

@@ -1,6 +1,6 @@
 //! The description of a layer.
 
-use recurrent_cells::Activation;
+use crate::activation::Activation;
 
 use crate::cell::Cell;
 use crate::error::Error;
@@ -62,7 +62,6 @@ impl Layer {
         for direction in &self.directions {
             if direction.activations.len() != expected {
                 return Err(Error::ActivationCount {
-                    cell: self.cell.name(),
                     actual: direction.activations.len(),
                     expected,
                 });

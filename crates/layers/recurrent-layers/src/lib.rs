@@ -26,7 +26,7 @@
 //! step. Threads share its directions, its sequences or its units. The results are the same bits on
 //! any number of threads.
 //!
-//! `layer.rs` describes layers, `packed.rs` lays weights in the panels of `product.rs`, of all gates
+//! `recurrent.rs` reads nodes of layers by their [attributes](Attributes), `layer.rs` describes layers, `packed.rs` lays weights in the panels of `product.rs`, of all gates
 //! together if a vector holds the units, or, of bytes, in those of `bytes.rs`, and `run.rs` checks a run's
 //! slices. `step.rs` computes steps of the units in `units.rs`, for the sequences in `sequences.rs`; `logistic.rs` has Sigmoid and Tanh,
 //! `activation.rs` the other functions, `element.rs` what differs between floats and doubles. How threads
@@ -41,6 +41,7 @@
 
 mod activation;
 mod attention;
+mod attributes;
 mod bytes;
 mod cell;
 mod element;
@@ -54,6 +55,7 @@ mod panels;
 mod place;
 mod product;
 mod quantized;
+mod recurrent;
 mod run;
 mod sequences;
 mod step;
@@ -65,10 +67,9 @@ mod units;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use activation::{activate, activations};
-pub use attention::{
-    Attention, AttentionGate, Attributes, CausalConvolution, LinearAttention, Operand,
-};
+pub use activation::{Activation, activate};
+pub use attention::{Attention, AttentionGate, CausalConvolution, LinearAttention, Operand};
+pub use attributes::{Attribute, Attributes};
 pub use cell::Cell;
 pub use element::Element;
 pub use error::Error;
@@ -78,7 +79,7 @@ pub use matrix::PackedMatrix;
 pub use packed::{PackedInput, PackedLayer, PackedState, Weights};
 pub use place::Place;
 pub use quantized::{Quantization, Quantized};
-pub use recurrent_cells::Activation;
+pub use recurrent::{Mask, Recurrent};
 pub use run::{Inputs, Layout, Outputs};
 pub use team::Memory;
 #[cfg(feature = "rayon")]

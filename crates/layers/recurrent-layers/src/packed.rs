@@ -8,7 +8,7 @@
 //! GRU: h, z, r, with the input; z, r, with the state; then h, with the reset state, or beside them
 //! ```
 
-use recurrent_cells::Activation;
+use crate::activation::Activation;
 
 use crate::bytes::BytePanels;
 use crate::cell::Cell;

@@ -1,29 +1,21 @@
 //! Operators of linear attention, against their definition in doubles, step by step.
 
-use std::collections::HashMap;
+mod given;
 
+use given::Given;
 use proptest::prelude::*;
-use recurrent_layers::{Attention, Attributes, Error, Operand, Rayon, Serial, Threads};
+use recurrent_layers::{Attention, Attribute, Error, Operand, Rayon, Serial, Threads};
 
-/// Attributes of a node.
-#[derive(Clone, Debug, Default)]
-struct Given {
-    integers: HashMap<&'static str, i64>,
-    floats: HashMap<&'static str, f32>,
-    strings: HashMap<&'static str, &'static str>,
-}
-
-impl Attributes for Given {
-    fn integer(&self, name: &str) -> Option<i64> {
-        self.integers.get(name).copied()
+impl Given {
+    /// Sets a string.
+    fn text(&mut self, name: &'static str, value: &'static str) {
+        self.0.insert(name, Attribute::String(value.as_bytes()));
     }
 
-    fn float(&self, name: &str) -> Option<f32> {
-        self.floats.get(name).copied()
-    }
-
-    fn string(&self, name: &str) -> Option<String> {
-        self.strings.get(name).map(|it| (*it).to_owned())
+    /// Sets integers.
+    fn integers<const N: usize>(&mut self, values: [(&'static str, i64); N]) {
+        self.0
+            .extend(values.map(|(name, value)| (name, Attribute::Integer(value))));
     }
 }
 
@@ -230,12 +222,12 @@ proptest! {
             .ends_with("delta")
             .then(|| tensor(5, if by_state { states } else { 1 }).map(f32::abs));
         let mut given = Given::default();
-        given.integers.extend([
+        given.integers([
             ("q_num_heads", queries as i64),
             ("kv_num_heads", states as i64),
             ("state_window", window as i64),
         ]);
-        given.strings.insert("update_rule", rule);
+        given.text("update_rule", rule);
         let attention = Attention::of("LinearAttention", &given).unwrap();
         let inputs = [
             Some(&query),
@@ -266,12 +258,12 @@ proptest! {
         let bias = has_bias.then(|| Tensor::new(2, &[channels]));
         let past = has_past.then(|| Tensor::new(3, &of_state));
         let mut given = Given::default();
-        given.integers.extend([
+        given.integers([
             ("channels_last", i64::from(last)),
             ("dilation", dilation as i64),
             ("state_window", window as i64),
         ]);
-        given.strings.insert("activation", if silu { "silu" } else { "none" });
+        given.text("activation", if silu { "silu" } else { "none" });
         let attention = Attention::of("CausalConvWithState", &given).unwrap();
         let inputs = [Some(&input), Some(&weight), bias.as_ref(), past.as_ref()];
         let [output, present] = run(&attention, &inputs, &Serial).unwrap();
@@ -317,9 +309,7 @@ proptest! {
 #[test]
 fn threads_make_no_difference() {
     let mut given = Given::default();
-    given
-        .integers
-        .extend([("q_num_heads", 8), ("kv_num_heads", 8)]);
+    given.integers([("q_num_heads", 8), ("kv_num_heads", 8)]);
     let attention = Attention::of("LinearAttention", &given).unwrap();
     let tensor = |seed, of_token| Tensor::new(seed, &[2, 50, of_token]);
     let decay = tensor(4, 8).map(|it| -it.abs());
@@ -373,9 +363,7 @@ fn a_gate_is_its_definition() {
 #[test]
 fn errors_name_the_input_and_what_it_should_have() {
     let mut given = Given::default();
-    given
-        .integers
-        .extend([("q_num_heads", 2), ("kv_num_heads", 2)]);
+    given.integers([("q_num_heads", 2), ("kv_num_heads", 2)]);
     let attention = Attention::of("LinearAttention", &given).unwrap();
     let [query, beta] = [Tensor::new(0, &[1, 3, 8]), Tensor::new(1, &[1, 3, 2])];
     let (short, odd) = (Tensor::new(0, &[1, 2, 8]), Tensor::new(0, &[1, 3, 7]));
@@ -396,22 +384,22 @@ fn errors_name_the_input_and_what_it_should_have() {
         message([q, q, q, q, b, b]),
         "past_state has shape [1, 3, 8], expected [1, 2, 4, 4]"
     );
-    given.strings.insert("update_rule", "linear");
+    given.text("update_rule", "linear");
     let linear = Attention::of("LinearAttention", &given).unwrap();
     let inputs = [q, q, q, None, b, None];
     assert_eq!(
         run(&linear, &inputs, &Serial).unwrap_err().to_string(),
         "decay is given, which its update_rule does not have"
     );
-    given.strings.insert("update_rule", "other");
+    given.text("update_rule", "other");
     assert_eq!(
         Attention::of("LinearAttention", &given)
             .unwrap_err()
             .to_string(),
         "its update_rule is \"other\", expected linear, gated, delta or gated_delta"
     );
-    given.integers.insert("q_num_heads", 3);
-    given.strings.insert("update_rule", "linear");
+    given.integers([("q_num_heads", 3)]);
+    given.text("update_rule", "linear");
     assert_eq!(
         Attention::of("LinearAttention", &given)
             .unwrap_err()

@@ -18,6 +18,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod attributes;
 mod body;
 mod elements;
 mod error;
@@ -33,6 +34,7 @@ mod run;
 mod steps;
 mod view;
 
+pub use attributes::NodeAttributes;
 pub use body::Around;
 pub use elements::{Elements, ElementsMut, Kind, Outputs, Tensor};
 pub use error::Error;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use recurrent_layers::Stop;
 use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Outputs, Steps, Tensor};
 use revseq_onnx::model::{
-    AttributeProto, AttributeType, DOUBLE, FLOAT, GraphProto, INT64, NodeProto, TensorProto, int,
-    int64_tensor, ints, node, tensor, text, untyped,
+    self, AttributeProto, AttributeType, DOUBLE, FLOAT, GraphProto, INT64, NodeProto, TensorProto,
+    int, int64_tensor, ints, node, tensor, text, texts, untyped,
 };
 
 /// Around the loop, names with a small `n` first are int64, and all others float32.
@@ -367,6 +367,92 @@ fn what_no_program_has_is_said_in_a_line() {
         refused(nodes),
         "its If node appends under a condition of a step"
     );
+}
+
+/// An RNN in a step, of one unit and one feature.
+fn rnn(attributes: Vec<AttributeProto>) -> Result<Steps, String> {
+    let weight = |name: &str, value: f32| constant(name, float_tensor(&[1, 1, 1], &[value]));
+    let layer = node(
+        "RNN",
+        &["x", "w", "r", "", "", "h"],
+        &["", "next"],
+        attributes,
+    );
+    let nodes = vec![weight("w", 0.5), weight("r", -2.0), layer];
+    let attributes = vec![
+        body(nodes, &["h", "x"], &["next"]),
+        int("num_scan_inputs", 1),
+    ];
+    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
+    Steps::read(&scan, 17, &Values)
+}
+
+#[test]
+fn a_layer_in_a_step_has_its_activations() {
+    for (attributes, function) in [
+        (vec![], f32::tanh as fn(f32) -> f32),
+        // As ONNX Runtime writes it; the second is that of another direction.
+        (vec![texts("activations", &["Tanh", "Tanh"])], f32::tanh),
+        (vec![texts("activations", &["Relu", "Tanh"])], |x| {
+            x.max(0.0)
+        }),
+        (
+            vec![
+                texts("activations", &["LeakyRelu"]),
+                model::floats("activation_alpha", &[0.25]),
+            ],
+            |x| if x < 0.0 { 0.25 * x } else { x },
+        ),
+        // No bound, as in ONNX Runtime.
+        (vec![model::float("clip", -1.0)], f32::tanh),
+    ] {
+        let program = rnn(attributes).unwrap();
+        let xs = [1.0, -1.5, 4.0];
+        let given = [floats(&[1, 1, 1], &[0.5]), floats(&[3, 1, 1, 1], &xs)];
+        let mut memory = [vec![f32::NAN]];
+        program
+            .run(&given, &mut Room::new(&mut memory), None)
+            .unwrap();
+        let expected = xs.iter().fold(0.5, |h, x| function(0.5 * x - 2.0 * h));
+        close(&memory[0], &[expected], "the state");
+    }
+}
+
+#[test]
+fn a_wrong_attribute_of_a_layer_in_a_step_is_an_error() {
+    for (attribute, expected) in [
+        (
+            text("direction", "sideways"),
+            "is wrong: its direction is \"sideways\", expected forward, reverse or bidirectional",
+        ),
+        (
+            int("layout", 2),
+            "is wrong: its layout is 2, expected 0 or 1",
+        ),
+        (int("layout", 1), "has the layout of batches first"),
+        (
+            int("hidden_size", 0),
+            "is wrong: its hidden_size is 0, expected 1 at least",
+        ),
+        (
+            texts("activations", &["Tanh"; 3]),
+            "is wrong: it has 3 activations, expected 1",
+        ),
+        (
+            int("clip", 1),
+            "is wrong: its clip is an integer, expected a float",
+        ),
+        (model::float("clip", 0.5), "couples its gates or has a clip"),
+        (text("direction", "bidirectional"), "has two directions"),
+    ] {
+        let error = rnn(vec![attribute]).unwrap_err();
+        assert_eq!(error, format!("its RNN node {expected}"));
+    }
+    let program = rnn(vec![int("hidden_size", 3)]).unwrap();
+    let given = [floats(&[1, 1, 1], &[0.5]), floats(&[3, 1, 1, 1], &[0.0; 3])];
+    let run = program.run(&given, &mut Room::new(&mut [vec![0.0]]), None);
+    let expected = "node \"RNN\": weights of [1, 1, 1] and [1, 1, 1], with a hidden_size of 3";
+    assert_eq!(run.unwrap_err().to_string(), expected);
 }
 
 /// float32 around the loop, but for the types of constants.

@@ -1,13 +1,12 @@
 //! Entry points for fuzzers.
 
-use recurrent_layers::Layer;
+use recurrent_layers::{Layer, Recurrent};
+use recurrent_steps::NodeAttributes;
 pub use revseq_onnx::model;
 
 use self::model::AttributeProto;
-use crate::plugin::node::Node;
 use crate::plugin::options::option;
 use crate::provider::EP_NAME_STR;
-use crate::provider::layers::Form;
 use crate::provider::options::Options;
 
 /// Reads a session's configuration. Returns the device's name, or the error.
@@ -20,15 +19,9 @@ pub fn options(entries: &[(&str, &str)]) -> Result<String, String> {
 }
 
 /// Reads a node of a recurrent layer. Returns the layer, or why it is not computed.
-pub fn layer(op_type: &str, attributes: Vec<AttributeProto>) -> Result<Layer, String> {
-    let node = Node {
-        name: String::new(),
-        domain: String::new(),
-        op_type: op_type.to_owned(),
-        since_version: 22,
-        attributes,
-        inputs: vec![],
-        outputs: vec![],
-    };
-    Form::of(&node).map(|form| form.layer)
+pub fn layer(op_type: &str, attributes: &[AttributeProto]) -> Result<Layer, String> {
+    let recurrent = Recurrent::of(op_type, &NodeAttributes(attributes));
+    recurrent
+        .map(|it| it.layer)
+        .map_err(|error| error.to_string())
 }

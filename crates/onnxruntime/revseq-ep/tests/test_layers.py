@@ -16,6 +16,8 @@ ACTIVATIONS = {"LSTM": 3, "GRU": 2, "RNN": 1}
 ON = {"layers": "on"}
 #: Nothing may be left to the CPU provider.
 ALONE = {"session__disable_cpu_ep_fallback": "1"}
+#: An empty list, of strings.
+NONE = []
 FEATURES = 5
 #: The inputs behind X, in order.
 INPUTS = ["w", "r", "b", "lens", "h", "c", "p"]
@@ -71,8 +73,10 @@ class Layer:
             name="the_node",
             hidden_size=units,
             direction=direction,
-            **attributes,
         )
+        for key, value in attributes.items():
+            kind = onnx.AttributeProto.STRINGS if value is NONE else None
+            node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
         number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         inputs = [helper.make_tensor_value_info("x", number, ["t", "n", FEATURES])]
         if self.has_lengths:
@@ -164,6 +168,19 @@ def test_inputs_of_others(operator, given, weights_are_inputs):
         ("GRU", {"activations": ["sigmoid", "LeakyRelu"], "activation_alpha": [0.3]}),
         ("RNN", {"activations": ["Relu"]}),
         ("RNN", {"clip": 0.3}),
+        ("RNN", {"clip": 0.0}),
+        # A bound below 0 is none.
+        ("RNN", {"clip": -1.0}),
+        # The second is that of another direction.
+        ("RNN", {"activations": ["Tanh", "Tanh"]}),
+        ("RNN", {"activations": ["Relu", "Cosine"]}),
+        # None are the default ones.
+        ("LSTM", {"activations": NONE}),
+        ("GRU", {"activations": NONE}),
+        # Constants that are not there.
+        ("RNN", {"activations": ["ThresholdedRelu"]}),
+        ("LSTM", {"activations": ["Sigmoid", "Affine", "ScaledTanh"], "activation_alpha": [0.5]}),
+        ("GRU", {"activations": ["HardSigmoid", "Elu"]}),
     ],
 )  # fmt: skip
 def test_attributes(operator, attributes):
@@ -348,8 +365,10 @@ def test_what_onnx_runtime_refuses_is_an_error_in_its_words(change, message):
 @pytest.mark.parametrize(
     "attributes, reason",
     [
-        ({"activations": ["Sigmoid", "Tanh", "Cosine"]}, 'its activation "Cosine" is not one'),
+        ({"activations": ["Sigmoid", "Tanh", "Cosine"]}, 'its activation is "Cosine", expected Affine, Elu'),
+        ({"activations": ["Tanh"]}, "it has 1 activations, expected 3"),
         ({"clip": -1.0}, "its clip is -1, expected more than 0"),
+        ({"layout": 2}, "its layout is 2, expected 0 or 1"),
     ],
 )
 def test_forms_that_are_not_taken_are_left_with_a_line_in_the_log(attributes, reason, capfd):

@@ -212,18 +212,25 @@ def test_layers_of_the_model_stay_if_only_loops_are_asked_for(package, arguments
 
 
 def test_a_layer_that_is_left_has_its_reason(package):
-    """A clip that is negative, which ONNX Runtime answers for."""
+    """Two branches have values of the same names, by which the provider knows its layers."""
     rnn = Rnn()
-    rnn.nodes = [
-        helper.make_node(
-            "RNN", ["x", "w2", "r2"], ["y", "last"], name="own", hidden_size=4, clip=-1.0
+
+    def branch(direction):
+        made = ["y0", "last0"]
+        layer = helper.make_node(
+            "RNN", ["x", "w2", "r2"], made, name=direction, hidden_size=4, direction=direction
         )
-    ]
+        return helper.make_graph([layer], direction, [], [float_value(name) for name in made])
+
+    branches = {"then_branch": branch("forward"), "else_branch": branch("reverse")}
+    rnn.nodes = [helper.make_node("If", ["which"], ["y", "last"], **branches)]
+    rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
     rnn.constants = {"w2": np.ones((1, 4, 3), np.float32), "r2": np.ones((1, 4, 4), np.float32)}
     made = replacing(rnn.model(), LAYERS)
-    (left,) = package.report(made).left
-    assert (left.operator, left.node, left.could_be_replaced) == ("RNN", "own", False)
-    assert "clip" in left.reason
+    report = package.report(made)
+    (left,) = report.left
+    assert (left.operator, left.could_be_replaced, report.layers) == ("RNN", False, 1)
+    assert left.reason == "another layer has outputs of the same names"
 
 
 def test_accelerate_rewrites_what_the_session_leaves(package):

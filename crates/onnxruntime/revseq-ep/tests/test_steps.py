@@ -345,6 +345,9 @@ def cell(operator: str, steps: int, **attributes) -> bytes:
         ("GRU", {}),
         ("GRU", {"linear_before_reset": 1}),
         ("RNN", {"direction": "reverse"}),
+        ("RNN", {"activations": ["Relu", "Tanh"], "clip": -1.0}),
+        ("LSTM", {"activations": ["HardSigmoid", "Softsign", "Relu"], "activation_alpha": [0.3]}),
+        ("GRU", {"activations": ["Sigmoid", "LeakyRelu"], "activation_alpha": [0.1], "linear_before_reset": 1}),
     ],
 )
 def test_a_layer_in_a_step_is_part_of_the_program(operator, attributes, steps):

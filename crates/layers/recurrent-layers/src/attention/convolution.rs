@@ -7,7 +7,8 @@
 use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::Silu;
 
-use super::{Attributes, Elements, Shapes, attribute, share, window};
+use super::{Elements, Shapes, share, window};
+use crate::attributes::{Attributes, wrong};
 use crate::error::Error;
 use crate::memory::{clear_to_zeros, collect};
 use crate::place::{Place, copy, fill};
@@ -55,26 +56,22 @@ impl Sizes {
 
 impl CausalConvolution {
     pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
-        let activation = attributes.string("activation");
+        let activation = attributes.text("activation")?;
         let silu = match activation.as_deref().unwrap_or("none") {
             "none" => false,
             "silu" | "swish" => true,
             other => {
                 let others = "none, silu or swish";
-                return attribute("activation", format!("{other:?}"), others);
+                return wrong("activation", format!("{other:?}"), others);
             }
         };
-        if let Some(ndim) = attributes.integer("ndim").filter(|ndim| *ndim != 1) {
-            return attribute("ndim", ndim, "1");
+        if let Some(ndim) = attributes.integer("ndim")?.filter(|ndim| *ndim != 1) {
+            return wrong("ndim", ndim, "1");
         }
-        let dilation = match attributes.integer("dilation").unwrap_or(1) {
-            dilation if dilation > 0 => dilation as usize,
-            dilation => return attribute("dilation", dilation, "1 at least"),
-        };
         Ok(Self {
             silu,
-            channels_last: attributes.integer("channels_last").unwrap_or_default() != 0,
-            dilation,
+            channels_last: attributes.is_set("channels_last")?,
+            dilation: attributes.count("dilation")?.unwrap_or(1),
             window: window(attributes)?,
         })
     }

@@ -10,7 +10,8 @@ use rten_simd::{SimdOp, SimdUnaryOp};
 use rten_vecmath::Exp;
 
 use super::state::{Memory, Rows, State};
-use super::{Attributes, Elements, Shapes, attribute, share, window};
+use super::{Elements, Shapes, share, window};
+use crate::attributes::{Attributes, wrong};
 use crate::error::Error;
 use crate::memory::{clear, collect};
 use crate::place::Place;
@@ -74,7 +75,7 @@ impl Sizes {
 
 impl LinearAttention {
     pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
-        let rule = attributes.string("update_rule");
+        let rule = attributes.text("update_rule")?;
         let (decays, corrects) = match rule.as_deref().unwrap_or("gated_delta") {
             "linear" => (false, false),
             "gated" => (true, false),
@@ -82,23 +83,23 @@ impl LinearAttention {
             "gated_delta" => (true, true),
             other => {
                 let rules = "linear, gated, delta or gated_delta";
-                return attribute("update_rule", format!("{other:?}"), rules);
+                return wrong("update_rule", format!("{other:?}"), rules);
             }
         };
-        let heads = |name: &'static str| match attributes.integer(name) {
-            Some(heads) if heads > 0 => Ok(heads as usize),
-            heads => attribute(name, heads.unwrap_or_default(), "1 at least"),
+        let heads = |name: &'static str| match attributes.count(name)? {
+            Some(heads) => Ok(heads),
+            None => wrong(name, "left out", "1 at least"),
         };
         let (query_heads, states) = (heads("q_num_heads")?, heads("kv_num_heads")?);
         if !query_heads.is_multiple_of(states) && !states.is_multiple_of(query_heads) {
-            return attribute("q_num_heads", query_heads, "a multiple of kv_num_heads");
+            return wrong("q_num_heads", query_heads, "a multiple of kv_num_heads");
         }
         Ok(Self {
             decays,
             corrects,
             query_heads,
             states,
-            scale: attributes.float("scale").filter(|scale| *scale != 0.0),
+            scale: attributes.float("scale")?.filter(|scale| *scale != 0.0),
             window: window(attributes)?,
         })
     }

@@ -15,19 +15,10 @@ pub use convolution::CausalConvolution;
 pub use gate::AttentionGate;
 pub use linear::LinearAttention;
 
+use crate::attributes::{Attributes, wrong};
 use crate::error::{Error, check};
 use crate::place::Place;
 use crate::threads::{Stop, Threads};
-
-/// The attributes of a node, as its host has them.
-pub trait Attributes {
-    /// An integer; `None` if the node has none of this name.
-    fn integer(&self, name: &str) -> Option<i64>;
-    /// A float.
-    fn float(&self, name: &str) -> Option<f32>;
-    /// A string.
-    fn string(&self, name: &str) -> Option<String>;
-}
 
 /// An input: its elements, and its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -217,25 +208,11 @@ impl<'a> Shapes<'a> {
     }
 }
 
-/// An attribute of a value that it cannot have.
-fn attribute<T>(
-    name: &'static str,
-    actual: impl ToString,
-    expected: &'static str,
-) -> Result<T, Error> {
-    let actual = actual.to_string();
-    Err(Error::Attribute {
-        name,
-        actual,
-        expected,
-    })
-}
-
 /// The number of states that a window holds.
 fn window(attributes: &dyn Attributes) -> Result<usize, Error> {
-    match attributes.integer("state_window").unwrap_or_default() {
+    match attributes.integer("state_window")?.unwrap_or_default() {
         window @ 0..=8 => Ok(window as usize),
-        other => attribute("state_window", other, "0 to 8"),
+        other => wrong("state_window", other, "0 to 8"),
     }
 }
 

@@ -1,11 +1,12 @@
 //! LSTM, GRU and RNN within a step, mostly of one step of their own.
 
-use recurrent_layers::Activation;
+use recurrent_layers::{Activation, Cell, Layer, Layout, Recurrent};
 use revseq_onnx::model::NodeProto;
 
 use super::Call;
 use super::elementwise::float2;
 use super::products::product;
+use crate::attributes::NodeAttributes;
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
 use crate::function::{Float1, Float2, Function};
@@ -22,53 +23,51 @@ const H: usize = 5;
 const C: usize = 6;
 const P: usize = 7;
 
-/// Says what of a layer no program has.
-pub(super) fn check(node: &NodeProto) -> Result<(), String> {
-    let direction = node.text("direction").value().unwrap_or("forward");
-    if direction == "bidirectional" {
+/// Reads a layer, or says what of it no program has.
+pub(super) fn read(node: &NodeProto) -> Result<Layer, String> {
+    let read = Recurrent::of(node.op(), &NodeAttributes(&node.attribute));
+    let Recurrent { layer, layout, .. } = read.map_err(|error| format!("is wrong: {error}"))?;
+    if layer.directions.len() > 1 {
         return Err("has two directions".into());
     }
-    if node.int("layout").or(0) != Some(0) {
+    if layout != Layout::TimeFirst {
         return Err("has the layout of batches first".into());
     }
-    if node.int("input_forget").or(0) != Some(0) || node.attribute("clip").is_some() {
-        return Err("couples its gates or has a clip".into());
-    }
-    // Those of other functions have them by name, of which some writers name the default ones.
-    let defaults: &[&str] = match node.op() {
-        "LSTM" => &["Sigmoid", "Tanh", "Tanh"],
-        "GRU" => &["Sigmoid", "Tanh"],
-        _ => &["Tanh"],
+    let couples = match layer.cell {
+        Cell::Lstm {
+            couples_input_and_forget,
+        } => couples_input_and_forget,
+        _ => false,
     };
-    let names = node.attribute("activations").into_iter();
-    let names = names.flat_map(|attribute| &attribute.strings);
-    let is_default = |(name, expected): (&Vec<u8>, &&str)| name.as_slice() == expected.as_bytes();
-    if !std::iter::zip(names, defaults).all(is_default) {
-        return Err("has other activations than by default".into());
+    if couples || layer.clip.is_some() {
+        return Err("couples its gates or has a clip".into());
     }
     if node.input(LENGTHS).is_some() || node.is("LSTM") && node.input(P).is_some() {
         return Err("has lengths or peepholes".into());
     }
-    Ok(())
+    Ok(layer)
 }
 
 /// A layer while its steps are planned.
-struct Layer<'p, 'a> {
+struct Planned<'p, 'a> {
     planner: &'p mut Planner<'a>,
     units: usize,
+    /// The functions f, g and h.
+    activations: &'p [Activation],
     /// The weights of inputs and states, transposed, and their biases.
     weights: [Value; 2],
     biases: [Option<Value>; 2],
 }
 
-impl Layer<'_, '_> {
+impl Planned<'_, '_> {
     fn two(&mut self, function: Float2, one: &Value, other: &Value) -> Result<Value, Error> {
         self.planner
             .map(float2(function), Kind::Float, &[one, other])
     }
 
-    fn act(&mut self, activation: Activation, value: &Value) -> Result<Value, Error> {
-        let function = Function::Float1(Float1::Activation(activation));
+    /// Applies one of the functions, by its index.
+    fn act(&mut self, activation: usize, value: &Value) -> Result<Value, Error> {
+        let function = Function::Float1(Float1::Activation(self.activations[activation]));
         self.planner.map(function, Kind::Float, &[value])
     }
 
@@ -92,14 +91,14 @@ impl Layer<'_, '_> {
         let (x, h) = (self.gates(0, x)?, self.gates(1, h)?);
         let all = self.two(Float2::Add, &x, &h)?;
         let [input, output, forget, cell] = [0, 1, 2, 3].map(|index| self.gate(&all, index));
-        let input = self.act(Activation::Sigmoid, &input)?;
-        let output = self.act(Activation::Sigmoid, &output)?;
-        let forget = self.act(Activation::Sigmoid, &forget)?;
-        let cell = self.act(Activation::Tanh, &cell)?;
+        let input = self.act(0, &input)?;
+        let output = self.act(0, &output)?;
+        let forget = self.act(0, &forget)?;
+        let cell = self.act(1, &cell)?;
         let kept = self.two(Float2::Mul, &forget, c)?;
         let new = self.two(Float2::Mul, &input, &cell)?;
         let c = self.two(Float2::Add, &kept, &new)?;
-        let open = self.act(Activation::Tanh, &c)?;
+        let open = self.act(2, &c)?;
         Ok([self.two(Float2::Mul, &output, &open)?, c])
     }
 
@@ -110,7 +109,7 @@ impl Layer<'_, '_> {
         let gate = |layer: &mut Self, index: usize, of_input: &Value| {
             let own = layer.gate(&of_state, index);
             let sum = layer.two(Float2::Add, of_input, &own)?;
-            layer.act(Activation::Sigmoid, &sum)
+            layer.act(0, &sum)
         };
         let update = gate(self, 0, &update)?;
         let reset = gate(self, 1, &reset)?;
@@ -127,7 +126,7 @@ impl Layer<'_, '_> {
             }
         };
         let sum = self.two(Float2::Add, &new, &of_state)?;
-        let new = self.act(Activation::Tanh, &sum)?;
+        let new = self.act(1, &sum)?;
         // h' = new + update (h - new)
         let difference = self.two(Float2::Sub, h, &new)?;
         let moved = self.two(Float2::Mul, &update, &difference)?;
@@ -137,12 +136,12 @@ impl Layer<'_, '_> {
     fn rnn(&mut self, x: &Value, h: &Value) -> Result<Value, Error> {
         let (x, h) = (self.gates(0, x)?, self.gates(1, h)?);
         let sum = self.two(Float2::Add, &x, &h)?;
-        self.act(Activation::Tanh, &sum)
+        self.act(0, &sum)
     }
 }
 
 pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
-    let is_lstm = call.node.is("LSTM");
+    let form = read(call.node).map_err(Error::Values)?;
     let x = call.input(X)?;
     let (steps, batch) = match *x.sizes() {
         [steps, batch, _] => (steps, batch),
@@ -162,7 +161,16 @@ pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
     };
     let weights = [matrix(call.input(W)?)?, matrix(call.input(R)?)?];
     let units = weights[1].view.axes[0].size;
-    let rows = weights[1].view.axes[1].size;
+    let rows = form.cell.gates() * units;
+    let are_of_units = weights.iter().all(|it| it.view.axes[1].size == rows);
+    if !are_of_units || ![0, units].contains(&form.units) {
+        return values(format!(
+            "weights of {:?} and {:?}, with a hidden_size of {}",
+            call.input(W)?.sizes(),
+            call.input(R)?.sizes(),
+            form.units
+        ));
+    }
     let biases = match call.optional(B) {
         None => [None, None],
         Some(bias) => {
@@ -182,34 +190,33 @@ pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
         }
     };
     let mut h = initial(planner, H)?;
-    let mut c = if is_lstm {
-        initial(planner, C)?
-    } else {
-        h.clone()
+    let mut c = match form.cell {
+        Cell::Lstm { .. } => initial(planner, C)?,
+        _ => h.clone(),
     };
-    let resets_after = call.int("linear_before_reset", 0) != 0;
-    let is_reversed = call.node.text("direction").value() == Some("reverse");
+    let direction = &form.directions[0];
     let x = x.with(planner.materialised(x)?);
     let all = planner.parts(Kind::Float, &[steps, 1, batch, units])?;
     for number in 0..steps {
-        let step = if is_reversed {
+        let step = if direction.is_backward {
             steps - 1 - number
         } else {
             number
         };
         let own = x.with(x.view.at(0, step as i64, 0));
-        let mut layer = Layer {
+        let mut layer = Planned {
             planner,
             units,
+            activations: &direction.activations,
             weights: weights.clone(),
             biases: biases.clone(),
         };
-        if is_lstm {
-            [h, c] = layer.lstm(&own, &h, &c)?;
-        } else if call.node.is("GRU") {
-            h = layer.gru(&own, &h, resets_after)?;
-        } else {
-            h = layer.rnn(&own, &h)?;
+        match form.cell {
+            Cell::Lstm { .. } => [h, c] = layer.lstm(&own, &h, &c)?,
+            Cell::Gru {
+                resets_after_product,
+            } => h = layer.gru(&own, &h, resets_after_product)?,
+            Cell::Rnn => h = layer.rnn(&own, &h)?,
         }
         let to = all.view.at(0, step as i64, 0).at(0, 0, 0);
         let from = planner.materialised(&h)?;

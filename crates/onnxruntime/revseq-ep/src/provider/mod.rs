@@ -13,7 +13,7 @@ pub(crate) mod error;
 pub(crate) mod factory;
 mod gpu;
 mod kernel;
-pub(crate) mod layers;
+mod layers;
 mod loops;
 mod node;
 pub(crate) mod options;

@@ -2,9 +2,8 @@
 //!
 //! One type serves the operator and the fused program; what layers have is theirs.
 
-use recurrent_layers::{Activation as OfLayer, Cell, activate, activations};
+use recurrent_layers::{Activation as OfLayer, activate};
 use rten_simd::SimdUnaryOp;
-use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::element_wise::{ElementWiseMiniOp, ElementWiseOp};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
@@ -38,37 +37,6 @@ pub(crate) enum Activation {
     ThresholdedRelu {
         alpha: f32,
     },
-}
-
-/// Reads the functions of each direction of a node. ONNX's default of an RNN, which ONNX Runtime writes into
-/// the node, is that of two directions: a layer of one takes the first.
-pub(super) fn read(
-    node: &NodeProto,
-    cell: Cell,
-    directions: usize,
-) -> TractResult<Vec<Vec<OfLayer>>> {
-    let default = cell.default_activations();
-    let Some(mut names) = node.get_attr_opt_vec::<String>("activations")? else {
-        return Ok(vec![default.to_vec(); directions]);
-    };
-    if cell == Cell::Rnn && names.len() == 2 {
-        names.truncate(directions);
-    }
-    ensure!(
-        names.len() == default.len() * directions,
-        "it has {} activations, expected {} for each of {directions} directions",
-        names.len(),
-        default.len()
-    );
-    let constants = |name: &str| -> TractResult<Vec<f32>> {
-        Ok(node.get_attr_opt_vec::<f32>(name)?.unwrap_or_default())
-    };
-    let (alphas, betas) = (
-        constants("activation_alpha")?,
-        constants("activation_beta")?,
-    );
-    let functions = activations(names.iter().map(|name| &**name), &alphas, &betas)?;
-    Ok(functions.chunks(default.len()).map(<[_]>::to_vec).collect())
 }
 
 /// The numbers that the functions take.

@@ -1,32 +1,16 @@
 //! The operators of linear attention: `LinearAttention`, `CausalConvWithState` and `LinearAttentionGate`.
 
-use recurrent_layers::{Attention, Attributes, Error, Operand};
+use recurrent_layers::{Attention, Error, Operand};
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
+use super::OfNode;
 use super::threads::Executor;
 use super::unwritten::Unwritten;
 use crate::interrupt;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
-
-/// The attributes of a node; one of another type is none.
-struct OfNode<'a>(&'a NodeProto);
-
-impl Attributes for OfNode<'_> {
-    fn integer(&self, name: &str) -> Option<i64> {
-        self.0.get_attr_opt(name).ok().flatten()
-    }
-
-    fn float(&self, name: &str) -> Option<f32> {
-        self.0.get_attr_opt(name).ok().flatten()
-    }
-
-    fn string(&self, name: &str) -> Option<String> {
-        self.0.get_attr_opt(name).ok().flatten()
-    }
-}
 
 /// Parses one of the operators. Half floats are computed in floats.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

@@ -34,7 +34,7 @@ pub(super) fn wire(
             return Err(expected.wrong(found, &sizes));
         }
         let name = expected.name;
-        let counts = Some(input) == layer.inputs.lengths && layer.mask.is_none();
+        let counts = Some(input) == layer.inputs.lengths && layer.form.mask.is_none();
         let has_sizes = **found == *sizes;
         let op = Checked {
             expected,

@@ -1,6 +1,6 @@
 //! What a layer is, and the sizes that its inputs have to have.
 
-use recurrent_layers::{Activation, Cell};
+use recurrent_layers::{Layout, Recurrent};
 use tract_onnx::tract_hir::internal::*;
 
 use super::quantized::Quantized;
@@ -36,33 +36,13 @@ impl Outputs {
 
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    pub(super) cell: Cell,
-    /// Whether each direction runs backwards.
-    pub(super) directions: TVec<bool>,
-    /// The activations of each direction.
-    pub(super) activations: Vec<Vec<Activation>>,
-    pub(super) clip: Option<f32>,
-    /// The number of units, if the node says it; that of R otherwise.
-    pub(super) units: Option<usize>,
-    /// Whether the batch axis comes before the time axis.
-    pub(super) is_batch_first: bool,
+    pub(super) form: Recurrent,
     /// Policy for lengths out of range.
     pub(super) lengths: LengthsPolicy,
-    /// What a mask in the place of the lengths does.
-    pub(super) mask: Option<Mask>,
     pub(super) inputs: Inputs,
     pub(super) outputs: Outputs,
     /// Quantisation of the weights; X and the state h are quantised then, too.
     pub(super) quantized: Option<Quantized>,
-}
-
-/// A mask of valid steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mask {
-    /// Whether states are sums of products with the mask, so that non-finite values spread.
-    pub(super) blends: bool,
-    /// Whether outputs of other steps repeat the state; otherwise they are zeros.
-    pub(super) repeats: bool,
 }
 
 /// The places of the node's axes.
@@ -81,37 +61,37 @@ pub(super) struct Axes {
 impl Layer {
     pub(super) fn axes(&self) -> Axes {
         let units = 2 - usize::from(self.quantized.is_some());
-        if self.is_batch_first {
-            Axes {
+        match self.form.layout {
+            Layout::BatchFirst => Axes {
                 batch: 0,
                 time: 1,
                 units,
                 states: [1, 0],
                 y: [1, 2, 0],
-            }
-        } else {
-            Axes {
+            },
+            Layout::TimeFirst => Axes {
                 batch: 1,
                 time: 0,
                 units,
                 states: [0, 1],
                 y: [0, 1, 2],
-            }
+            },
         }
     }
 
     /// The sizes that inputs other than X have to have.
     pub(super) fn expected(&self) -> TVec<(usize, Expected)> {
-        let directions = Size::Known(self.directions.len());
-        let units = |times: usize| match self.units {
-            Some(units) => Size::Known(units.saturating_mul(times)),
-            None => Size::Units(times),
+        let layer = &self.form.layer;
+        let directions = Size::Known(layer.directions.len());
+        let units = |times: usize| match layer.units {
+            0 => Size::Units(times),
+            units => Size::Known(units.saturating_mul(times)),
         };
-        let rows = units(self.cell.gates());
-        let state = if self.is_batch_first {
-            tvec![Size::Batch, directions, units(1)]
-        } else {
-            tvec![directions, Size::Batch, units(1)]
+        let gates = layer.cell.gates();
+        let rows = units(gates);
+        let state = match self.form.layout {
+            Layout::BatchFirst => tvec![Size::Batch, directions, units(1)],
+            Layout::TimeFirst => tvec![directions, Size::Batch, units(1)],
         };
         let Inputs {
             bias,
@@ -126,14 +106,14 @@ impl Layer {
             w.swap(1, 2);
             r.swap(1, 2);
         }
-        let (valid, of_valid) = match self.mask {
+        let (valid, of_valid) = match self.form.mask {
             Some(_) => ("mask", tvec![Size::Steps, Size::Batch]),
             None => ("sequence_lens", tvec![Size::Batch]),
         };
         let all = [
             (Some(1), "W", w),
             (Some(2), "R", r),
-            (bias, "B", tvec![directions, units(2 * self.cell.gates())]),
+            (bias, "B", tvec![directions, units(2 * gates)]),
             (lengths, valid, of_valid),
             (initial_h, "initial_h", state.clone()),
             (initial_c, "initial_c", state),

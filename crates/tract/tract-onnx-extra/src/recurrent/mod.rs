@@ -16,19 +16,17 @@ mod threads;
 mod unwritten;
 mod wire;
 
-use recurrent_layers::Cell;
+use recurrent_layers::{Attribute, Attributes, Recurrent};
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::NodeProto;
+use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
 use crate::load;
 use crate::operator::{Parsed, Wiring};
-use layer::{Inputs, Layer, Mask, Outputs};
+use layer::{Inputs, Layer, Outputs};
 use quantized::Quantized;
-
-/// The prefix of the names of layers with a mask.
-const PREFIX: &str = "Masked";
 
 /// Parses a layer.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -36,32 +34,26 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     Ok((expand(layer), vec![]))
 }
 
+/// The attributes of a node.
+struct OfNode<'a>(&'a NodeProto);
+
+impl Attributes for OfNode<'_> {
+    fn get(&self, name: &str) -> Option<Attribute<'_>> {
+        let mut attributes = self.0.attribute.iter();
+        let found = attributes.find(|it| it.name == name)?;
+        Some(match found.r#type() {
+            AttributeType::Int => Attribute::Integer(found.i),
+            AttributeType::Float => Attribute::Float(found.f),
+            AttributeType::Floats => Attribute::Floats(&found.floats),
+            AttributeType::String => Attribute::String(&found.s),
+            AttributeType::Strings => Attribute::Strings(&found.strings),
+            _ => Attribute::Other,
+        })
+    }
+}
+
 fn read(node: &NodeProto) -> TractResult<Layer> {
-    let is_quantized = node.op_type == quantized::OPERATOR;
-    let of_mask = node.op_type.strip_prefix(PREFIX);
-    let direction: Option<&str> = node.get_attr_opt("direction")?;
-    // Whether each direction runs backwards.
-    let directions: &[bool] = match direction {
-        None | Some("forward") => &[false],
-        Some("reverse") => &[true],
-        Some("bidirectional") => &[false, true],
-        Some(other) => {
-            bail!("its direction is {other:?}, expected forward, reverse or bidirectional")
-        }
-    };
-    let is_set = |name: &str| -> TractResult<bool> {
-        Ok(node.get_attr_opt::<i64>(name)?.is_some_and(|it| it != 0))
-    };
-    let cell = match of_mask.unwrap_or(&node.op_type) {
-        "LSTM" | quantized::OPERATOR => Cell::Lstm {
-            couples_input_and_forget: is_set("input_forget")?,
-        },
-        "GRU" => Cell::Gru {
-            resets_after_product: is_set("linear_before_reset")?,
-        },
-        _ => Cell::Rnn,
-    };
-    let activations = activation::read(node, cell, directions.len())?;
+    let form = Recurrent::of(&node.op_type, &OfNode(node))?;
     let mut inputs = optional_inputs(node).skip(3);
     let mut input = || inputs.next().flatten();
     let inputs = Inputs {
@@ -71,7 +63,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         initial_c: input(),
         peepholes: input(),
     };
-    let quantized = match is_quantized {
+    let quantized = match form.layer.quantizes {
         true => Some(Quantized::read([input(), input(), input(), input()])?),
         false => None,
     };
@@ -83,50 +75,16 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
         y_c: output(),
     };
     ensure!(
-        of_mask.is_none() || inputs.lengths.is_some(),
+        form.mask.is_none() || inputs.lengths.is_some(),
         "it lacks a mask"
     );
     Ok(Layer {
-        cell,
-        directions: directions.into(),
-        activations,
-        clip: clip(node, cell)?,
-        units: units(node)?,
-        is_batch_first: is_set("layout")?,
+        form,
         lengths: load::lengths_of_nodes_read(),
-        mask: match of_mask {
-            Some(_) => Some(Mask {
-                blends: is_set("blends")?,
-                repeats: is_set("repeats")?,
-            }),
-            None => None,
-        },
         inputs,
         outputs,
         quantized,
     })
-}
-
-/// Reads the bound of what activations take. One below 0 is none for an RNN, as in ONNX Runtime.
-fn clip(node: &NodeProto, cell: Cell) -> TractResult<Option<f32>> {
-    let clip: Option<f32> = node.get_attr_opt("clip")?;
-    if cell == Cell::Rnn {
-        return Ok(clip.filter(|clip| *clip >= 0.0));
-    }
-    if let Some(clip) = clip {
-        ensure!(clip > 0.0, "its clip is {clip}, expected more than 0");
-    }
-    Ok(clip)
-}
-
-/// Reads the number of units.
-fn units(node: &NodeProto) -> TractResult<Option<usize>> {
-    let units: Option<i64> = node.get_attr_opt("hidden_size")?;
-    let units = units.map(|units| {
-        let known = usize::try_from(units).ok().filter(|units| *units > 0);
-        known.with_context(|| format!("its hidden_size is {units}, expected 1 at least"))
-    });
-    units.transpose()
 }
 
 /// Casts half floats to floats, for sums of many products; leaves other values as they are.

@@ -6,10 +6,11 @@
 use std::borrow::Borrow;
 use std::sync::Mutex;
 
-use recurrent_layers::{Cell, Element, Inputs, Layer, Memory, Outputs, PackedLayer, ValidSteps};
+use recurrent_layers::{
+    Cell, Element, Inputs, Layer, Mask, Memory, Outputs, PackedLayer, ValidSteps,
+};
 use tract_onnx::tract_hir::internal::*;
 
-use super::layer::Mask;
 use super::quantized;
 use super::threads::Executor;
 use super::unwritten::Unwritten;

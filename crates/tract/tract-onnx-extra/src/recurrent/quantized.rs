@@ -8,8 +8,6 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::operators::quantize::bytes_of;
 
-pub(super) const OPERATOR: &str = "DynamicQuantizeLSTM";
-
 /// The inputs that hold the scales and the zero points of the weights W and R.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantized(pub(super) [usize; 4]);

@@ -4,7 +4,7 @@
 //! (`checked.rs`), packs weights that are constants, and makes the operator (`op.rs`). Within, time
 //! comes first and half floats are floats; both are undone at the outputs.
 
-use recurrent_layers::{Direction, Element};
+use recurrent_layers::{Element, Layout};
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
@@ -60,16 +60,7 @@ impl Layer {
         x: OutletId,
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
-        let directions = std::iter::zip(&self.directions, &self.activations);
-        let directions = directions.map(|(it, activations)| Direction {
-            is_backward: *it,
-            activations: activations.clone(),
-        });
-        // The sizes follow from the weights.
-        let mut form = recurrent_layers::Layer::new(self.cell, 0, 0, &[]);
-        form.directions = directions.collect();
-        form.clip = self.clip;
-        form.quantizes = self.quantized.is_some();
+        let form = &self.form.layer;
         let weights = Operands {
             w: inputs[1],
             r: inputs[2],
@@ -79,11 +70,11 @@ impl Layer {
         };
         let mut operands = tvec![x];
         let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
-            Some(known) => Of::<T>::Packed(Arc::new(known.pack(&form)?)),
+            Some(known) => Of::<T>::Packed(Arc::new(known.pack(form)?)),
             None => {
                 operands.extend(weights.iter().copied());
                 Of::Inputs {
-                    form,
+                    form: form.clone(),
                     bias: weights.bias.is_some(),
                     peepholes: weights.peepholes.is_some(),
                 }
@@ -93,14 +84,14 @@ impl Layer {
         let initial = [self.inputs.initial_h, self.inputs.initial_c];
         for input in initial.into_iter().flatten() {
             let mut state = inputs[input];
-            if self.is_batch_first {
+            if self.form.layout == Layout::BatchFirst {
                 state = to.op("initial", AxisOp::Move(1, 0), &[state])?;
             }
             operands.push(state);
         }
         let op = Recurrent {
             layer,
-            counted: match (self.inputs.lengths, self.mask) {
+            counted: match (self.inputs.lengths, self.form.mask) {
                 (Some(_), Some(mask)) => Counted::Masked(mask),
                 (Some(_), None) => Counted::Lengths,
                 (None, _) => Counted::All,
@@ -114,7 +105,7 @@ impl Layer {
 
 impl Expansion for Layer {
     fn name(&self) -> StaticName {
-        self.cell.name().into()
+        self.form.layer.cell.name().into()
     }
 
     fn validation(&self) -> Validation {
@@ -143,7 +134,7 @@ impl Expansion for Layer {
         check_input_arity(inputs, 3 + optional + parameters)?;
         check_output_arity(outputs, self.outputs.count())?;
         let axes = self.axes();
-        let directions = self.directions.len().to_dim();
+        let directions = self.form.layer.directions.len().to_dim();
         let (x, r) = (&inputs[0], &inputs[2]);
         has_axes(s, x, "X", 3)?;
         for (input, expected) in self.expected() {
@@ -212,7 +203,7 @@ impl Expansion for Layer {
             "its X is {datum_type:?}, expected F32"
         );
         let mut x = inputs[0];
-        if self.is_batch_first {
+        if self.form.layout == Layout::BatchFirst {
             x = to.op("x", AxisOp::Move(1, 0), &[x])?;
         }
         let is_double = datum_type == f64::datum_type();
@@ -221,7 +212,7 @@ impl Expansion for Layer {
         } else {
             self.wire_layer::<f32>(&mut to, x, &inputs)?
         };
-        if self.is_batch_first {
+        if self.form.layout == Layout::BatchFirst {
             for (index, output) in outputs.iter_mut().enumerate() {
                 // [time, directions, batch, hidden] and [directions, batch, hidden].
                 let is_y = self.outputs.y == Some(index);

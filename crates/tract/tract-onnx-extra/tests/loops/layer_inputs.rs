@@ -23,12 +23,17 @@ fn errors_name_the_cause() {
     );
     let error = message("y = LSTM<activations=[\"Tanh\"]>(x, w, r)");
     assert!(
-        error.contains("it has 1 activations, expected 3 for each of 1 directions"),
+        error.contains("it has 1 activations, expected 3"),
         "{error}"
     );
     let error = message("y = LSTM<activations=[\"Tanh\",\"Cos\",\"Tanh\"]>(x, w, r)");
     assert!(
-        error.contains("its activation \"Cos\" is not one of ONNX's"),
+        error.contains("its activation is \"Cos\", expected Affine, Elu, "),
+        "{error}"
+    );
+    let error = message("y = LSTM<layout=2>(x, w, r)");
+    assert!(
+        error.contains("its layout is 2, expected 0 or 1"),
         "{error}"
     );
     let error = message("_ = LSTM(x, w, r)");
@@ -82,11 +87,16 @@ fn an_rnn_of_one_direction_takes_the_first_of_two_activations() {
     }
     let of_two = |list: &str| run(&format!("direction=bidirectional;activations=[{list}]"), 2);
     assert_ne!(of_two("Relu,Tanh").unwrap(), of_two("Relu,Relu").unwrap());
-    assert!(message(of_two("Relu")).contains("it has 1 activations, expected 1 for each of 2"));
+    assert!(message(of_two("Relu")).contains("it has 1 activations, expected 2"));
     // A bound below 0 is none, as in ONNX Runtime.
     let expected = run("activations=[Relu]", 1).unwrap();
     assert_eq!(run("activations=[Relu];clip=-1.0", 1).unwrap(), expected);
     assert_ne!(run("activations=[Relu];clip=0.125", 1).unwrap(), expected);
+    // So are the constants that are not there.
+    let function = "activations=[ThresholdedRelu]";
+    let [without, of_0, of_1] = ["", ";activation_alpha=[0.0]", ";activation_alpha=[1.0]"]
+        .map(|alpha| run(&format!("{function}{alpha}"), 1).unwrap());
+    assert!(without == of_0 && without != of_1);
 }
 
 /// The way in which an input is given.

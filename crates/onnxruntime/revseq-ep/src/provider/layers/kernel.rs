@@ -7,15 +7,14 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use recurrent_layers::{
-    Element, Inputs, Layer, Layout, Memory, Outputs, PackedInput, PackedLayer, PackedState,
-    Quantized, ValidSteps,
+    Element, Inputs, Layer, Layout, Mask, Memory, Outputs, PackedInput, PackedLayer, PackedState,
+    Quantized, Recurrent, ValidSteps,
 };
 
 use super::super::ep::Ep;
 use super::super::error::Error;
 use super::super::kernel::{CORES, named};
 use super::super::schemas::{DOUBLE, HALF};
-use super::form::{Form, Mask};
 use super::inputs::{
     B, Given, INITIAL_C, INITIAL_H, LENGTHS, NAMES, P, R, SCALES, Scales, Sizes, Tensors, W, X,
 };
@@ -104,7 +103,7 @@ impl kernel::Kernel for LayerKernel {
 /// A node with its packed weights.
 #[derive(Debug)]
 struct Node<T> {
-    form: Form,
+    form: Recurrent,
     /// Whether each input is there.
     inputs: Vec<bool>,
     /// Whether each output is read.
@@ -125,7 +124,7 @@ struct Node<T> {
 }
 
 impl<T: Element + Plain + From<f32>> Node<T> {
-    fn new(info: KernelInfo<'_>, form: Form, outputs: Vec<bool>) -> Result<Self, Error> {
+    fn new(info: KernelInfo<'_>, form: Recurrent, outputs: Vec<bool>) -> Result<Self, Error> {
         let names = info.input_names()?;
         let inputs: Vec<bool> = names.iter().map(|name| !name.is_empty()).collect();
         let mut constants = [None; NAMES.len()];

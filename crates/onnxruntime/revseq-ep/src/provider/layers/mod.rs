@@ -2,7 +2,6 @@
 //! attention.
 
 mod attention;
-mod form;
 mod inputs;
 mod kernel;
 mod operands;
@@ -10,7 +9,6 @@ mod taken;
 mod threads;
 
 pub(super) use attention::AttentionKernel;
-pub(crate) use form::Form;
 pub(super) use kernel::LayerKernel;
 pub(super) use taken::{Taken, TakenLayers, is_known};
 pub(super) use threads::OfCaller;

@@ -6,29 +6,31 @@
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
 
-use recurrent_layers::{Attention, Attributes};
+use recurrent_layers::{Attention, Recurrent};
+use recurrent_steps::NodeAttributes;
 
 use super::super::schemas::{FLOAT, HALF};
-use super::form::{self, Form};
 use crate::plugin::node::Node;
 
 /// Whether an operator is one of layers.
 pub(crate) fn is_known(domain: &str, op_type: &str) -> bool {
-    form::is_known(domain, op_type) || Attention::is_known(domain, op_type)
+    Recurrent::is_known(domain, op_type) || Attention::is_known(domain, op_type)
 }
 
 /// What a node of a layer computes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operator {
-    Recurrent(Form),
+    Recurrent(Recurrent),
     Attention(Attention),
 }
 
 impl Operator {
     /// Reads a node, or says why the layer is not one that is computed.
     fn of(node: &Node) -> Result<Self, String> {
-        if form::is_known(&node.domain, &node.op_type) {
-            return Form::of(node).map(Self::Recurrent);
+        let attributes = NodeAttributes(&node.attributes);
+        if Recurrent::is_known(&node.domain, &node.op_type) {
+            let recurrent = Recurrent::of(&node.op_type, &attributes);
+            return recurrent.map(Self::Recurrent).map_err(|it| it.to_string());
         }
         let types = node.inputs.iter().filter_map(|(_, input)| input.as_ref());
         let mut others = types.filter(|it| ![HALF, FLOAT].contains(&it.element));
@@ -38,24 +40,8 @@ impl Operator {
                 other.element
             ));
         }
-        let attention = Attention::of(&node.op_type, node);
+        let attention = Attention::of(&node.op_type, &attributes);
         attention.map(Self::Attention).map_err(|it| it.to_string())
-    }
-}
-
-impl Attributes for Node {
-    fn integer(&self, name: &str) -> Option<i64> {
-        self.attributes.iter().find(|it| it.name() == name)?.i
-    }
-
-    fn float(&self, name: &str) -> Option<f32> {
-        self.attributes.iter().find(|it| it.name() == name)?.f
-    }
-
-    fn string(&self, name: &str) -> Option<String> {
-        let string = self.attributes.iter().find(|it| it.name() == name)?;
-        let string = string.s.as_deref()?;
-        Some(String::from_utf8_lossy(string).into_owned())
     }
 }
 

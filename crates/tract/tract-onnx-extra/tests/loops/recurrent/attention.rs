@@ -106,7 +106,7 @@ fn errors_say_what_would_be_right() {
     let inputs = "q:f32[1,3,1] k:f32[1,3,1] v:f32[1,3,1] d:f64[1,3,1]";
     let found = error(inputs, "y = LinearAttention<q_num_heads=1>(q, k, v)");
     assert!(
-        found.contains("its kv_num_heads is 0, expected 1 at least"),
+        found.contains("its kv_num_heads is left out, expected 1 at least"),
         "{found}"
     );
     let found = error(inputs, &format!("y = {LINEAR}(q, k, d)"));

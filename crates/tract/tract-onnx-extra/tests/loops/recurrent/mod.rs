@@ -637,7 +637,7 @@ fn a_closed_gate_holds_its_state_for_any_number_of_steps() {
 
 #[test]
 fn a_gru_keeps_a_state_beside_a_larger_one_and_takes_an_infinite_one() {
-    let functions = "<activations=[\"HardSigmoid\",\"Affine\"]>";
+    let functions = "<activations=[HardSigmoid,Affine];activation_alpha=[0.2,1.0]>";
     let small = 2f64.powi(-27);
     for is_double in [false, true] {
         let kept = held(
