@@ -6,6 +6,7 @@
 
 mod bidirectional;
 mod cancel;
+mod cells;
 mod direction;
 mod forward;
 mod full_flip;

@@ -1,9 +1,8 @@
 //! Keeps layers that get nothing from ending the process of ONNX Runtime, as its LSTM and GRU do up to
 //! version 1.32: they are an error.
 
-use recurrent_cells::{Cell, Kind};
-
 use crate::emit::{Emit, SHAPE_IN_PART};
+use crate::passes::cells::{Cell, Kind};
 use crate::report::REFUSES_EMPTY;
 use crate::sizes::Size;
 
@@ -39,7 +38,7 @@ impl Layers<'_> {
 
 /// The number of sequences that a layer reads, as a vector of one element. A Reshape that copies the sizes
 /// which must not be 0 fails if one is: no size is right for -1 then.
-pub(super) fn batch_of(emit: &Emit<'_>, input: &str, cell: &Cell<&str>) -> String {
+pub(super) fn batch_of(emit: &Emit<'_>, input: &str, cell: &Cell<'_>) -> String {
     let shape = match cell.kind {
         Kind::Gru { .. } => [0, 0, -1],
         _ => [-1, 0, cell.features() as i64],

@@ -1,7 +1,6 @@
 //! Recurrent layers, as a loop or traced steps have them, before they are written.
 
-use recurrent_cells::Cell;
-
+use crate::passes::cells::Cell;
 use crate::sizes::Size;
 
 use super::rows::Rows;
@@ -24,7 +23,7 @@ pub(in crate::passes) struct Layers<'a> {
 }
 
 pub(in crate::passes) struct Layer<'a> {
-    pub(in crate::passes) cell: Cell<&'a str>,
+    pub(in crate::passes) cell: Cell<'a>,
     pub(in crate::passes) input: Input<'a>,
     /// The initial states; `None` if zero.
     pub(in crate::passes) hidden: Option<&'a str>,

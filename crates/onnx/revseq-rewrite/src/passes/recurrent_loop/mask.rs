@@ -2,12 +2,12 @@
 
 use crate::constant;
 use crate::model::{BOOL, INT32, INT64, NodeProto};
+use crate::passes::cells::width;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 use crate::types;
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, is_number, operands, through_identity};
-use super::step::width;
 use super::truths::truths;
 
 /// The condition under which a step of a sequence is valid.
@@ -83,7 +83,7 @@ impl<'a> Choice<'a> {
             (otherwise, when)
         };
         // More columns than the values have would repeat those.
-        let fits = flag.columns == 1 || width(body, new, MAXIMUM_STEPS) == Some(flag.columns);
+        let fits = flag.columns == 1 || width(body, new) == Some(flag.columns);
         (flag.rank == 2 && fits).then_some(Self {
             counts: flag.counts,
             new,

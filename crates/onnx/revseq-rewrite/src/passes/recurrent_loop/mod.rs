@@ -2,8 +2,7 @@
 //!
 //! Such a loop iterates over the time axis of its input, and possibly of a mask, and carries the
 //! states of one or more cells. `steps` proves the trip count and the sequences.
-//! `step` shows the body's values to the crate recurrent-cells, which recognises cells; `mask` finds
-//! the valid steps, `truths` what its numbers are, and `shape` checks sizes. `read` puts these
+//! `cells` recognises cells in the body; `mask` finds the valid steps, `truths` what its numbers are, and `shape` checks sizes. `read` puts these
 //! together as the layers in `layer`, and `write` writes their operators, in the `form` that the host takes;
 //! `ordering` sorts the steps if some are invalid, `rows` broadcasts inputs to states, and `empty` refuses
 //! what ends ONNX Runtime.
@@ -17,7 +16,6 @@ mod read;
 pub(super) mod reason;
 pub(super) mod rows;
 pub(super) mod shape;
-mod step;
 mod truths;
 mod weights;
 pub(super) mod write;

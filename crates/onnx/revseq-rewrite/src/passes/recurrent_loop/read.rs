@@ -1,10 +1,9 @@
 //! Reads a loop as layers: cells, inputs, masks and outputs.
 
-use recurrent_cells::Cell;
-
 use crate::constant;
 use crate::model::BOOL;
 use crate::pass::Options;
+use crate::passes::cells::Cell;
 use crate::sizes::{self, Size};
 use crate::types;
 
@@ -96,7 +95,7 @@ impl<'a> Layers<'a> {
         let cells = updates.iter().filter_map(|update| {
             Cell::of(body, update.new).filter(|cell| cell.hidden == update.state.carried)
         });
-        let mut waiting: Vec<Cell<&'a str>> = cells.collect();
+        let mut waiting: Vec<Cell<'a>> = cells.collect();
         if waiting.is_empty() {
             let mut details = updates.iter();
             let detail = details

@@ -1,12 +1,12 @@
 //! Proves shapes of sequences and initial states.
 
 use crate::constant;
+use crate::passes::cells::width;
 use crate::passes::reversal::Reversal;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
 use super::body::{Body, MAXIMUM_STEPS, Sequence, operands};
-use super::step;
 
 /// Proves that a sequence has rank 3 and as many steps as the loop. Returns the size of its batch.
 pub(super) fn fits<'a>(
@@ -160,7 +160,7 @@ fn without_reshape<'a>(body: &Body<'a>, name: &'a str, ones: usize) -> Option<&'
     let shape = constant::ints(body.inner, shape)?;
     let (leading, sizes) = shape.split_at_checked(ones)?;
     // With the same number of columns, the number of rows is the same.
-    let width = step::width(body, value, MAXIMUM_STEPS)?;
+    let width = width(body, value)?;
     let keeps = leading.iter().all(|&size| size == 1)
         && matches!(sizes[..], [rows, columns] if rows != 0 && columns == width as i64);
     keeps.then(|| body.plain(value))

@@ -1,12 +1,11 @@
 //! The weights and functions of a cell, as the operators take them.
 
-use recurrent_cells::{Activation, Cell, Gate, Kind, Matrix};
-
 use crate::constant::Floats;
 use crate::model::{self, TensorProto};
+use crate::passes::cells::{Activation, Cell, Gate, Kind, Matrix};
 
 /// The weights of all gates, `[1, gates * units, rows]`.
-pub(super) fn weights(cell: &Cell<&str>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
+pub(super) fn weights(cell: &Cell<'_>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
     let gates = cell.gates.iter().map(&matrix);
     let elements = gates.flat_map(Matrix::by_columns).collect();
     let rows = matrix(&cell.gates[0]).rows();
@@ -14,7 +13,7 @@ pub(super) fn weights(cell: &Cell<&str>, matrix: impl Fn(&Gate) -> &Matrix) -> T
 }
 
 /// All biases in ONNX's order, the input's before the state's; `None` if there are none.
-pub(super) fn bias(cell: &Cell<&str>) -> Option<Vec<f32>> {
+pub(super) fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = {
         let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
         let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
@@ -29,7 +28,7 @@ pub(super) fn bias(cell: &Cell<&str>) -> Option<Vec<f32>> {
 }
 
 /// LSTM's peepholes in ONNX's order, that of its first three gates.
-pub(super) fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
+pub(super) fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
     let all: Vec<Option<&Vec<f32>>> = cell
         .gates
         .iter()
@@ -47,8 +46,8 @@ pub(super) fn peepholes(cell: &Cell<&str>) -> Option<Vec<f32>> {
 ///
 /// ONNX's layers keep numbers that equal the constant of a ThresholdedRelu, unlike the operator. ONNX
 /// Runtime's do not.
-pub(super) fn functions(cell: &Cell<&str>, keeps_equal: bool) -> Vec<model::AttributeProto> {
-    let names: Vec<&str> = cell.activations.iter().map(|it| it.name()).collect();
+pub(super) fn functions(cell: &Cell<'_>, keeps_equal: bool) -> Vec<model::AttributeProto> {
+    let names: Vec<&str> = cell.activations.iter().map(|it| it.name).collect();
     let defaults: &[&str] = match cell.kind {
         Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
         Kind::Gru { .. } => &["Sigmoid", "Tanh"],
@@ -60,12 +59,12 @@ pub(super) fn functions(cell: &Cell<&str>, keeps_equal: bool) -> Vec<model::Attr
     let mut attributes = vec![model::texts("activations", &names)];
     // A function with a constant takes the next one in the list.
     let activations = cell.activations.iter();
-    let alpha = |it: &Activation| match *it {
-        Activation::ThresholdedRelu { alpha } if keeps_equal => Some(alpha.next_up()),
-        _ => it.alpha(),
+    let alpha = |it: &Activation| match it.name {
+        "ThresholdedRelu" if keeps_equal => it.alpha.map(f32::next_up),
+        _ => it.alpha,
     };
     let alphas: Vec<f32> = activations.clone().filter_map(alpha).collect();
-    let betas: Vec<f32> = activations.filter_map(|it| it.beta()).collect();
+    let betas: Vec<f32> = activations.filter_map(|it| it.beta).collect();
     for (name, values) in [("activation_alpha", alphas), ("activation_beta", betas)] {
         if !values.is_empty() {
             attributes.push(model::floats(name, &values));

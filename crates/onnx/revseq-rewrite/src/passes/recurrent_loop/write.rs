@@ -3,12 +3,11 @@
 use std::cell::LazyCell;
 use std::ops::Deref;
 
-use recurrent_cells::Kind;
-
 use crate::emit::Emit;
 use crate::masked;
 use crate::model::{self, BOOL, INT32, INT64};
 use crate::pass::{At, Left, Verdict};
+use crate::passes::cells::Kind;
 use crate::sizes::{self, Size};
 
 use super::empty::batch_of;

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use recurrent_cells::Constant;
-
-use crate::constant;
+use crate::constant::{self, Floats};
 use crate::model::{Attribute, FLOAT, GraphProto, LoopLayout, NodeProto, declared_sizes};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
@@ -121,7 +119,7 @@ pub(in crate::passes) struct Count {
 #[derive(Clone, Default)]
 pub(in crate::passes) struct Facts {
     /// Float32 constants.
-    floats: Rc<RefCell<HashMap<String, Option<Constant>>>>,
+    floats: Rc<RefCell<HashMap<String, Option<Rc<Floats>>>>>,
     /// Numbers of columns.
     widths: Rc<RefCell<HashMap<String, Option<usize>>>>,
 }
@@ -436,12 +434,11 @@ impl<'a> Body<'a> {
     }
 
     /// A float32 constant, cached.
-    pub(in crate::passes) fn floats(&self, name: &str) -> Option<Constant> {
+    pub(in crate::passes) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
         if let Some(known) = self.facts.floats.borrow().get(name) {
             return known.clone();
         }
-        let read = constant::floats(self.inner, name);
-        let read = read.and_then(|it| Constant::new(it.sizes, it.elements));
+        let read = constant::floats(self.inner, name).map(Rc::new);
         let name = name.to_owned();
         self.facts.floats.borrow_mut().insert(name, read.clone());
         read
@@ -467,8 +464,8 @@ impl<'a> Body<'a> {
     /// The number in a constant of one element that does not raise the rank of other operands.
     pub(in crate::passes) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
-        match *constant.elements() {
-            [number] if constant.sizes().len() <= 2 => Some(number),
+        match *constant.elements {
+            [number] if constant.sizes.len() <= 2 => Some(number),
             _ => None,
         }
     }

@@ -2,14 +2,13 @@
 //!
 //! What a step reaches, in the order of the nodes, is its cone. A value in it that a product reads may
 //! be the output of a cell: the operators between are its formula, and what they read from outside of
-//! the cone, besides constants, are states. The crate recurrent-cells says whether it is a cell.
+//! the cone, besides constants, are states. `passes/cells` says whether it is a cell.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
 
-use recurrent_cells::Cell;
-
 use crate::model::NodeProto;
+use crate::passes::cells::Cell;
 use crate::passes::steps::body::{Body, Sequence, through_identity};
 
 use super::slices::{Slices, Step};
@@ -30,7 +29,7 @@ const MAXIMUM_OUTSIDE: usize = 64;
 /// A cell, and the step that it reads.
 pub(super) struct Found<'a> {
     pub(super) step: Step<'a>,
-    pub(super) cell: Cell<&'a str>,
+    pub(super) cell: Cell<'a>,
     /// The node that makes its output.
     pub(super) index: usize,
     /// Its nodes.
@@ -61,7 +60,7 @@ pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<Found<'a>>
         let ends = ends.filter(|it| !hidden.contains(it.cell.output));
         without.extend(ends.flat_map(|it| it.step.at - 1..=it.step.at + 1));
         let operator = |index: usize| graph.scope.nodes[index].op();
-        let mut kinds: Vec<(&str, Cell<&str>)> = Vec::new();
+        let mut kinds: Vec<(&str, Cell<'_>)> = Vec::new();
         for found in &found[first..] {
             if !kinds.iter().any(|(_, cell)| is_alike(cell, &found.cell)) {
                 kinds.push((operator(found.index), found.cell.clone()));
@@ -70,7 +69,7 @@ pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<Found<'a>>
         let known: HashSet<usize> = found[first..].iter().map(|it| it.index).collect();
         for step in steps.filter(|(_, step)| without.contains(&step.at)) {
             let is_like = |index, _: &str| kinds.iter().any(|(it, _)| *it == operator(index));
-            let is_one = |cell: &Cell<&str>| kinds.iter().any(|(_, it)| is_of_kind(it, cell));
+            let is_one = |cell: &Cell<'_>| kinds.iter().any(|(_, it)| is_of_kind(it, cell));
             Cone::new(graph, &fed, &known, step).cells(is_like, is_one, &mut found);
         }
     }
@@ -78,12 +77,12 @@ pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<Found<'a>>
 }
 
 /// Whether two cells compute the same with their operands.
-pub(super) fn is_alike(one: &Cell<&str>, other: &Cell<&str>) -> bool {
+pub(super) fn is_alike(one: &Cell<'_>, other: &Cell<'_>) -> bool {
     is_of_kind(one, other) && one.gates == other.gates
 }
 
 /// Whether two cells compute the same, but for their weights.
-pub(super) fn is_of_kind(one: &Cell<&str>, other: &Cell<&str>) -> bool {
+pub(super) fn is_of_kind(one: &Cell<'_>, other: &Cell<'_>) -> bool {
     (one.kind, &one.activations) == (other.kind, &other.activations)
 }
 
@@ -138,7 +137,7 @@ impl<'g, 'a> Cone<'g, 'a> {
     fn cells(
         mut self,
         may_be: impl Fn(usize, &'a str) -> bool,
-        fits: impl Fn(&Cell<&'a str>) -> bool,
+        fits: impl Fn(&Cell<'a>) -> bool,
         found: &mut Vec<Found<'a>>,
     ) {
         let readers = |value: &str| self.graph.readers(value).iter().copied().map(Reverse);

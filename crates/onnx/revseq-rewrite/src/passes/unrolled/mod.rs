@@ -2,7 +2,7 @@
 //!
 //! A loop in Python around LSTMCell, GRUCell or RNNCell becomes the cell's operators once for each
 //! step when it is traced. `slices` finds values that are steps of one sequence, `cells` the cells that
-//! read them, by the crate recurrent-cells. `chain` puts those together whose state is the output of
+//! read them, by `passes/cells`. `chain` puts those together whose state is the output of
 //! another with the same weights, and `write` writes their layer; `reason` says what looks like one and is
 //! none. `stack` finds steps that were taken apart and put together again.
 //!

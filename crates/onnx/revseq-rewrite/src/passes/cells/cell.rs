@@ -1,12 +1,14 @@
 //! The cells of LSTM, GRU and RNN.
 
-use crate::pattern::{Match, Pattern, called, function, gate, number, state, value};
-use crate::sum::Sum;
-use crate::{Activation, Matrix, Step};
+use super::activation::Activation;
+use super::matrix::Matrix;
+use super::pattern::{Match, Pattern, called, function, gate, number, state, value};
+use super::sum::Sum;
+use crate::passes::steps::body::Body;
 
 /// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(in crate::passes) enum Kind {
     /// Gates i, o, f, c; activations of the first three, of c, and of the cell state.
     Lstm,
     /// Gates z, r, h; activations of the first two, and of h.
@@ -21,8 +23,7 @@ pub enum Kind {
 
 impl Kind {
     /// The name of ONNX's operator.
-    #[must_use]
-    pub fn operator(self) -> &'static str {
+    pub(in crate::passes) fn operator(self) -> &'static str {
         match self {
             Self::Lstm => "LSTM",
             Self::Gru { .. } => "GRU",
@@ -33,67 +34,64 @@ impl Kind {
 
 /// The argument of a gate's activation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gate {
+pub(in crate::passes) struct Gate {
     /// The weights of the input, `[features, units]`.
-    pub input: Matrix,
+    pub(in crate::passes) input: Matrix,
     /// The weights of the state, `[units, units]`.
-    pub state: Matrix,
+    pub(in crate::passes) state: Matrix,
     /// The factors of an LSTM's cell state, one for each unit.
-    pub peephole: Option<Vec<f32>>,
+    pub(in crate::passes) peephole: Option<Vec<f32>>,
     /// A number for each unit.
-    pub bias: Option<Vec<f32>>,
+    pub(in crate::passes) bias: Option<Vec<f32>>,
     /// The bias of the state's product alone, where a GRU resets the product.
-    pub state_bias: Option<Vec<f32>>,
+    pub(in crate::passes) state_bias: Option<Vec<f32>>,
 }
 
 /// A cell, with the values that it computes with.
 #[derive(Clone, Debug)]
-pub struct Cell<V> {
+pub(in crate::passes) struct Cell<'a> {
     /// The operator.
-    pub kind: Kind,
+    pub(in crate::passes) kind: Kind,
     /// The gates, in ONNX's order.
-    pub gates: Vec<Gate>,
+    pub(in crate::passes) gates: Vec<Gate>,
     /// The activations, in ONNX's order.
-    pub activations: Vec<Activation>,
+    pub(in crate::passes) activations: Vec<Activation>,
     /// The input.
-    pub input: V,
+    pub(in crate::passes) input: &'a str,
     /// The output, which is also the hidden state after the step.
-    pub output: V,
+    pub(in crate::passes) output: &'a str,
     /// The hidden state before the step.
-    pub hidden: V,
+    pub(in crate::passes) hidden: &'a str,
     /// An LSTM's cell state before and after the step.
-    pub memory: Option<(V, V)>,
+    pub(in crate::passes) memory: Option<(&'a str, &'a str)>,
 }
 
 /// A gate's sum, with its operands.
-struct Reading<V> {
+struct Reading<'a> {
     gate: Gate,
-    input: V,
+    input: &'a str,
     /// The state, or a value in its place.
-    state: V,
+    state: &'a str,
     /// The operand with elementwise factors.
-    scaled: Option<V>,
+    scaled: Option<&'a str>,
 }
 
-impl<V: Copy + PartialEq> Cell<V> {
+impl<'a> Cell<'a> {
     /// Recognises the cell that computes a value.
-    #[must_use]
-    pub fn of<S: Step<Value = V>>(step: &S, output: V) -> Option<Self> {
-        let output = step.plain(output);
-        lstm(step, output)
-            .or_else(|| gru(step, output))
-            .or_else(|| rnn(step, output))
+    pub(in crate::passes) fn of(body: &Body<'a>, output: &'a str) -> Option<Self> {
+        let output = body.plain(output);
+        lstm(body, output)
+            .or_else(|| gru(body, output))
+            .or_else(|| rnn(body, output))
     }
 
     /// The number of units.
-    #[must_use]
-    pub fn units(&self) -> usize {
+    pub(in crate::passes) fn units(&self) -> usize {
         self.gates[0].state.columns()
     }
 
     /// The number of features of the input.
-    #[must_use]
-    pub fn features(&self) -> usize {
+    pub(in crate::passes) fn features(&self) -> usize {
         self.gates[0].input.rows()
     }
 
@@ -110,27 +108,27 @@ impl<V: Copy + PartialEq> Cell<V> {
 }
 
 /// o · h(f · c + i · g)
-fn lstm<S: Step>(step: &S, output: S::Value) -> Option<Cell<S::Value>> {
+fn lstm<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     let memory = gate("f") * state("c") + gate("i") * gate("g");
     let pattern = gate("o") * function("h", called("new", memory));
-    pattern.find(step, output, |found| {
+    pattern.find(body, output, |found| {
         let (old, new) = (found.value("c")?.value, found.value("new")?.value);
-        let gates = ["i", "o", "f", "g"].map(|gate| Reading::of(step, found, gate));
+        let gates = ["i", "o", "f", "g"].map(|gate| Reading::of(body, found, gate));
         let [i, o, f, g] = gates;
         let [i, o, f, g] = [i?, o?, f?, g?];
         let functions = ["i", "o", "f", "g", "h"].map(|name| found.function(name));
         let [i_function, o_function, f_function, g_function, h_function] = functions;
-        let (hidden, input) = (step.state(i.state)?, i.input);
+        let (hidden, input) = (body.state(i.state)?.carried, i.input);
         // All gates share one function. It distinguishes i from g, unless they share it too; then
         // their order is irrelevant.
         let alike = i_function == f_function && o_function == f_function;
-        let of_state = |gate: &Reading<S::Value>, seen: Option<S::Value>| {
+        let of_state = |gate: &Reading<'a>, seen: Option<&'a str>| {
             gate.state == hidden
                 && gate.input == input
                 && (gate.scaled.is_none() || gate.scaled == seen)
         };
         let sees = of_state(&i, Some(old)) && of_state(&f, Some(old)) && of_state(&o, Some(new));
-        let is_one_state = hidden == old && !step.states_begin_alike();
+        let is_one_state = hidden == old && !body.is_written_out();
         if !alike || !sees || !of_state(&g, None) || is_one_state {
             return None;
         }
@@ -164,15 +162,15 @@ fn mixtures() -> [(Pattern, bool); 6] {
     ]
 }
 
-fn gru<S: Step>(step: &S, output: S::Value) -> Option<Cell<S::Value>> {
+fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     mixtures().iter().find_map(|(form, is_opposite)| {
-        form.find(step, output, |found| {
+        form.find(body, output, |found| {
             let hidden = found.value("h")?.value;
-            let mut z = Reading::of(step, found, "z")?;
-            let candidate = Candidate::of(step, found, hidden)?;
+            let mut z = Reading::of(body, found, "z")?;
+            let candidate = Candidate::of(body, found, hidden)?;
             let z_function = found.function("z")?;
             let n = candidate.new;
-            let sees = |gate: &Reading<S::Value>| {
+            let sees = |gate: &Reading<'a>| {
                 gate.state == hidden && gate.input == n.input && gate.scaled.is_none()
             };
             let is_one = sees(&z) && sees(&candidate.reset) && n.scaled.is_none();
@@ -199,33 +197,33 @@ fn gru<S: Step>(step: &S, output: S::Value) -> Option<Cell<S::Value>> {
 }
 
 /// The argument of a GRU's new state, with its reset gate.
-struct Candidate<V> {
+struct Candidate<'a> {
     resets_after_product: bool,
-    reset: Reading<V>,
+    reset: Reading<'a>,
     /// The reset gate's function.
     function: Activation,
-    new: Reading<V>,
+    new: Reading<'a>,
 }
 
-impl<V: Copy + PartialEq> Candidate<V> {
-    fn of<S: Step<Value = V>>(step: &S, found: &Match<V>, hidden: V) -> Option<Self> {
-        let mut sum = Sum::of(step, found.value("n")?)?;
+impl<'a> Candidate<'a> {
+    fn of(body: &Body<'a>, found: &Match<'a>, hidden: &'a str) -> Option<Self> {
+        let mut sum = Sum::of(body, found.value("n")?)?;
         if let Some(reset) = sum.rest.pop() {
             // x · W + b + r · (h · R + d)
-            return (gate("r") * value("state")).find(step, reset, |inner| {
-                let reset = Reading::of(step, inner, "r")?;
-                let state = Sum::of(step, inner.value("state")?)?;
+            return (gate("r") * value("state")).find(body, reset, |inner| {
+                let reset = Reading::of(body, inner, "r")?;
+                let state = Sum::of(body, inner.value("state")?)?;
                 let [(value, weights)] = state.products.as_slice() else {
                     return None;
                 };
                 let plain = state.scaled.is_empty() && state.rest.is_empty();
-                if step.state(*value)? != hidden || !plain {
+                if body.state(value)?.carried != hidden || !plain {
                     return None;
                 }
                 let state_bias = state.bias(weights.columns())?;
                 let mut sum = sum.clone();
                 sum.products.push((hidden, weights.clone()));
-                let mut new = Reading::of_sum(step, &sum)?;
+                let mut new = Reading::of_sum(body, &sum)?;
                 new.gate.state_bias = state_bias;
                 Some(Self {
                     resets_after_product: true,
@@ -236,23 +234,23 @@ impl<V: Copy + PartialEq> Candidate<V> {
             });
         }
         // x · W + (r · h) · R + b
-        let new = Reading::of_sum(step, &sum)?;
-        (gate("r") * state("h")).find(step, new.state, |inner| {
+        let new = Reading::of_sum(body, &sum)?;
+        (gate("r") * state("h")).find(body, new.state, |inner| {
             let is_hidden = inner.value("h")?.value == hidden;
             Some(Self {
                 resets_after_product: false,
-                reset: Reading::of(step, inner, "r").filter(|_| is_hidden)?,
+                reset: Reading::of(body, inner, "r").filter(|_| is_hidden)?,
                 function: inner.function("r")?,
-                new: Reading::of_sum(step, &sum)?,
+                new: Reading::of_sum(body, &sum)?,
             })
         })
     }
 }
 
 /// f(x · W + h · R + b)
-fn rnn<S: Step>(step: &S, output: S::Value) -> Option<Cell<S::Value>> {
-    gate("h").find(step, output, |found| {
-        let only = Reading::of(step, found, "h")?;
+fn rnn<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
+    gate("h").find(body, output, |found| {
+        let only = Reading::of(body, found, "h")?;
         if only.scaled.is_some() {
             return None;
         }
@@ -262,7 +260,7 @@ fn rnn<S: Step>(step: &S, output: S::Value) -> Option<Cell<S::Value>> {
             activations: vec![found.function("h")?],
             input: only.input,
             output,
-            hidden: step.state(only.state)?,
+            hidden: body.state(only.state)?.carried,
             memory: None,
         }
         .fits()
@@ -282,23 +280,23 @@ impl Gate {
     }
 }
 
-impl<V: Copy + PartialEq> Reading<V> {
+impl<'a> Reading<'a> {
     /// Reads a gate of a pattern.
-    fn of<S: Step<Value = V>>(step: &S, found: &Match<V>, gate: &str) -> Option<Self> {
-        Self::of_sum(step, &Sum::of(step, found.value(gate)?)?)
+    fn of(body: &Body<'a>, found: &Match<'a>, gate: &str) -> Option<Self> {
+        Self::of_sum(body, &Sum::of(body, found.value(gate)?)?)
     }
 
     /// Reads a sum of one product of an input and one of a state, or of a value in its place.
-    fn of_sum<S: Step<Value = V>>(step: &S, sum: &Sum<V>) -> Option<Self> {
+    fn of_sum(body: &Body<'a>, sum: &Sum<'a>) -> Option<Self> {
         let [first, second] = sum.products.as_slice() else {
             return None;
         };
-        let is_reset = |factor: V| {
+        let is_reset = |factor: &'a str| {
             let reset = gate("r") * state("h");
-            reset.find(step, factor, |_| Some(())).is_some()
+            reset.find(body, factor, |_| Some(())).is_some()
         };
         let of_state =
-            |(factor, _): &(V, Matrix)| step.state(*factor).is_some() || is_reset(*factor);
+            |(factor, _): &(&'a str, Matrix)| body.state(factor).is_some() || is_reset(factor);
         let ((input, of_input), (seen, of_seen)) = match (of_state(first), of_state(second)) {
             (false, true) => (first, second),
             (true, false) => (second, first),
@@ -321,7 +319,7 @@ impl<V: Copy + PartialEq> Reading<V> {
         sum.rest.is_empty().then_some(Self {
             gate,
             input: *input,
-            state: step.state(*seen).unwrap_or(*seen),
+            state: body.state(seen).map_or(*seen, |state| state.carried),
             scaled,
         })
     }

@@ -2,33 +2,36 @@
 
 use std::ops::Range;
 
-use crate::{MAXIMUM_DEPTH, Matrix, Operator, Step};
+use super::matrix::Matrix;
+use super::step::{columns, joined, product, row_of_one, width};
+use crate::constant::Floats;
+use crate::passes::steps::body::{Body, MAXIMUM_STEPS, operands};
 
 /// A value, or some of its columns.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part<V> {
-    pub(crate) value: V,
-    pub(crate) columns: Option<Range<usize>>,
+pub(super) struct Part<'a> {
+    pub(super) value: &'a str,
+    pub(super) columns: Option<Range<usize>>,
 }
 
-impl<V: Copy + PartialEq> Part<V> {
+impl<'a> Part<'a> {
     /// A whole value.
-    pub(crate) fn all(value: V) -> Self {
+    pub(super) fn all(value: &'a str) -> Self {
         let columns = None;
         Self { value, columns }
     }
 
     /// The same columns of another value.
-    pub(crate) fn of(&self, value: V) -> Self {
+    pub(super) fn of(&self, value: &'a str) -> Self {
         let columns = self.columns.clone();
         Self { value, columns }
     }
 
     /// Follows the value through operators that change nothing or take columns.
-    pub(crate) fn plain<S: Step<Value = V>>(mut self, step: &S) -> Self {
-        for _ in 0..MAXIMUM_DEPTH {
-            self.value = step.plain(self.value);
-            let Some((value, start, length)) = step.columns(self.value) else {
+    pub(super) fn plain(mut self, body: &Body<'a>) -> Self {
+        for _ in 0..MAXIMUM_STEPS {
+            self.value = body.plain(self.value);
+            let Some((value, start, length)) = columns(body, self.value) else {
                 break;
             };
             let inner = self.columns.clone().unwrap_or(0..length);
@@ -37,7 +40,7 @@ impl<V: Copy + PartialEq> Part<V> {
                 break;
             };
             let part = start + inner.start..end;
-            let is_whole = part.start == 0 && step.width(value) == Some(part.end);
+            let is_whole = part.start == 0 && width(body, value) == Some(part.end);
             self = Self {
                 value,
                 columns: (!is_whole).then_some(part),
@@ -49,20 +52,20 @@ impl<V: Copy + PartialEq> Part<V> {
 
 /// A sum of products with constants.
 #[derive(Clone, Debug)]
-pub(crate) struct Sum<V> {
+pub(super) struct Sum<'a> {
     /// Values times constant matrices.
-    pub(crate) products: Vec<(V, Matrix)>,
+    pub(super) products: Vec<(&'a str, Matrix)>,
     /// Values times constant vectors, elementwise.
-    pub(crate) scaled: Vec<(V, Vec<f32>)>,
+    pub(super) scaled: Vec<(&'a str, Vec<f32>)>,
     /// All other terms.
-    pub(crate) rest: Vec<V>,
+    pub(super) rest: Vec<&'a str>,
     biases: Vec<Vec<f32>>,
     /// The number of terms that are rows without the batch axis, from a batch of one.
     squeezed: usize,
 }
 
-impl<V: Copy + PartialEq> Sum<V> {
-    pub(crate) fn of<S: Step<Value = V>>(step: &S, value: Part<V>) -> Option<Self> {
+impl<'a> Sum<'a> {
+    pub(super) fn of(body: &Body<'a>, value: Part<'a>) -> Option<Self> {
         let mut sum = Self {
             products: Vec::new(),
             scaled: Vec::new(),
@@ -70,14 +73,14 @@ impl<V: Copy + PartialEq> Sum<V> {
             biases: Vec::new(),
             squeezed: 0,
         };
-        sum.add(step, value, MAXIMUM_DEPTH)?;
+        sum.add(body, value, MAXIMUM_STEPS)?;
         // A row without its batch axis gets it back only by broadcasting with a term that has one.
         (sum.squeezed == 0 || sum.squeezed < sum.terms()).then_some(sum)
     }
 
     /// The sum of all constants for each column; `Some(None)` without any, `None` if they do not
     /// fit.
-    pub(crate) fn bias(&self, width: usize) -> Option<Option<Vec<f32>>> {
+    pub(super) fn bias(&self, width: usize) -> Option<Option<Vec<f32>>> {
         let mut total: Option<Vec<f32>> = None;
         for bias in &self.biases {
             let total = total.get_or_insert_with(|| vec![0.0; width]);
@@ -99,32 +102,32 @@ impl<V: Copy + PartialEq> Sum<V> {
         self.products.len() + self.scaled.len() + self.rest.len()
     }
 
-    fn add<S: Step<Value = V>>(&mut self, step: &S, value: Part<V>, depth: usize) -> Option<()> {
+    fn add(&mut self, body: &Body<'a>, value: Part<'a>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        let part = value.plain(step);
+        let part = value.plain(body);
         let (value, columns) = (part.value, part.columns.as_ref());
-        if let Some(bias) = step.constant(value) {
-            self.biases.push(bias.vector(columns)?);
+        if let Some(bias) = body.floats(value) {
+            self.biases.push(vector(&bias, columns)?);
             return Some(());
         }
-        if let Some([first, second]) = step.operands(value, Operator::Add) {
-            self.add(step, part.of(first), depth / 2)?;
-            return self.add(step, part.of(second), depth / 2);
+        if let Some((first, second)) = operands(body.inner, value, "Add") {
+            self.add(body, part.of(first), depth / 2)?;
+            return self.add(body, part.of(second), depth / 2);
         }
-        if let Some(product) = step.product(value) {
+        if let Some(product) = product(body, value) {
             let weights = match columns {
                 None => product.weights,
                 Some(columns) => product.weights.part_of_columns(columns.clone())?,
             };
-            self.multiply(step, product.factor, &weights)?;
+            self.multiply(body, product.factor, &weights)?;
             return match product.more {
-                Some(more) => self.add(step, part.of(more), depth),
+                Some(more) => self.add(body, part.of(more), depth),
                 None => Some(()),
             };
         }
-        if let Some(row) = step.row_of_one(value) {
+        if let Some(row) = row_of_one(body, value) {
             let before = self.terms();
-            self.add(step, part.of(row), depth)?;
+            self.add(body, part.of(row), depth)?;
             self.squeezed += self.terms() - before;
             return Some(());
         }
@@ -132,13 +135,13 @@ impl<V: Copy + PartialEq> Sum<V> {
         if columns.is_some() {
             return None;
         }
-        if let Some([first, second]) = step.operands(value, Operator::Mul) {
-            let constant = |value| step.constant(value)?.vector(None);
+        if let Some((first, second)) = operands(body.inner, value, "Mul") {
+            let constant = |value| vector(body.floats(value)?.as_ref(), None);
             let scaled = constant(second)
                 .map(|by| (first, by))
                 .or_else(|| constant(first).map(|by| (second, by)));
             if let Some((value, by)) = scaled {
-                self.scaled.push((step.plain(value), by));
+                self.scaled.push((body.plain(value), by));
                 return Some(());
             }
         }
@@ -147,20 +150,15 @@ impl<V: Copy + PartialEq> Sum<V> {
     }
 
     /// Adds a product; each joined value gets its own rows of the weights.
-    fn multiply<S: Step<Value = V>>(
-        &mut self,
-        step: &S,
-        factor: V,
-        weights: &Matrix,
-    ) -> Option<()> {
-        let factor = step.plain(factor);
-        let Some(parts) = step.joined(factor) else {
+    fn multiply(&mut self, body: &Body<'a>, factor: &'a str, weights: &Matrix) -> Option<()> {
+        let factor = body.plain(factor);
+        let Some(parts) = joined(body, factor) else {
             self.products.push((factor, weights.clone()));
             return Some(());
         };
-        let parts: Vec<(V, Option<usize>)> = parts
+        let parts: Vec<(&str, Option<usize>)> = parts
             .into_iter()
-            .map(|part| (step.plain(part), step.width(part)))
+            .map(|part| (body.plain(part), width(body, part)))
             .collect();
         // The single unknown part takes the remaining rows.
         let mut known = parts.iter().filter_map(|&(_, width)| width);
@@ -178,4 +176,14 @@ impl<V: Copy + PartialEq> Sum<V> {
         }
         Some(())
     }
+}
+
+/// The elements of some columns, if all rows are the same; a single number stands for all columns.
+fn vector(constant: &Floats, columns: Option<&Range<usize>>) -> Option<Vec<f32>> {
+    let range = match (constant.sizes.as_slice(), columns) {
+        ([] | [1] | [1, 1], _) | ([_] | [1, _], None) => 0..constant.elements.len(),
+        ([_] | [1, _], Some(columns)) => columns.clone(),
+        _ => return None,
+    };
+    constant.elements.get(range).map(<[f32]>::to_vec)
 }
