@@ -67,7 +67,7 @@ fn parse(ctx: &ParsingContext<'_>, proto: &NodeProto) -> Parsed {
         inputs: &inputs,
     });
     let operator = operator.map_err(clause)?;
-    let options = LoadOptions::of_nodes_read();
+    let options = LoadOptions::of(ctx);
     Ok((expand(OnnxNode { operator, options }), vec![]))
 }
 

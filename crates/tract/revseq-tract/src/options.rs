@@ -1,13 +1,13 @@
 //! Options for the nodes of a model that the model itself does not contain.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
-use scopeguard::guard;
-use tract_onnx_extra::Limits;
+use tract_onnx::model::ParsingContext;
+use tract_onnx::prelude::*;
+use tract_onnx_extra::{Limits, template};
 
 use crate::threads::Threads;
 
@@ -24,8 +24,8 @@ pub(crate) enum Device {
 
 /// Options for the nodes of ONNX models, loops included.
 ///
-/// tract registers plain functions, which cannot hold options; [`load`](Self::load) sets them for
-/// the models that this thread reads meanwhile.
+/// [`Session`](crate::Session) and [`model_for_path`](Self::model_for_path) take them. tract registers plain functions, which
+/// cannot hold options; the [template](Self::template) of a model that it reads itself hands them on.
 ///
 /// ```no_run
 /// use revseq_tract::{LengthsPolicy, Limits, LoadOptions};
@@ -35,7 +35,7 @@ pub(crate) enum Device {
 /// let model = LoadOptions::new()
 ///     .with_lengths(LengthsPolicy::Clamp)
 ///     .with_limits(Limits::none().with_steps(100_000).with_bytes(1 << 30))
-///     .load(|| revseq_tract::model_for_path("bidirectional.onnx"))?;
+///     .model_for_path("bidirectional.onnx")?;
 /// # Ok(())
 /// # }
 /// ```
@@ -64,18 +64,8 @@ pub enum Sizes {
 /// The limits of sessions: a model may contain a loop that never ends.
 const SESSION_LIMITS: Limits = Limits::none().with_steps(1 << 20).with_bytes(4 << 30);
 
-thread_local! {
-    /// The options of nodes that this thread is parsing.
-    static LOADING: RefCell<LoadOptions> = const {
-        RefCell::new(LoadOptions {
-            lengths: None,
-            device: Device::Cpu,
-            sizes: Sizes::Symbolic,
-            threads: Threads::OfTract,
-            limits: None,
-        })
-    };
-}
+/// The key of the options in a template.
+const KEY: &str = "revseq_tract.options";
 
 impl LoadOptions {
     /// The defaults: each operator's own policy, on tract's executor.
@@ -96,9 +86,7 @@ impl LoadOptions {
     /// any other value, as far as its size is known before it is made, and the time of a session's
     /// runs. A run that exceeds the limits fails.
     ///
-    /// By default, a [`Session`](crate::Session) allows 2^20 steps, 4 GiB and any time; otherwise, the limits
-    /// of a surrounding [`load`](Self::load) or [`tract_onnx_extra::with_limits`] apply, if there
-    /// is one.
+    /// By default, a [`Session`](crate::Session) allows 2^20 steps, 4 GiB and any time; otherwise, there are no limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -117,46 +105,19 @@ impl LoadOptions {
         self
     }
 
-    /// Calls `load`; all nodes of the ONNX models it reads on this thread get these options, and those
-    /// of a surrounding `load` where these say nothing, be it one of [`tract_onnx_extra::LoadOptions`].
-    /// A [`Session`](crate::Session) has its own options alone.
-    pub fn load<T>(&self, load: impl FnOnce() -> T) -> T {
-        let outer = Self::of_nodes_read();
-        let options = Self {
-            lengths: self.lengths.or(outer.lengths),
-            limits: self.limits.or(outer.limits),
-            device: match &self.device {
-                Device::Cpu => outer.device,
-                #[cfg(feature = "wgpu")]
-                Device::Gpu(_) => self.device.clone(),
-            },
-            ..self.clone()
-        };
-        options.load_alone(options.lengths, load)
-    }
-
-    /// The same for a session: nothing around it decides for it.
-    pub(crate) fn load_for_session<T>(&self, load: impl FnOnce() -> T) -> T {
-        let lengths = self.lengths.unwrap_or(LengthsPolicy::Reject);
-        self.load_alone(Some(lengths), load)
-    }
-
-    /// Calls `load` with these options, and with a policy for the lengths of recurrent layers unless
-    /// that of a surrounding scope applies.
-    fn load_alone<T>(&self, lengths: Option<LengthsPolicy>, load: impl FnOnce() -> T) -> T {
-        // Also after a panic.
-        let _outer = guard(LOADING.replace(self.clone()), |outer| LOADING.set(outer));
+    /// Returns an empty model as a template: the nodes of a model that tract makes of it get these options.
+    #[must_use]
+    pub fn template(&self) -> InferenceModel {
         let mut options = tract_onnx_extra::LoadOptions::new();
-        if let Some(policy) = lengths {
-            options = options.with_lengths(match policy {
-                LengthsPolicy::Clamp => tract_onnx_extra::LengthsPolicy::Clamp,
-                _ => tract_onnx_extra::LengthsPolicy::Reject,
-            });
+        if self.lengths == Some(LengthsPolicy::Clamp) {
+            options = options.with_lengths(tract_onnx_extra::LengthsPolicy::Clamp);
         }
         if let Some(limits) = self.limits {
             options = options.with_limits(limits);
         }
-        options.load(load)
+        let mut template = options.template();
+        template::hand(&mut template, KEY, self.clone());
+        template
     }
 
     /// Sets the sizes that a [`Session`](crate::Session) plans for.
@@ -194,8 +155,8 @@ impl LoadOptions {
         self.limits?.time
     }
 
-    /// The options of the nodes being parsed.
-    pub(crate) fn of_nodes_read() -> Self {
-        LOADING.with_borrow(Self::clone)
+    /// The options of a node that is parsed.
+    pub(crate) fn of(context: &ParsingContext<'_>) -> Self {
+        template::handed(context, KEY).cloned().unwrap_or_default()
     }
 }

@@ -997,21 +997,19 @@ fn inner_options_keep_what_they_do_not_set() {
             );
         },
     );
-    let none = LoadOptions::new();
-    let load = || none.load(|| revseq_tract::model_for_bytes(&bytes)?.into_typed());
-    load().expect_err("it has 3 steps, not 9");
+    let load = |options: &LoadOptions| options.model_for_bytes(&bytes)?.into_typed();
+    load(&LoadOptions::new()).expect_err("it has 3 steps, not 9");
     let clamp = LoadOptions::new().with_lengths(LengthsPolicy::Clamp);
-    let limited = LoadOptions::new().with_limits(Limits::none().with_steps(5));
-    clamp.load(|| limited.load(load)).expect("9 becomes 3");
-    let clamp = tract_onnx_extra::LoadOptions::new();
-    let clamp = clamp.with_lengths(tract_onnx_extra::LengthsPolicy::Clamp);
-    clamp.load(load).expect("9 becomes 3");
-    // A session has its own options alone.
-    let session = clamp.load(|| open(&bytes));
+    load(&clamp).expect("9 becomes 3");
+    let clamp = clamp.with_limits(Limits::none().with_steps(5));
+    load(&clamp).expect("9 becomes 3");
     let x = || Tensor::zero::<f32>(&[3, 1, 1]).expect("floats");
-    clamp
-        .load(|| session.run([("x", x())]))
+    let session = open(&bytes);
+    session
+        .run([("x", x())])
         .expect_err("it has 3 steps, not 9");
+    let session = Session::from_bytes(&bytes, &clamp).expect("it opens");
+    session.run([("x", x())]).expect("9 becomes 3");
 }
 
 /// A file may have any key beside its place.

@@ -9,7 +9,7 @@ use std::error::Error;
 
 use revseq_rewrite::revseq_onnx;
 use tract_onnx::prelude::*;
-use tract_onnx_extra::Limits;
+use tract_onnx_extra::{Limits, LoadOptions};
 
 /// Each of the model's loops by name, with how it runs.
 pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
@@ -20,7 +20,9 @@ pub(crate) fn loops(path: &str) -> TractResult<Vec<String>> {
     tract_onnx_extra::register(&mut onnx);
     // A loop may be endless: beyond these limits, a run is an error.
     let limits = Limits::none().with_steps(100_000).with_bytes(1 << 30);
-    let model = tract_onnx_extra::with_limits(limits, || onnx.model_for_read(&mut &*model))?;
+    let template = LoadOptions::new().with_limits(limits).template();
+    let model = onnx.proto_model_for_read(&mut &*model)?;
+    let model = onnx.model_for_proto_model_with_model_template(&model, template)?;
     let model = tract_onnx_extra::into_optimized(model.into_typed()?)?;
     let executions = tract_onnx_extra::executions(&model).into_iter();
     Ok(executions

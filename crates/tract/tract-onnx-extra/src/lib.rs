@@ -157,6 +157,7 @@ mod profile;
 mod recurrent;
 mod register;
 mod repairs;
+pub mod template;
 mod wire;
 
 #[cfg(doctest)]
@@ -166,7 +167,7 @@ struct Readme;
 pub use data_sizes::constant_integers;
 pub use interrupt::{Interrupt, Interrupted, run};
 pub use limits::{BeyondLimits, Limits};
-pub use load::{LengthsPolicy, LoadOptions, with_limits};
+pub use load::{LengthsPolicy, LoadOptions};
 pub use loops::op::Loop;
 pub use loops::report::{Execution, How, executions};
 pub use other_sizes::OtherSizes;

@@ -77,9 +77,6 @@ impl BeyondLimits {
     }
 }
 
-/// The limits of the nodes being parsed.
-pub(crate) use crate::load::limits_of_nodes_read as of_nodes_read;
-
 /// Number of bytes of an output from which it is tried whether there is memory: an allocation that
 /// fails aborts the process.
 const TRIED: usize = 1 << 28;

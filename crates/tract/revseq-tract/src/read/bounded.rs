@@ -6,6 +6,7 @@
 //! as soon as ranks are known: some operators of tract's count up to any axis.
 
 use revseq_onnx::axes;
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::*;
@@ -13,7 +14,7 @@ use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::operator::{Facts, Inferred, Inferring, Operator, Wired, Wiring};
 
-use super::seen;
+use super::seen::{self, Seen};
 use crate::LoadOptions;
 use crate::error::{ErrorKind, Explained};
 use crate::session::words::{AtNode, node_in_words};
@@ -29,6 +30,8 @@ pub(super) struct Bounded {
     axes: Vec<(String, Vec<i64>)>,
     /// Key under which the inferred input facts are recorded, for nodes of our operators.
     key: Option<seen::Key>,
+    /// Where they are recorded, if they are.
+    seen: Option<Seen>,
     /// The most bytes of an output.
     limit: Option<u64>,
 }
@@ -77,7 +80,7 @@ impl axes::Known for KnownOf<'_> {
 }
 
 impl Bounded {
-    pub(super) fn new(node: &NodeProto) -> Self {
+    pub(super) fn new(context: &ParsingContext<'_>, node: &NodeProto) -> Self {
         Self {
             node: node.name.clone(),
             op_type: node.op_type.clone(),
@@ -86,7 +89,8 @@ impl Bounded {
                 .collect(),
             axes: node.attribute.iter().filter_map(integers).collect(),
             key: seen::key(node),
-            limit: LoadOptions::of_nodes_read().maximum_bytes(),
+            seen: Seen::of(context),
+            limit: LoadOptions::of(context).maximum_bytes(),
         }
     }
 
@@ -210,8 +214,8 @@ impl Operator for Bounded {
         if !node.computes {
             return Ok(None);
         }
-        if let Some(key) = &self.key {
-            seen::record(key, &node.inputs);
+        if let (Some(seen), Some(key)) = (&self.seen, &self.key) {
+            seen.record(key, &node.inputs);
         }
         let (inputs, outputs) = (node.inputs.clone(), node.outputs.clone());
         let inferred = self.infer_bounded(node, inputs.clone(), outputs.clone());
@@ -219,7 +223,7 @@ impl Operator for Bounded {
             let inputs = inputs.iter().copied();
             AtNode::add(error, &self.node, &self.op_type, &self.places, inputs)
         });
-        if inferred.is_ok() || !seen::is_watched() {
+        if inferred.is_ok() || self.seen.is_none() {
             return inferred.map(Some);
         }
         // Two names may well be one size: only sizes that are known contradict each other.

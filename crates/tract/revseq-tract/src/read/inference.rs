@@ -12,7 +12,8 @@ use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, InferenceModelExt, Sh
 
 use super::adapt::node_label;
 use super::register::has_operator;
-use super::{Source, seen, weights};
+use super::seen::Seen;
+use super::{Source, weights};
 use crate::LoadOptions;
 use crate::error::Error;
 use crate::session::constant_inputs::graph_inputs;
@@ -48,7 +49,8 @@ pub struct NodeFacts {
 /// symbols. Data in other files is not read.
 #[must_use]
 pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOptions) -> Inference {
-    let template = InferenceModel::default();
+    let (mut template, seen) = (options.template(), Seen::default());
+    seen.watch(&mut template);
     let symbols = template.symbols.clone();
     let (source, lacking) = match Source::as_declared(model) {
         Ok(read) => read,
@@ -61,8 +63,7 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
             };
         }
     };
-    let analyse = || options.load_for_session(|| analyse(&source, sizes, template));
-    let (inferred, seen) = seen::watch(|| crate::fence::catch(analyse));
+    let inferred = crate::fence::catch(|| analyse(&source, sizes, template));
 
     let (outputs, error) = match inferred {
         Ok((outputs, error)) => (outputs, error),
@@ -73,11 +74,14 @@ pub fn infer(model: ModelProto, sizes: &HashMap<String, u64>, options: &LoadOpti
         let nodes = words::Nodes::of(source.graph(), source.opset());
         error.map(|error| words::of_preparation(error, &nodes))
     });
-    let nodes = seen.into_iter().map(|((path, output), inputs)| NodeFacts {
-        path,
-        output,
-        inputs,
-    });
+    let nodes = seen
+        .take()
+        .into_iter()
+        .map(|((path, output), inputs)| NodeFacts {
+            path,
+            output,
+            inputs,
+        });
     Inference {
         nodes: nodes.collect(),
         outputs,
@@ -95,7 +99,7 @@ fn analyse(
     let symbols = template.symbols.clone();
     let mut declared: HashMap<String, ValueInfo> = HashMap::new();
     let mut names = Vec::new();
-    let mut inference = source.parse_with(template, |graph| {
+    let mut inference = source.parse(template, |graph| {
         leave_out_files(graph);
         mark(graph, "graph");
         let inputs = graph.input.iter();

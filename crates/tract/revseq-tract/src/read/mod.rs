@@ -19,7 +19,7 @@ use std::path::Path;
 
 use tract_onnx::prelude::*;
 
-use crate::fence;
+use crate::{LoadOptions, fence};
 
 pub(crate) use source::Source;
 
@@ -52,8 +52,7 @@ pub(crate) use source::Source;
 /// # Errors
 /// The file is not a model, or tract does not support it, or panics while it reads it.
 pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
-    let source = Source::open(path.as_ref())?;
-    fence::catch(|| source.parse(|_| Ok(())))
+    LoadOptions::new().model_for_path(path)
 }
 
 /// Reads an encoded ONNX model; like [`model_for_path`], without external data.
@@ -61,6 +60,25 @@ pub fn model_for_path(path: impl AsRef<Path>) -> TractResult<InferenceModel> {
 /// # Errors
 /// As those of [`model_for_path`].
 pub fn model_for_bytes(bytes: &[u8]) -> TractResult<InferenceModel> {
-    let source = Source::decode(bytes)?;
-    fence::catch(|| source.parse(|_| Ok(())))
+    LoadOptions::new().model_for_bytes(bytes)
+}
+
+impl LoadOptions {
+    /// Reads the ONNX model in a file, as [`model_for_path`] does, whose nodes get these options.
+    ///
+    /// # Errors
+    /// As those of [`model_for_path`].
+    pub fn model_for_path(&self, path: impl AsRef<Path>) -> TractResult<InferenceModel> {
+        let source = Source::open(path.as_ref())?;
+        fence::catch(|| source.parse(self.template(), |_| Ok(())))
+    }
+
+    /// Reads an encoded ONNX model; like [`model_for_path`](Self::model_for_path), without external data.
+    ///
+    /// # Errors
+    /// As those of [`model_for_path`].
+    pub fn model_for_bytes(&self, bytes: &[u8]) -> TractResult<InferenceModel> {
+        let source = Source::decode(bytes)?;
+        fence::catch(|| source.parse(self.template(), |_| Ok(())))
+    }
 }

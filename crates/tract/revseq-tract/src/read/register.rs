@@ -75,7 +75,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
             .context("the operator was registered")?;
         let (operator, captured) = build(context, node)
             .map_err(|error| AtNode::add(error, &node.name, &node.op_type, &[], [].iter()))?;
-        Ok((over(operator, Bounded::new(node)), captured))
+        Ok((over(operator, Bounded::new(context, node)), captured))
     }
     // These hold graphs, whose nodes are wrapped themselves.
     let plain = ["If", "Loop", "Scan"];
@@ -97,7 +97,7 @@ pub(super) fn bounded_operators() -> OnnxOpRegister {
 /// Parses a Constant, whose value may be one of the model's weights.
 fn constant(context: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let value = node.attribute.iter().find(|it| it.name == "value");
-    match value.and_then(|value| weights::find(value.t.as_ref()?)) {
+    match value.and_then(|value| weights::find(context, value.t.as_ref()?)) {
         None => {
             let build = OPERATORS.0.get("Constant").context("tract has Constant")?;
             build(context, node)

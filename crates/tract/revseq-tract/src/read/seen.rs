@@ -4,26 +4,50 @@
 //! assumptions, and discards the results. So the facts of our nodes' inputs are recorded when it
 //! visits a node; the last visit counts.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::prelude::InferenceModel;
 use tract_onnx::tract_hir::infer::InferenceFact;
+use tract_onnx_extra::template;
 
 /// A node by its path in the model and its first output, which distinguishes nodes of the same
 /// name.
 pub(super) type Key = (String, String);
 
-thread_local! {
-    /// The facts that the inference on this thread has recorded; `None` if it does not record.
-    static SEEN: RefCell<Option<HashMap<Key, Vec<InferenceFact>>>> = const { RefCell::new(None) };
-}
+/// The key of what is seen in a template.
+const SEEN: &str = "revseq_tract.seen";
 
-/// Calls `infer`; returns what it has seen, too.
-pub(super) fn watch<T>(infer: impl FnOnce() -> T) -> (T, HashMap<Key, Vec<InferenceFact>>) {
-    SEEN.set(Some(HashMap::new()));
-    let inferred = infer();
-    (inferred, SEEN.take().unwrap_or_default())
+/// The facts that an inference has recorded. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<Mutex<HashMap<Key, Vec<InferenceFact>>>>);
+
+impl Seen {
+    /// Watches the inference of a model that is made of this template.
+    pub(super) fn watch(&self, template: &mut InferenceModel) {
+        template::hand(template, SEEN, self.clone());
+    }
+
+    /// What watches the inference of a node that is parsed; `None` unless it is for its own sake, and nothing is
+    /// to run.
+    pub(super) fn of(context: &ParsingContext<'_>) -> Option<Self> {
+        template::handed(context, SEEN).cloned()
+    }
+
+    /// Records the facts of a node's inputs.
+    pub(super) fn record(&self, key: &Key, inputs: &[&InferenceFact]) {
+        let inputs = inputs.iter().map(|&input| input.clone()).collect();
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(key.clone(), inputs);
+    }
+
+    /// All that was recorded.
+    pub(super) fn take(&self) -> HashMap<Key, Vec<InferenceFact>> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut seen)
+    }
 }
 
 /// The key of one of our nodes that inference has named after its path.
@@ -32,19 +56,4 @@ pub(super) fn key(node: &NodeProto) -> Option<Key> {
         return None;
     }
     Some((node.doc_string.clone(), node.output.first()?.clone()))
-}
-
-/// Whether the inference on this thread is for its own sake, and nothing is to run.
-pub(super) fn is_watched() -> bool {
-    SEEN.with_borrow(Option::is_some)
-}
-
-/// Records the facts of a node's inputs.
-pub(super) fn record(key: &Key, inputs: &[&InferenceFact]) {
-    SEEN.with_borrow_mut(|seen| {
-        if let Some(seen) = seen {
-            let inputs = inputs.iter().map(|&input| input.clone());
-            seen.insert(key.clone(), inputs.collect());
-        }
-    });
 }

@@ -97,19 +97,11 @@ impl Source {
         self.proto.graph.as_ref().unwrap_or(&NONE)
     }
 
-    /// Parses the model, with the options of [`LoadOptions::load`](crate::LoadOptions::load), after
-    /// `change` has changed its main graph.
+    /// Parses the model, after `change` has changed its main graph, with a template, which has the scope of
+    /// symbols and [options](crate::LoadOptions::template).
     pub(crate) fn parse(
         &self,
-        change: impl FnOnce(&mut pb::GraphProto) -> TractResult<()>,
-    ) -> TractResult<InferenceModel> {
-        self.parse_with(InferenceModel::default(), change)
-    }
-
-    /// The same with a template, which has the scope of symbols.
-    pub(super) fn parse_with(
-        &self,
-        template: InferenceModel,
+        mut template: InferenceModel,
         change: impl FnOnce(&mut pb::GraphProto) -> TractResult<()>,
     ) -> TractResult<InferenceModel> {
         let mut proto = pb::ModelProto::clone(&self.proto);
@@ -117,12 +109,14 @@ impl Source {
         adapt::complete(&mut proto);
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
         onnx.op_register = register::bounded_operators();
-        let parsed = self
-            .weights
-            .lend(|| onnx.parse_with_template(&proto, None, template))?;
+        self.weights.lend(&mut template);
+        let mut parsed = onnx.parse_with_template(&proto, None, template)?;
         if let Some(name) = parsed.unresolved_inputs.first() {
             bail!("no node produces {name:?}");
         }
+        // All others were for the parsers.
+        let properties = &mut parsed.model.properties;
+        properties.retain(|key, _| key.starts_with("onnx."));
         Ok(parsed.model)
     }
 }

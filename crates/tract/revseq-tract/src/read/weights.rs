@@ -5,18 +5,19 @@
 //! message is parsed, initializers become Constant nodes, and the parser of Constant looks marked
 //! tensors up. uint32 and uint64 go this way in any size, as tract reads them from the wrong fields.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::Weak;
 
 use revseq_graph::ElementType;
 use revseq_onnx::ModelProto;
 use revseq_onnx::model::{self as onnx, UINT32, UINT64};
-use scopeguard::guard;
+use tract_onnx::model::ParsingContext;
 use tract_onnx::pb;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx_extra::template;
 
 use crate::session::values::datum_type;
 
@@ -26,21 +27,18 @@ const LARGE: usize = 1 << 12;
 /// The key of a tensor's external data that says its place among the weights.
 const PLACE: &str = "revseq.weight";
 
+/// The key of the weights in a template.
+const LENT: &str = "revseq_tract.weights";
+
 /// The weights of a model, by place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Weights(Arc<[Arc<Tensor>]>);
 
-thread_local! {
-    /// The weights of the model that this thread is parsing.
-    static LENT: RefCell<Weights> = RefCell::default();
-}
-
 impl Weights {
-    /// Calls `parse`; [`find`] finds these weights meanwhile.
-    pub(super) fn lend<T>(&self, parse: impl FnOnce() -> T) -> T {
-        // Also after a panic.
-        let _before = guard(LENT.replace(self.clone()), |before| LENT.set(before));
-        parse()
+    /// Lends the weights to the parsers of a model that is made of this template. Its bodies keep what
+    /// they were made of, so it does not own them.
+    pub(super) fn lend(&self, template: &mut InferenceModel) {
+        template::hand(template, LENT, Arc::downgrade(&self.0));
     }
 }
 
@@ -117,9 +115,10 @@ pub(super) fn is_in_file(tensor: &pb::TensorProto) -> bool {
     tensor.data_location == Some(DataLocation::External as i32) && place(tensor).is_none()
 }
 
-/// Returns the tensor whose place a message says, among those of the model being parsed.
-pub(super) fn find(tensor: &pb::TensorProto) -> Option<Arc<Tensor>> {
-    LENT.with_borrow(|weights| weights.0.get(place(tensor)?).cloned())
+/// Returns the tensor whose place a message says, among those that are lent to the parser.
+pub(super) fn find(context: &ParsingContext<'_>, tensor: &pb::TensorProto) -> Option<Arc<Tensor>> {
+    let lent: &Weak<[Arc<Tensor>]> = template::handed(context, LENT)?;
+    lent.upgrade()?.get(place(tensor)?).cloned()
 }
 
 /// Makes Constant nodes of the initializers of a main graph and of those inside it: weights are looked

@@ -79,7 +79,7 @@ impl Plan {
         outputs: &Arc<[ValueInfo]>,
         nodes: &Arc<Nodes>,
     ) -> TractResult<Self> {
-        let (names, constants, inference) = options.load_for_session(|| parse(source, inputs))?;
+        let (names, constants, inference) = parse(source, inputs, options)?;
         let limit = options.maximum_bytes();
         let typed = crate::into_typed(inference)?;
         let mut open = Vec::new();
@@ -318,11 +318,15 @@ impl Plan {
 }
 
 /// The names of a plan's inputs, the values that are part of it, and its model.
-fn parse(source: &Source, inputs: For<'_>) -> TractResult<(Vec<String>, Inputs, InferenceModel)> {
+fn parse(
+    source: &Source,
+    inputs: For<'_>,
+    options: &LoadOptions,
+) -> TractResult<(Vec<String>, Inputs, InferenceModel)> {
     let mut names = Vec::new();
     let For::Inputs(inputs, constants) = inputs else {
         let mut passed_on = Vec::new();
-        let mut inference = source.parse(|graph| {
+        let mut inference = source.parse(options.template(), |graph| {
             names = constant_inputs::graph_inputs(graph);
             let is_output = |it: &&ValueInfoProto| graph.output.iter().any(|o| o.name == it.name);
             let inputs = graph.input.iter().filter(is_output);
@@ -339,7 +343,7 @@ fn parse(source: &Source, inputs: For<'_>) -> TractResult<(Vec<String>, Inputs, 
         name_open_sizes(&mut inference)?;
         return Ok((names, Inputs::new(), inference));
     };
-    let mut inference = source.parse(|graph| {
+    let mut inference = source.parse(options.template(), |graph| {
         // An input that is given is no constant, even if it has a default.
         let is_given = |it: &TensorProto| inputs.contains_key(&it.name);
         graph.initializer.retain(|it| !is_given(it));

@@ -13,14 +13,15 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::dims::{self, scalar};
-use crate::limits::{Limits, of_nodes_read};
+use crate::limits::Limits;
+use crate::load::LoadOptions;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a OneHot.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let new: i64 = node.get_attr_opt("axis")?.unwrap_or(-1);
-    let (sizes, limits) = (SizeSymbols::new(ctx), of_nodes_read());
+    let (sizes, limits) = (SizeSymbols::new(ctx), LoadOptions::of(ctx).limits);
     own(node, [3, 1], move |node: &mut Wiring<'_>| {
         let axis = axis(new, node.input(0)?.rank() + 1)?;
         let depth = match &node.input(1)?.konst {

@@ -8,7 +8,8 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
+use crate::load::LoadOptions;
 use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
 use crate::loops::program::{Made, Other, Ready, Source};
@@ -57,7 +58,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         // Its data bounds its steps.
         limits: Limits {
             steps: None,
-            ..limits::of_nodes_read()
+            ..LoadOptions::of(ctx).limits
         },
     };
     Ok((over(over(upstream, op), OrNothing), captured))

@@ -12,6 +12,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::SizeSymbols;
 use crate::graph::self_contained;
+use crate::load::LoadOptions;
 use crate::loops::infer::{BodyInput, OnnxLoop};
 use crate::loops::program::Source;
 use crate::node::element_type;
@@ -95,7 +96,7 @@ fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
             .filter(|(_, name)| !name.is_empty())
             .map(|(index, _)| index)
             .collect(),
-        limits: crate::limits::of_nodes_read(),
+        limits: LoadOptions::of(ctx).limits,
         sizes: SizeSymbols::new(ctx),
         solved: Arc::default(),
         source,

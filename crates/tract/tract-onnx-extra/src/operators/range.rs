@@ -15,14 +15,15 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::all_in_numbers;
 use crate::dims::{is_size, scalar, size};
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
+use crate::load::LoadOptions;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a Range.
-pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let op = OnnxRange {
-        limits: limits::of_nodes_read(),
+        limits: LoadOptions::of(ctx).limits,
     };
     own(node, [3, 1], op)
 }

@@ -23,14 +23,14 @@ use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::expand;
 
-use crate::load;
+use crate::load::LoadOptions;
 use crate::operator::{Parsed, Wiring};
 use layer::{Inputs, Layer, Outputs};
 use quantized::Quantized;
 
 /// Parses a layer.
-pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let layer = read(node).with_context(|| format!("{} {:?}", node.op_type, node.name))?;
+pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
+    let layer = read(ctx, node).with_context(|| format!("{} {:?}", node.op_type, node.name))?;
     Ok((expand(layer), vec![]))
 }
 
@@ -52,7 +52,7 @@ impl Attributes for OfNode<'_> {
     }
 }
 
-fn read(node: &NodeProto) -> TractResult<Layer> {
+fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> TractResult<Layer> {
     let form = Recurrent::of(&node.op_type, &OfNode(node))?;
     let mut inputs = optional_inputs(node).skip(3);
     let mut input = || inputs.next().flatten();
@@ -80,7 +80,7 @@ fn read(node: &NodeProto) -> TractResult<Layer> {
     );
     Ok(Layer {
         form,
-        lengths: load::lengths_of_nodes_read(),
+        lengths: LoadOptions::of(ctx).lengths,
         inputs,
         outputs,
         quantized,

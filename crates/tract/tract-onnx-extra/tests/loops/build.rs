@@ -7,7 +7,7 @@ use revseq_test_models::text;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
-use tract_onnx_extra::LoadOptions;
+use tract_onnx_extra::{Limits, LoadOptions};
 
 /// A graph, with parts that the text of its nodes cannot express.
 #[derive(Clone, Default)]
@@ -182,18 +182,28 @@ pub(crate) fn run_optimized(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<
 /// Parses a model with tract, with layers instead of the loops that are layers. Other loops run as this
 /// crate's and tract's own.
 pub(crate) fn parse(graph: Graph) -> TractResult<InferenceModel> {
-    parse_model(&with_layers(graph.into_model())?, false)
+    parse_with(LoadOptions::new().with_programs(false), graph)
+}
+
+/// The same within limits.
+pub(crate) fn parse_within(limits: Limits, graph: Graph) -> TractResult<InferenceModel> {
+    let options = LoadOptions::new().with_limits(limits);
+    parse_with(options.with_programs(false), graph)
 }
 
 /// The same, whose loops run as programs if they can.
 pub(crate) fn parse_with_programs(graph: Graph) -> TractResult<InferenceModel> {
-    parse_model(&with_layers(graph.into_model())?, true)
+    parse_with(LoadOptions::new(), graph)
+}
+
+/// The same with these options.
+pub(crate) fn parse_with(options: LoadOptions, graph: Graph) -> TractResult<InferenceModel> {
+    parse_model(&with_layers(graph.into_model())?, options)
 }
 
 /// Parses a model as it is.
-fn parse_model(model: &ModelProto, programs: bool) -> TractResult<InferenceModel> {
-    let options = LoadOptions::new().with_programs(programs);
-    let parsed = options.load(|| onnx().parse(model, None))?;
+fn parse_model(model: &ModelProto, options: LoadOptions) -> TractResult<InferenceModel> {
+    let parsed = onnx().parse_with_template(model, None, options.template())?;
     assert_eq!(parsed.unresolved_inputs, Vec::<String>::new());
     Ok(parsed.model)
 }
@@ -218,7 +228,8 @@ fn with_layers(model: ModelProto) -> TractResult<ModelProto> {
 pub(crate) fn without_layers(
     graph: Graph,
 ) -> TractResult<impl Fn(TVec<TValue>) -> TractResult<TVec<TValue>>> {
-    let model = parse_model(&graph.into_model(), true)?.optimized()?;
+    let options = LoadOptions::new().with_programs(true);
+    let model = parse_model(&graph.into_model(), options)?.optimized()?;
     assert!(ops(&model).iter().any(|op| op == "Program"));
     let model = model.into_runnable()?;
     Ok(move |inputs| model.run(inputs))
@@ -263,7 +274,7 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
 /// The same for models that tract's own Scan changes at the second run.
 pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let model = graph.clone().into_model();
-    let plain = parse_model(&model, false)?.into_typed()?;
+    let plain = parse_model(&model, LoadOptions::new().with_programs(false))?.into_typed()?;
     let plain = plain.into_runnable()?.run(values(inputs))?;
     let plain: Vec<Tensor> = plain.into_iter().map(IntoTensor::into_tensor).collect();
     for optimized in [parse(graph.clone())?, parse_with_programs(graph)?] {

@@ -1,9 +1,11 @@
 //! Sizes that come from data: slices, counts and repetitions.
 
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{Limits, with_limits};
+use tract_onnx_extra::Limits;
 
-use crate::build::{Graph, Optimize, graph, ops, parse, run, run_each, run_optimized};
+use crate::build::{
+    Graph, Optimize, graph, ops, parse, parse_within, run, run_each, run_optimized,
+};
 
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_shape(shape, values).unwrap()
@@ -469,7 +471,7 @@ fn sizes_far_too_large_are_errors() {
         for is_constant in [false, true] {
             for (nodes, graph) in makers(is_constant, n) {
                 let run = || {
-                    let model = with_limits(limits, || parse(graph))?;
+                    let model = parse_within(limits, graph)?;
                     let mut inputs: TVec<TValue> = tvec![tensor1(&[2_f32]).into()];
                     if !is_constant {
                         inputs.push(tensor1(&[n]).into());
@@ -515,7 +517,7 @@ fn sizes_within_the_limits_are_no_errors() {
     let limits = Limits::none().with_bytes(64);
     for is_constant in [false, true] {
         for (nodes, graph) in makers(is_constant, 15) {
-            let model = with_limits(limits, || parse(graph)).unwrap();
+            let model = parse_within(limits, graph).unwrap();
             let plan = model.optimized().unwrap().into_runnable().unwrap();
             let mut inputs: TVec<TValue> = tvec![tensor1(&[2_f32]).into()];
             if !is_constant {

@@ -2,9 +2,9 @@
 
 use tract_onnx::pb::TypeProto;
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{Limits, with_limits};
+use tract_onnx_extra::Limits;
 
-use crate::build::{Graph, Optimize, graph, onnx, parse, run};
+use crate::build::{Graph, Optimize, graph, onnx, parse, parse_within, run};
 use crate::features::nested;
 
 /// A model of one loop over `s:f32[2]`.
@@ -127,7 +127,7 @@ fn errors_name_the_step() {
 fn limits_bound_steps_and_bytes() {
     let run = |limits: Limits, body: Graph| {
         let endless = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
-        let model = with_limits(limits, || parse(endless))?;
+        let model = parse_within(limits, endless)?;
         let model = model.optimized()?.into_runnable()?;
         model.run(tvec![tensor1(&[1_f32, 2.]).into()])
     };
@@ -181,7 +181,7 @@ fn product_of_steps(trips: &str, scan: &str) -> Graph {
 #[test]
 fn loops_in_loops_share_their_limits() {
     let run = |limits: Limits, graph: Graph| {
-        let model = with_limits(limits, || parse(graph))?;
+        let model = parse_within(limits, graph)?;
         let model = model.optimized()?.into_runnable()?;
         model.run(tvec![tensor1(&[1_f32, 2.]).into(), tensor0(10_i64).into()])
     };

@@ -2,9 +2,9 @@
 
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
-use tract_onnx_extra::{LengthsPolicy, Limits, LoadOptions, with_limits};
+use tract_onnx_extra::{LengthsPolicy, Limits, LoadOptions};
 
-use crate::build::{Graph, Optimize, graph, parse};
+use crate::build::{Graph, Optimize, graph, parse, parse_with};
 
 #[test]
 fn errors_name_the_cause() {
@@ -216,7 +216,7 @@ fn run(
 ) -> TractResult<TVec<TValue>> {
     let options = LoadOptions::new();
     let options = policy.map_or(options, |policy| options.with_lengths(policy));
-    let typed = options.load(|| parse(model))?.into_typed()?;
+    let typed = parse_with(options, model)?.into_typed()?;
     let plain = typed.clone().into_runnable()?.run(inputs.into());
     let optimized = typed.optimized()?.into_runnable()?.run(inputs.into());
     if let (Ok(plain), Ok(optimized)) = (&plain, &optimized) {
@@ -303,19 +303,16 @@ fn lengths_of_empty_inputs_are_checked() {
 }
 
 #[test]
-fn inner_options_keep_the_policy_for_lengths() {
+fn limits_keep_the_policy_for_lengths() {
     let layer = Layer::all().next().unwrap();
     let model = || {
         let wrong = Given::Constant(tensor1(&[9i32]));
         layer.model(["3", "1"], &wrong, &Given::Not, "y")
     };
-    let clamp = LoadOptions::new().with_lengths(LengthsPolicy::Clamp);
-    let load = || {
-        let limits = Limits::none().with_steps(5);
-        with_limits(limits, || parse(model())).unwrap().into_typed()
-    };
-    clamp.load(load).unwrap();
-    load().unwrap_err();
+    let limited = LoadOptions::new().with_limits(Limits::none().with_steps(5));
+    let load = |options| parse_with(options, model()).unwrap().into_typed();
+    load(limited.with_lengths(LengthsPolicy::Clamp)).unwrap();
+    load(limited).unwrap_err();
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{Limits, with_limits};
+use tract_onnx_extra::Limits;
 
-use crate::build::{Optimize, graph, parse};
+use crate::build::{Optimize, graph, parse, parse_within};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -74,7 +74,7 @@ fn bytes_are_counted_before_they_are_allocated() {
     let body = graph("i c s", "c s1", "s1 = Concat<axis=0>(s, s)");
     let model = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
     let limits = Limits::none().with_bytes(1 << 20);
-    let model = with_limits(limits, || parse(model)).unwrap();
+    let model = parse_within(limits, model).unwrap();
     let model = model.optimized().unwrap().into_runnable().unwrap();
     let before = BYTES.get();
     let error = model.run(tvec![tensor1(&[1_f32, 2.]).into()]);

@@ -4,7 +4,7 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx_extra::{How, Interrupt, Limits, LoadOptions, executions, run as run_plan};
 
-use crate::build::{Graph, Optimize, graph, ops, parse, parse_with_programs, run};
+use crate::build::{Graph, Optimize, graph, ops, parse, parse_with, parse_with_programs, run};
 
 /// A Loop over rows, whose state is a row: `h = tanh(h + x[t])`.
 fn a_loop(steps: &str) -> Graph {
@@ -136,7 +136,7 @@ fn limits_end_a_program() {
         ),
     ] {
         let options = LoadOptions::new().with_limits(limits);
-        let model = options.load(|| parse_with_programs(endless())).unwrap();
+        let model = parse_with(options, endless()).unwrap();
         let model = model.optimized().unwrap();
         assert_eq!(executions(&model)[0].how, How::Program);
         let error = model
@@ -238,7 +238,7 @@ fn counts(rows: i64, inner: i64) -> TVec<TValue> {
 #[test]
 fn a_loop_in_another_is_a_program_and_shares_its_limits() {
     let options = LoadOptions::new().with_limits(Limits::none().with_steps(12));
-    let model = options.load(|| parse_with_programs(nested())).unwrap();
+    let model = parse_with(options, nested()).unwrap();
     let model = model.optimized().unwrap();
     let how: Vec<How> = executions(&model).into_iter().map(|it| it.how).collect();
     assert!(matches!(how[0], How::StepByStep { .. }), "{how:?}");

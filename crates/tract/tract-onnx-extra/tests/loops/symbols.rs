@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{How, Limits, with_limits};
+use tract_onnx_extra::{How, Limits};
 
-use crate::build::{Graph, Optimize, graph, ops, parse, run, run_optimized};
+use crate::build::{Graph, Optimize, graph, ops, parse, parse_within, run, run_optimized};
 
 /// Sums the rows of `x:f32[T,2]` while a condition holds.
 fn sum(ends: &str) -> Graph {
@@ -551,7 +551,7 @@ fn limits_hold_for_a_symbolic_number_of_steps() {
             "its values take 40 bytes, more than the 32 that are allowed",
         ),
     ] {
-        let model = with_limits(limits, || parse(graph())).unwrap();
+        let model = parse_within(limits, graph()).unwrap();
         let model = tract_onnx_extra::into_optimized(model.into_typed().unwrap()).unwrap();
         let how = tract_onnx_extra::executions(&model);
         assert_eq!(how[0].how, How::Scan, "{how:?}");
@@ -592,7 +592,7 @@ fn limits_hold_for_steps_and_sizes_from_data() {
         .with("body", body.clone())
     };
     let limits = Limits::none().with_steps(3).with_bytes(1 << 20);
-    let model = with_limits(limits, || parse(model())).unwrap();
+    let model = parse_within(limits, model()).unwrap();
     let model = tract_onnx_extra::into_optimized(model.into_typed().unwrap()).unwrap();
     let model = model.into_runnable().unwrap();
     let run = |rows: &[bool], columns: &[bool]| {

@@ -27,7 +27,8 @@ use super::node_context::{NodeContext, Number};
 use super::size_symbols::{SizeSymbols, all_in_numbers};
 use super::wide_sizes::wide_sizes;
 use crate::dims;
-use crate::limits::{Limits, of_nodes_read};
+use crate::limits::Limits;
+use crate::load::LoadOptions;
 use crate::operator::{
     Facts, Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract,
 };
@@ -113,7 +114,7 @@ fn of_sizes<T: OfSizes>(
             .collect(),
         numbers: numbers.collect(),
         sizes: SizeSymbols::new(ctx),
-        limits: of_nodes_read(),
+        limits: LoadOptions::of(ctx).limits,
     };
     Ok(over(upstream, op))
 }

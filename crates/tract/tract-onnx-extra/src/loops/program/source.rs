@@ -12,7 +12,7 @@ use tract_onnx::pb::type_proto::Value;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
 
-use crate::load::programs_of_nodes_read;
+use crate::load::LoadOptions;
 
 /// A version of ONNX's messages that has all that a program reads.
 const IR_VERSION: i64 = 8;
@@ -35,7 +35,7 @@ impl Source {
         node: &pb::NodeProto,
         captured: &[String],
     ) -> Option<Arc<Self>> {
-        if !programs_of_nodes_read() {
+        if !LoadOptions::of(ctx).programs {
             return None;
         }
         let mut known = node.clone();

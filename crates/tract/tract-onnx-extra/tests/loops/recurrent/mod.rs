@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx_extra::{LengthsPolicy, LoadOptions};
 
-use crate::build::{Optimize, graph, ops, parse};
+use crate::build::{Optimize, graph, ops, parse, parse_with};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -367,7 +367,7 @@ impl Case {
         } else {
             LengthsPolicy::Reject
         });
-        let typed = options.load(|| parse(model))?.into_typed()?;
+        let typed = parse_with(options, model)?.into_typed()?;
         let plain = typed.clone().into_runnable()?.run(inputs.clone())?;
         let optimized = typed.optimized()?;
         let is_layer = ops(&optimized).iter().any(|op| op.starts_with("Packed"));
@@ -607,7 +607,7 @@ fn held(operator: &str, bias: &[f64], initial: &[f64], steps: usize, is_double: 
     for (name, state) in std::iter::zip(["h", "c"], initial) {
         model = model.constant(name, one_by_one(&[*state]));
     }
-    let model = LoadOptions::new().load(|| parse(model)).unwrap();
+    let model = parse(model).unwrap();
     let model = model.optimized().unwrap().into_runnable().unwrap();
     let x = Tensor::zero_dt(datum_type, &[steps, 1, 1]).unwrap();
     let outputs = model.run(tvec![x.into_tvalue()]).unwrap();
