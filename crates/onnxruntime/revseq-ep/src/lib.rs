@@ -38,7 +38,6 @@
 mod answer;
 #[doc(hidden)]
 pub mod fuzzing;
-mod plugin;
 mod provider;
 mod report;
 mod rewrite;
@@ -46,6 +45,7 @@ mod rewrite;
 use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
+use ep_plugin as plugin;
 use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
 
 use crate::plugin::abi::OrtEpFactory;
@@ -54,6 +54,12 @@ use crate::plugin::{fence, pin};
 use crate::provider::custom_op::Domain;
 use crate::provider::error::Error;
 use crate::provider::factory::Factory;
+
+/// This library, in messages.
+const PLUGIN: plugin::Plugin = plugin::Plugin {
+    name: env!("CARGO_PKG_NAME"),
+    version: env!("CARGO_PKG_VERSION"),
+};
 
 /// The first minor version of ONNX Runtime in which the inputs of a fused node have what the graphs in
 /// its nodes capture.
@@ -75,7 +81,7 @@ unsafe extern "system" fn CreateEpFactories(
     count: *mut usize,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let host = match unsafe { Host::new(base) } {
+    let host = match unsafe { Host::new(base, PLUGIN) } {
         Ok(host) => host,
         Err(status) => return status,
     };
@@ -128,7 +134,7 @@ unsafe extern "system" fn RegisterCustomOps(
     base: *const OrtApiBase,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let host = match unsafe { Host::new(base) } {
+    let host = match unsafe { Host::new(base, PLUGIN) } {
         Ok(host) => host,
         Err(status) => return status,
     };
@@ -150,22 +156,4 @@ unsafe extern "system" fn RegisterCustomOps(
         unsafe { ort_try!(host, AddCustomOpDomain(options, domains[index].as_ptr())) };
         Ok::<(), Error>(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    /// The folder can become a separate crate, over that of ONNX's messages.
-    #[test]
-    fn the_plugin_folder_knows_nothing_of_the_rest() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugin");
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let text = fs::read_to_string(&path).unwrap().to_lowercase();
-            let text = text.replace("revseq_onnx::model::", "");
-            let outside = text.replace("crate::plugin::", "").contains("crate::");
-            assert!(!outside && !text.contains("revseq"), "{}", path.display());
-        }
-    }
 }

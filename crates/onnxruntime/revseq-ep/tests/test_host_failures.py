@@ -254,7 +254,7 @@ print("seen:", *sorted(seen))
 
 def called() -> list[str]:
     """The functions of ONNX Runtime that return a status, as often as the library calls them."""
-    sources = harness.ROOT / "crates/onnxruntime/revseq-ep/src"
+    sources = [harness.ROOT / f"crates/onnxruntime/{crate}/src" for crate in ("ep-plugin", "revseq-ep")]
     calls = (
         r"ort_(?:get|own|status|try)!\(\s*(?:self\.)?host,\s*(?:ep )?(\w+)\(",
         r"find!\((\w+)\(",
@@ -264,7 +264,8 @@ def called() -> list[str]:
     )
     return [
         name
-        for path in sources.rglob("*.rs")
+        for folder in sources
+        for path in folder.rglob("*.rs")
         for call in calls
         for name in re.findall(call, path.read_text(encoding="utf-8"))
     ]

@@ -16,7 +16,7 @@ use super::tensor::Tensor;
 
 /// The node of a kernel that is being made for `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct KernelInfo<'a> {
+pub struct KernelInfo<'a> {
     host: Host,
     info: *const OrtKernelInfo,
     life: PhantomData<&'a OrtKernelInfo>,
@@ -38,7 +38,7 @@ macro_rules! string {
 impl<'a> KernelInfo<'a> {
     /// # Safety
     /// `info` is one of this host, whose kernel is being made for `'a`.
-    pub(crate) unsafe fn new(host: Host, info: *const OrtKernelInfo) -> Self {
+    pub unsafe fn new(host: Host, info: *const OrtKernelInfo) -> Self {
         Self {
             host,
             info,
@@ -47,13 +47,13 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The EP that the node was given to.
-    pub(crate) fn ep(self) -> Result<*const OrtEp, Error> {
+    pub fn ep(self) -> Result<*const OrtEp, Error> {
         // SAFETY: the info is one of this host.
         Ok(unsafe { ort_get!(self.host, ep KernelInfo_GetEp(self.info)) })
     }
 
     /// The session's logger.
-    pub(crate) fn log(self) -> Result<Log, Error> {
+    pub fn log(self) -> Result<Log, Error> {
         // SAFETY: as above; the logger lives as long as the session, which holds the kernel.
         unsafe {
             let logger = ort_get!(self.host, KernelInfo_GetLogger(self.info));
@@ -62,13 +62,13 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The node's name, for messages.
-    pub(crate) fn name(self) -> Result<String, Error> {
+    pub fn name(self) -> Result<String, Error> {
         Ok(text(string!(self, KernelInfo_GetNodeName)))
     }
 
     /// The node, with those of these attributes that it has: a kernel can look up
     /// attributes only by name.
-    pub(crate) fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
+    pub fn node(self, name: String, attributes: &[&str]) -> Result<Node, Error> {
         let Self { host, info, .. } = self;
         // SAFETY: as above.
         let since_version = unsafe { ort_get!(host, KernelInfo_GetOperatorSinceVersion(info)) };
@@ -88,7 +88,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The inputs' names; one that is left out has none.
-    pub(crate) fn input_names(self) -> Result<Vec<CString>, Error> {
+    pub fn input_names(self) -> Result<Vec<CString>, Error> {
         // SAFETY: as above.
         let count = unsafe { ort_get!(self.host, KernelInfo_GetInputCount(self.info)) };
         let name = |index| Ok(string!(self, KernelInfo_GetInputName, index));
@@ -96,7 +96,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The outputs' names; one that is left out has none.
-    pub(crate) fn output_names(self) -> Result<Vec<CString>, Error> {
+    pub fn output_names(self) -> Result<Vec<CString>, Error> {
         // SAFETY: as above.
         let count = unsafe { ort_get!(self.host, KernelInfo_GetOutputCount(self.info)) };
         let name = |index| Ok(string!(self, KernelInfo_GetOutputName, index));
@@ -104,7 +104,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// An input, if it is a constant. ONNX Runtime may release it once the kernel is made.
-    pub(crate) fn constant(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
+    pub fn constant(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
         let (mut is_constant, mut value) = (0, ptr::null());
         // SAFETY: as above.
         unsafe {
@@ -126,7 +126,7 @@ impl<'a> KernelInfo<'a> {
     }
 
     /// The element type of an input, an `ONNXTensorElementDataType`.
-    pub(crate) fn element(self, index: usize) -> Result<Option<c_int>, Error> {
+    pub fn element(self, index: usize) -> Result<Option<c_int>, Error> {
         Ok(self.input_type(index)?.map(|input| input.element))
     }
 

@@ -9,6 +9,7 @@
     non_snake_case,
     reason = "the slots have the names of ONNX Runtime's header"
 )]
+#![expect(missing_docs, reason = "ONNX Runtime's header says what each slot is")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -20,20 +21,20 @@ use ort_sys::{
 };
 
 /// The version of the layout below, for the `ort_version_supported` fields and for `GetApi`.
-pub(crate) const API_VERSION: u32 = 24;
+pub const API_VERSION: u32 = 24;
 
 /// A pointer-sized slot that is not used: null in tables that this crate fills.
-pub(crate) type Unused = *const c_void;
+pub type Unused = *const c_void;
 
 /// The null of [`Unused`] slots.
-pub(crate) const UNUSED: Unused = std::ptr::null();
+pub const UNUSED: Unused = std::ptr::null();
 
 /// Declares types whose contents only the host knows.
 macro_rules! opaque {
     ($($(#[$attribute:meta])* $name:ident;)*) => {$(
         $(#[$attribute])*
         #[repr(C)]
-        pub(crate) struct $name {
+        pub struct $name {
             _private: [u8; 0],
         }
     )*};
@@ -59,14 +60,14 @@ opaque! {
 }
 
 /// Makes a kernel: its state, the node, where to put the kernel.
-pub(crate) type OrtKernelCreateFunc = unsafe extern "system" fn(
+pub type OrtKernelCreateFunc = unsafe extern "system" fn(
     state: *mut c_void,
     info: *const OrtKernelInfo,
     kernel: *mut *mut OrtKernelImpl,
 ) -> OrtStatusPtr;
 
 /// Offers a constant input to a kernel. It may be released once `is_packed` is true.
-pub(crate) type PrePackWeight = unsafe extern "system" fn(
+pub type PrePackWeight = unsafe extern "system" fn(
     this: *mut OrtKernelImpl,
     tensor: *const OrtValue,
     input: c_int,
@@ -83,22 +84,22 @@ type SetString = unsafe extern "system" fn(
 
 /// The host's functions for EPs, read through raw pointers, slot by slot.
 #[repr(C)]
-pub(crate) struct OrtEpApi {
-    pub(crate) CreateEpDevice: unsafe extern "system" fn(
+pub struct OrtEpApi {
+    pub CreateEpDevice: unsafe extern "system" fn(
         factory: *mut OrtEpFactory,
         device: *const OrtHardwareDevice,
         metadata: *const OrtKeyValuePairs,
         options: *const OrtKeyValuePairs,
         out: *mut *mut OrtEpDevice,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseEpDevice: unsafe extern "system" fn(device: *mut OrtEpDevice),
-    pub(crate) EpGraphSupportInfo_AddNodesToFuse: unsafe extern "system" fn(
+    pub ReleaseEpDevice: unsafe extern "system" fn(device: *mut OrtEpDevice),
+    pub EpGraphSupportInfo_AddNodesToFuse: unsafe extern "system" fn(
         info: *mut OrtEpGraphSupportInfo,
         nodes: *const *const OrtNode,
         count: usize,
         options: *const OrtNodeFusionOptions,
     ) -> OrtStatusPtr,
-    pub(crate) EpGraphSupportInfo_AddSingleNode: unsafe extern "system" fn(
+    pub EpGraphSupportInfo_AddSingleNode: unsafe extern "system" fn(
         info: *mut OrtEpGraphSupportInfo,
         node: *const OrtNode,
     ) -> OrtStatusPtr,
@@ -116,48 +117,47 @@ pub(crate) struct OrtEpApi {
     GetSyncIdForLastWaitOnSyncStream: Unused,
     CreateHardwareDevice: Unused,
     ReleaseHardwareDevice: Unused,
-    pub(crate) CreateKernelRegistry:
+    pub CreateKernelRegistry:
         unsafe extern "system" fn(out: *mut *mut OrtKernelRegistry) -> OrtStatusPtr,
-    pub(crate) ReleaseKernelRegistry: unsafe extern "system" fn(registry: *mut OrtKernelRegistry),
-    pub(crate) KernelRegistry_AddKernel: unsafe extern "system" fn(
+    pub ReleaseKernelRegistry: unsafe extern "system" fn(registry: *mut OrtKernelRegistry),
+    pub KernelRegistry_AddKernel: unsafe extern "system" fn(
         registry: *mut OrtKernelRegistry,
         definition: *const OrtKernelDef,
         create: OrtKernelCreateFunc,
         state: *mut c_void,
     ) -> OrtStatusPtr,
-    pub(crate) CreateKernelDefBuilder:
+    pub CreateKernelDefBuilder:
         unsafe extern "system" fn(out: *mut *mut OrtKernelDefBuilder) -> OrtStatusPtr,
-    pub(crate) ReleaseKernelDefBuilder:
-        unsafe extern "system" fn(builder: *mut OrtKernelDefBuilder),
-    pub(crate) KernelDefBuilder_SetOperatorType: SetString,
-    pub(crate) KernelDefBuilder_SetDomain: SetString,
-    pub(crate) KernelDefBuilder_SetSinceVersion: unsafe extern "system" fn(
+    pub ReleaseKernelDefBuilder: unsafe extern "system" fn(builder: *mut OrtKernelDefBuilder),
+    pub KernelDefBuilder_SetOperatorType: SetString,
+    pub KernelDefBuilder_SetDomain: SetString,
+    pub KernelDefBuilder_SetSinceVersion: unsafe extern "system" fn(
         builder: *mut OrtKernelDefBuilder,
         start: c_int,
         end: c_int,
     ) -> OrtStatusPtr,
-    pub(crate) KernelDefBuilder_SetExecutionProvider: SetString,
+    pub KernelDefBuilder_SetExecutionProvider: SetString,
     KernelDefBuilder_SetInputMemType: Unused,
     KernelDefBuilder_SetOutputMemType: Unused,
-    pub(crate) KernelDefBuilder_AddTypeConstraint: unsafe extern "system" fn(
+    pub KernelDefBuilder_AddTypeConstraint: unsafe extern "system" fn(
         builder: *mut OrtKernelDefBuilder,
         name: *const c_char,
         types: *const *const OrtDataType,
         count: usize,
     ) -> OrtStatusPtr,
     KernelDefBuilder_AddInputOutputAliases: Unused,
-    pub(crate) KernelDefBuilder_AddInputOutputMutableAliases:
-        unsafe extern "system" fn(
-            builder: *mut OrtKernelDefBuilder,
-            inputs: *const c_int,
-            outputs: *const c_int,
-            count: usize,
-        ) -> OrtStatusPtr,
-    pub(crate) KernelDefBuilder_Build: unsafe extern "system" fn(
+    pub KernelDefBuilder_AddInputOutputMutableAliases: unsafe extern "system" fn(
+        builder: *mut OrtKernelDefBuilder,
+        inputs: *const c_int,
+        outputs: *const c_int,
+        count: usize,
+    )
+        -> OrtStatusPtr,
+    pub KernelDefBuilder_Build: unsafe extern "system" fn(
         builder: *mut OrtKernelDefBuilder,
         out: *mut *mut OrtKernelDef,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseKernelDef: unsafe extern "system" fn(definition: *mut OrtKernelDef),
+    pub ReleaseKernelDef: unsafe extern "system" fn(definition: *mut OrtKernelDef),
     KernelDef_GetOperatorType: Unused,
     KernelDef_GetDomain: Unused,
     KernelDef_GetSinceVersion: Unused,
@@ -165,15 +165,15 @@ pub(crate) struct OrtEpApi {
     KernelDef_GetInputMemType: Unused,
     KernelDef_GetOutputMemType: Unused,
     /// The element type is an `ONNXTensorElementDataType`.
-    pub(crate) GetTensorDataType:
+    pub GetTensorDataType:
         unsafe extern "system" fn(element: c_int, out: *mut *const OrtDataType) -> OrtStatusPtr,
-    pub(crate) EpGraphSupportInfo_LookUpKernel: unsafe extern "system" fn(
+    pub EpGraphSupportInfo_LookUpKernel: unsafe extern "system" fn(
         info: *mut OrtEpGraphSupportInfo,
         node: *const OrtNode,
         out: *mut *const OrtKernelDef,
     ) -> OrtStatusPtr,
     SharedPrePackedWeightCache_StoreWeightData: Unused,
-    pub(crate) KernelInfo_GetEp: unsafe extern "system" fn(
+    pub KernelInfo_GetEp: unsafe extern "system" fn(
         info: *const OrtKernelInfo,
         out: *mut *const OrtEp,
     ) -> OrtStatusPtr,
@@ -187,11 +187,11 @@ pub(crate) struct OrtEpApi {
 
 /// The factory of EPs: filled by this crate, called by the host.
 #[repr(C)]
-pub(crate) struct OrtEpFactory {
-    pub(crate) ort_version_supported: u32,
-    pub(crate) GetName: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
-    pub(crate) GetVendor: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
-    pub(crate) GetSupportedDevices: unsafe extern "system" fn(
+pub struct OrtEpFactory {
+    pub ort_version_supported: u32,
+    pub GetName: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub GetVendor: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub GetSupportedDevices: unsafe extern "system" fn(
         this: *mut OrtEpFactory,
         devices: *const *const OrtHardwareDevice,
         count: usize,
@@ -199,7 +199,7 @@ pub(crate) struct OrtEpFactory {
         capacity: usize,
         ep_count: *mut usize,
     ) -> OrtStatusPtr,
-    pub(crate) CreateEp: unsafe extern "system" fn(
+    pub CreateEp: unsafe extern "system" fn(
         this: *mut OrtEpFactory,
         devices: *const *const OrtHardwareDevice,
         metadata: *const *const OrtKeyValuePairs,
@@ -208,29 +208,29 @@ pub(crate) struct OrtEpFactory {
         logger: *const OrtLogger,
         out: *mut *mut OrtEp,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseEp: unsafe extern "system" fn(this: *mut OrtEpFactory, ep: *mut OrtEp),
-    pub(crate) GetVendorId: unsafe extern "system" fn(this: *const OrtEpFactory) -> u32,
-    pub(crate) GetVersion: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
-    pub(crate) ValidateCompiledModelCompatibilityInfo: Unused,
-    pub(crate) CreateAllocator: unsafe extern "system" fn(
+    pub ReleaseEp: unsafe extern "system" fn(this: *mut OrtEpFactory, ep: *mut OrtEp),
+    pub GetVendorId: unsafe extern "system" fn(this: *const OrtEpFactory) -> u32,
+    pub GetVersion: unsafe extern "system" fn(this: *const OrtEpFactory) -> *const c_char,
+    pub ValidateCompiledModelCompatibilityInfo: Unused,
+    pub CreateAllocator: unsafe extern "system" fn(
         this: *mut OrtEpFactory,
         info: *const OrtMemoryInfo,
         options: *const OrtKeyValuePairs,
         out: *mut *mut OrtAllocator,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseAllocator:
+    pub ReleaseAllocator:
         unsafe extern "system" fn(this: *mut OrtEpFactory, allocator: *mut OrtAllocator),
-    pub(crate) CreateDataTransfer: unsafe extern "system" fn(
+    pub CreateDataTransfer: unsafe extern "system" fn(
         this: *mut OrtEpFactory,
         out: *mut *mut OrtDataTransferImpl,
     ) -> OrtStatusPtr,
-    pub(crate) IsStreamAware: unsafe extern "system" fn(this: *const OrtEpFactory) -> bool,
-    pub(crate) CreateSyncStreamForDevice: Unused,
-    pub(crate) GetHardwareDeviceIncompatibilityDetails: Unused,
-    pub(crate) CreateExternalResourceImporterForDevice: Unused,
-    pub(crate) GetNumCustomOpDomains:
+    pub IsStreamAware: unsafe extern "system" fn(this: *const OrtEpFactory) -> bool,
+    pub CreateSyncStreamForDevice: Unused,
+    pub GetHardwareDeviceIncompatibilityDetails: Unused,
+    pub CreateExternalResourceImporterForDevice: Unused,
+    pub GetNumCustomOpDomains:
         unsafe extern "system" fn(this: *mut OrtEpFactory, out: *mut usize) -> OrtStatusPtr,
-    pub(crate) GetCustomOpDomains: unsafe extern "system" fn(
+    pub GetCustomOpDomains: unsafe extern "system" fn(
         this: *mut OrtEpFactory,
         domains: *mut *mut OrtCustomOpDomain,
         count: usize,
@@ -239,17 +239,17 @@ pub(crate) struct OrtEpFactory {
 
 /// An EP of a session: filled by this crate, called by the host.
 #[repr(C)]
-pub(crate) struct OrtEp {
-    pub(crate) ort_version_supported: u32,
-    pub(crate) GetName: unsafe extern "system" fn(this: *const OrtEp) -> *const c_char,
-    pub(crate) GetCapability: unsafe extern "system" fn(
+pub struct OrtEp {
+    pub ort_version_supported: u32,
+    pub GetName: unsafe extern "system" fn(this: *const OrtEp) -> *const c_char,
+    pub GetCapability: unsafe extern "system" fn(
         this: *mut OrtEp,
         graph: *const OrtGraph,
         info: *mut OrtEpGraphSupportInfo,
     ) -> OrtStatusPtr,
     /// Makes the nodes that this EP had fused. Each has a graph, and a place for the means to run it and
     /// for a node of an EPContext.
-    pub(crate) Compile: unsafe extern "system" fn(
+    pub Compile: unsafe extern "system" fn(
         this: *mut OrtEp,
         graphs: *const *const OrtGraph,
         nodes: *const *const OrtNode,
@@ -257,78 +257,77 @@ pub(crate) struct OrtEp {
         infos: *mut *mut OrtNodeComputeInfo,
         context_nodes: *mut *mut OrtNode,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseNodeComputeInfos: unsafe extern "system" fn(
+    pub ReleaseNodeComputeInfos: unsafe extern "system" fn(
         this: *mut OrtEp,
         infos: *mut *mut OrtNodeComputeInfo,
         count: usize,
     ),
     /// The result is an `OrtEpDataLayout`.
-    pub(crate) GetPreferredDataLayout:
+    pub GetPreferredDataLayout:
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut c_int) -> OrtStatusPtr,
-    pub(crate) ShouldConvertDataLayoutForOp: Unused,
+    pub ShouldConvertDataLayoutForOp: Unused,
     /// Options that a session is given after it was made. They are those of all EPs of the session.
-    pub(crate) SetDynamicOptions: unsafe extern "system" fn(
+    pub SetDynamicOptions: unsafe extern "system" fn(
         this: *mut OrtEp,
         keys: *const *const c_char,
         values: *const *const c_char,
         count: usize,
     ) -> OrtStatusPtr,
-    pub(crate) OnRunStart:
+    pub OnRunStart:
         unsafe extern "system" fn(this: *mut OrtEp, options: *const OrtRunOptions) -> OrtStatusPtr,
-    pub(crate) OnRunEnd: unsafe extern "system" fn(
+    pub OnRunEnd: unsafe extern "system" fn(
         this: *mut OrtEp,
         options: *const OrtRunOptions,
         waits: bool,
     ) -> OrtStatusPtr,
-    pub(crate) CreateAllocator: Unused,
-    pub(crate) CreateSyncStreamForDevice: Unused,
-    pub(crate) GetCompiledModelCompatibilityInfo: Unused,
-    pub(crate) GetKernelRegistry: unsafe extern "system" fn(
+    pub CreateAllocator: Unused,
+    pub CreateSyncStreamForDevice: Unused,
+    pub GetCompiledModelCompatibilityInfo: Unused,
+    pub GetKernelRegistry: unsafe extern "system" fn(
         this: *mut OrtEp,
         out: *mut *const OrtKernelRegistry,
     ) -> OrtStatusPtr,
-    pub(crate) IsConcurrentRunSupported:
+    pub IsConcurrentRunSupported:
         unsafe extern "system" fn(this: *mut OrtEp, out: *mut bool) -> OrtStatusPtr,
 }
 
 /// How nodes are fused.
 #[repr(C)]
-pub(crate) struct OrtNodeFusionOptions {
-    pub(crate) ort_version_supported: u32,
+pub struct OrtNodeFusionOptions {
+    pub ort_version_supported: u32,
     /// Whether constant initializers are no inputs of the fused node; the host may release them.
-    pub(crate) drop_constant_initializers: bool,
+    pub drop_constant_initializers: bool,
 }
 
 /// The means to run a fused node: filled by this crate, called by the host.
 #[repr(C)]
-pub(crate) struct OrtNodeComputeInfo {
-    pub(crate) ort_version_supported: u32,
-    pub(crate) CreateState: unsafe extern "system" fn(
+pub struct OrtNodeComputeInfo {
+    pub ort_version_supported: u32,
+    pub CreateState: unsafe extern "system" fn(
         this: *mut OrtNodeComputeInfo,
         context: *mut OrtNodeComputeContext,
         state: *mut *mut c_void,
     ) -> OrtStatusPtr,
-    pub(crate) Compute: unsafe extern "system" fn(
+    pub Compute: unsafe extern "system" fn(
         this: *mut OrtNodeComputeInfo,
         state: *mut c_void,
         context: *mut OrtKernelContext,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseState:
-        unsafe extern "system" fn(this: *mut OrtNodeComputeInfo, state: *mut c_void),
+    pub ReleaseState: unsafe extern "system" fn(this: *mut OrtNodeComputeInfo, state: *mut c_void),
 }
 
 /// The kernel of a node: filled by this crate, called by the host.
 #[repr(C)]
-pub(crate) struct OrtKernelImpl {
-    pub(crate) ort_version_supported: u32,
-    pub(crate) flags: u32,
-    pub(crate) Compute: unsafe extern "system" fn(
+pub struct OrtKernelImpl {
+    pub ort_version_supported: u32,
+    pub flags: u32,
+    pub Compute: unsafe extern "system" fn(
         this: *mut OrtKernelImpl,
         context: *mut OrtKernelContext,
     ) -> OrtStatusPtr,
-    pub(crate) Release: unsafe extern "system" fn(this: *mut OrtKernelImpl),
-    pub(crate) PrePackWeight: Option<PrePackWeight>,
-    pub(crate) SetSharedPrePackedWeight: Unused,
+    pub Release: unsafe extern "system" fn(this: *mut OrtKernelImpl),
+    pub PrePackWeight: Option<PrePackWeight>,
+    pub SetSharedPrePackedWeight: Unused,
 }
 
 /// The offset of a slot after `before` others in a table of nothing but pointers.

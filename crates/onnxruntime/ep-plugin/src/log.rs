@@ -20,7 +20,7 @@ static SOURCE: [os_char; env!("CARGO_PKG_NAME").len() + 1] = {
 
 /// A logger of the host's, valid while the object that it came with lives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Log {
+pub struct Log {
     host: Host,
     logger: *const OrtLogger,
 }
@@ -33,12 +33,12 @@ unsafe impl Sync for Log {}
 impl Log {
     /// # Safety
     /// `logger` is null or a logger that outlives every use of this.
-    pub(crate) unsafe fn new(host: Host, logger: *const OrtLogger) -> Self {
+    pub unsafe fn new(host: Host, logger: *const OrtLogger) -> Self {
         Self { host, logger }
     }
 
     /// The `OrtLoggingLevel` from which on lines are written; `None` if that is not known.
-    pub(crate) fn severity(&self) -> Option<c_int> {
+    pub fn severity(&self) -> Option<c_int> {
         if self.logger.is_null() {
             return None;
         }
@@ -56,23 +56,23 @@ impl Log {
     }
 
     /// Whether lines of the least severity are wanted.
-    pub(crate) fn is_verbose(&self) -> bool {
+    pub fn is_verbose(&self) -> bool {
         let level = self.severity();
         level.is_some_and(|level| level <= OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE as c_int)
     }
 
     /// Writes a line for whoever asks for everything.
-    pub(crate) fn verbose(&self, function: &'static CStr, line: &str) {
+    pub fn verbose(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_VERBOSE, function, line);
     }
 
     /// Writes a line at severity INFO.
-    pub(crate) fn info(&self, function: &'static CStr, line: &str) {
+    pub fn info(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, function, line);
     }
 
     /// Writes a line at severity WARNING.
-    pub(crate) fn warning(&self, function: &'static CStr, line: &str) {
+    pub fn warning(&self, function: &'static CStr, line: &str) {
         self.write(OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING, function, line);
     }
 

@@ -11,7 +11,7 @@ use super::host::{Host, ort, ort_own, text};
 ///
 /// # Safety
 /// `options` are of this host.
-pub(crate) unsafe fn read(
+pub unsafe fn read(
     host: Host,
     options: *const OrtSessionOptions,
     ep_name: &str,
@@ -53,7 +53,7 @@ pub(super) unsafe fn entries(
 ///
 /// ONNX Runtime writes them there as `ep.<lowercase name of the EP>.<option>`;
 /// a user who writes one by hand may not lower the name.
-pub(crate) fn option<'a>(key: &'a str, ep_name: &str) -> Option<&'a str> {
+pub fn option<'a>(key: &'a str, ep_name: &str) -> Option<&'a str> {
     let (name, rest) = key.strip_prefix("ep.")?.split_at_checked(ep_name.len())?;
     let option = rest.strip_prefix('.')?;
     name.eq_ignore_ascii_case(ep_name).then_some(option)

@@ -57,7 +57,7 @@ macro_rules! values {
 
 /// A graph that lives for `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct Graph<'a> {
+pub struct Graph<'a> {
     host: Host,
     graph: *const OrtGraph,
     life: PhantomData<&'a OrtGraph>,
@@ -74,7 +74,7 @@ unsafe fn parent(host: Host, graph: *const OrtGraph) -> Result<*const OrtNode, E
 
 /// A value of a graph that lives for `'a`; null if an input or output is left out.
 #[derive(Clone, Copy)]
-pub(crate) struct Value<'a> {
+pub struct Value<'a> {
     host: Host,
     value: *const OrtValueInfo,
     life: PhantomData<&'a OrtGraph>,
@@ -82,7 +82,7 @@ pub(crate) struct Value<'a> {
 
 /// A node of a graph that lives for `'a`.
 #[derive(Clone, Copy)]
-pub(crate) struct GraphNode<'a> {
+pub struct GraphNode<'a> {
     host: Host,
     node: *const OrtNode,
     life: PhantomData<&'a OrtGraph>,
@@ -91,7 +91,7 @@ pub(crate) struct GraphNode<'a> {
 impl<'a> Graph<'a> {
     /// # Safety
     /// `graph` is one of this host, alive for `'a`.
-    pub(crate) unsafe fn new(host: Host, graph: *const OrtGraph) -> Self {
+    pub unsafe fn new(host: Host, graph: *const OrtGraph) -> Self {
         Self {
             host,
             graph,
@@ -100,7 +100,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The nodes, without those of nested graphs, each after those whose outputs it reads.
-    pub(crate) fn nodes(self) -> Result<Vec<GraphNode<'a>>, Error> {
+    pub fn nodes(self) -> Result<Vec<GraphNode<'a>>, Error> {
         // SAFETY: the graph is alive.
         let nodes = unsafe { list!(self.host, self.graph, Graph_GetNumNodes, Graph_GetNodes) };
         let node = |node| GraphNode {
@@ -112,20 +112,22 @@ impl<'a> Graph<'a> {
     }
 
     /// The inputs, initializers among them that a caller may replace.
-    pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
+    pub fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.graph, Graph_GetNumInputs, Graph_GetInputs)
     }
 
-    pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
+    /// The graph's outputs.
+    pub fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.graph, Graph_GetNumOutputs, Graph_GetOutputs)
     }
 
-    pub(crate) fn initializers(self) -> Result<Vec<Value<'a>>, Error> {
+    /// The graph's constants.
+    pub fn initializers(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.graph, Graph_GetNumInitializers, Graph_GetInitializers)
     }
 
     /// The names of the nodes that the graph is in, from the outside in.
-    pub(crate) fn around(self) -> Result<Vec<String>, Error> {
+    pub fn around(self) -> Result<Vec<String>, Error> {
         let mut around = Vec::new();
         let (host, mut graph) = (self.host, self.graph);
         while !graph.is_null() {
@@ -145,20 +147,20 @@ impl<'a> Graph<'a> {
     }
 
     /// Whether it is a graph in a node.
-    pub(crate) fn is_inner(self) -> Result<bool, Error> {
+    pub fn is_inner(self) -> Result<bool, Error> {
         // SAFETY: the graph is alive.
         let node = unsafe { parent(self.host, self.graph)? };
         Ok(!node.is_null())
     }
 
     /// The version of the model's format.
-    pub(crate) fn ir_version(self) -> Result<i64, Error> {
+    pub fn ir_version(self) -> Result<i64, Error> {
         // SAFETY: the graph is alive.
         Ok(unsafe { ort_get!(self.host, Graph_GetOnnxIRVersion(self.graph)) })
     }
 
     /// The domains of operators, each with its version.
-    pub(crate) fn operator_sets(self) -> Result<Vec<(String, i64)>, Error> {
+    pub fn operator_sets(self) -> Result<Vec<(String, i64)>, Error> {
         let (host, graph) = (self.host, self.graph);
         // SAFETY: the graph is alive, and so are the names; both lists have as many places as there are
         // domains.
@@ -186,7 +188,7 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// [`Error::Name`]. Different names that are not UTF-8 are alike as text.
-    pub(crate) fn name(self) -> Result<String, Error> {
+    pub fn name(self) -> Result<String, Error> {
         let name = self.bytes_of_name()?.into_string();
         name.map_err(|error| Error::Name {
             name: error.into_cstring(),
@@ -194,7 +196,7 @@ impl<'a> Value<'a> {
     }
 
     /// The bytes of the name; none if the value is left out.
-    pub(crate) fn bytes_of_name(self) -> Result<CString, Error> {
+    pub fn bytes_of_name(self) -> Result<CString, Error> {
         if self.value.is_null() {
             return Ok(CString::default());
         }
@@ -203,7 +205,7 @@ impl<'a> Value<'a> {
     }
 
     /// The type; `None` if it is not a tensor's.
-    pub(crate) fn tensor_type(self) -> Result<Option<TypeAndSizes>, Error> {
+    pub fn tensor_type(self) -> Result<Option<TypeAndSizes>, Error> {
         if self.value.is_null() {
             return Ok(None);
         }
@@ -215,7 +217,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether a node reads it, itself or in its graphs, or it is an output of the graph.
-    pub(crate) fn is_read(self) -> Result<bool, Error> {
+    pub fn is_read(self) -> Result<bool, Error> {
         // SAFETY: the value lives as long as the graph.
         unsafe {
             Ok(!self.value.is_null()
@@ -225,7 +227,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether it is an initializer that no caller may replace.
-    pub(crate) fn is_constant(self) -> Result<bool, Error> {
+    pub fn is_constant(self) -> Result<bool, Error> {
         // SAFETY: the value lives as long as the graph.
         unsafe {
             Ok(!self.value.is_null()
@@ -237,7 +239,7 @@ impl<'a> Value<'a> {
     ///
     /// # Errors
     /// If the value is one of a graph around which has its data in a file.
-    pub(crate) fn constant(self) -> Result<Option<Constant<'a>>, Error> {
+    pub fn constant(self) -> Result<Option<Constant<'a>>, Error> {
         let Self { host, value, .. } = self;
         if !self.is_constant()? {
             return Ok(None);
@@ -255,10 +257,11 @@ impl<'a> Value<'a> {
 
 /// A tensor of a graph.
 #[derive(PartialEq)]
-pub(crate) struct Constant<'a> {
+pub struct Constant<'a> {
     /// Its `ONNXTensorElementDataType`.
-    pub(crate) element: c_int,
-    pub(crate) sizes: &'a [i64],
+    pub element: c_int,
+    /// Its sizes.
+    pub sizes: &'a [i64],
     data: Data<'a>,
 }
 
@@ -272,7 +275,7 @@ enum Data<'a> {
 impl<'a> Constant<'a> {
     /// # Safety
     /// `value` is a tensor of this host that lives for `'a`.
-    pub(crate) unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
+    pub unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
         /// `ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING`.
         const STRING: c_int = 8;
         // SAFETY: the caller's.
@@ -291,7 +294,7 @@ impl<'a> Constant<'a> {
     }
 
     /// The number of bytes of its elements.
-    pub(crate) fn byte_count(&self) -> usize {
+    pub fn byte_count(&self) -> usize {
         match &self.data {
             Data::Bytes(bytes) => bytes.len(),
             Data::Strings(strings) => strings.iter().map(Vec::len).sum(),
@@ -299,7 +302,7 @@ impl<'a> Constant<'a> {
     }
 
     /// A copy, without a name.
-    pub(crate) fn to_proto(&self) -> TensorProto {
+    pub fn to_proto(&self) -> TensorProto {
         let mut tensor = TensorProto {
             data_type: Some(self.element),
             dims: self.sizes.to_vec(),
@@ -337,13 +340,14 @@ unsafe fn strings(host: Host, value: *const OrtValue) -> Result<Vec<Vec<u8>>, Er
 }
 
 impl<'a> GraphNode<'a> {
-    pub(crate) fn as_ptr(self) -> *const OrtNode {
+    /// The host's node.
+    pub fn as_ptr(self) -> *const OrtNode {
         self.node
     }
 
     /// # Safety
     /// `node` is one of this host, alive for `'a`.
-    pub(crate) unsafe fn new(host: Host, node: *const OrtNode) -> Self {
+    pub unsafe fn new(host: Host, node: *const OrtNode) -> Self {
         Self {
             host,
             node,
@@ -352,12 +356,12 @@ impl<'a> GraphNode<'a> {
     }
 
     /// The node's name.
-    pub(crate) fn name(self) -> Result<String, Error> {
+    pub fn name(self) -> Result<String, Error> {
         Ok(string!(self, Node_GetName))
     }
 
     /// The domain and the type of the node's operator.
-    pub(crate) fn operator(self) -> Result<(String, String), Error> {
+    pub fn operator(self) -> Result<(String, String), Error> {
         Ok((
             string!(self, Node_GetDomain),
             string!(self, Node_GetOperatorType),
@@ -365,25 +369,27 @@ impl<'a> GraphNode<'a> {
     }
 
     /// The EP that has the node; empty if no EP has it yet.
-    pub(crate) fn ep_name(self) -> Result<String, Error> {
+    pub fn ep_name(self) -> Result<String, Error> {
         Ok(string!(self, Node_GetEpName))
     }
 
-    pub(crate) fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
+    /// What the node reads.
+    pub fn inputs(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.node, Node_GetNumInputs, Node_GetInputs)
     }
 
-    pub(crate) fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
+    /// What the node makes.
+    pub fn outputs(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.node, Node_GetNumOutputs, Node_GetOutputs)
     }
 
     /// The values of the graphs around that the node's own graphs read.
-    pub(crate) fn captured(self) -> Result<Vec<Value<'a>>, Error> {
+    pub fn captured(self) -> Result<Vec<Value<'a>>, Error> {
         values!(self.node, Node_GetNumImplicitInputs, Node_GetImplicitInputs)
     }
 
     /// The node's own graphs, each with the name of its attribute.
-    pub(crate) fn graphs(self) -> Result<Vec<(String, Graph<'a>)>, Error> {
+    pub fn graphs(self) -> Result<Vec<(String, Graph<'a>)>, Error> {
         let (host, node) = (self.host, self.node);
         // SAFETY: the node is alive, and so are its graphs and names; both lists have as many places as
         // it has graphs.
@@ -403,7 +409,7 @@ impl<'a> GraphNode<'a> {
     }
 
     /// Reads all of the node but its graphs.
-    pub(crate) fn read(self) -> Result<Node, Error> {
+    pub fn read(self) -> Result<Node, Error> {
         // SAFETY: the node lives as long as the graph.
         let since_version = unsafe { ort_get!(self.host, Node_GetSinceVersion(self.node)) };
         let (domain, op_type) = self.operator()?;
@@ -425,12 +431,12 @@ impl<'a> GraphNode<'a> {
     }
 
     /// The attributes.
-    pub(crate) fn attributes(self) -> Result<Vec<AttributeProto>, Error> {
+    pub fn attributes(self) -> Result<Vec<AttributeProto>, Error> {
         self.each_attribute()?.into_iter().collect()
     }
 
     /// The attributes, each of which may be of a type that the host does not hand out, such as Optional's.
-    pub(crate) fn each_attribute(self) -> Result<Vec<Result<AttributeProto, Error>>, Error> {
+    pub fn each_attribute(self) -> Result<Vec<Result<AttributeProto, Error>>, Error> {
         let (host, node) = (self.host, self.node);
         // SAFETY: the node lives as long as the graph.
         let attributes: Vec<*const OrtOpAttr> =

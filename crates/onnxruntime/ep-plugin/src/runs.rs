@@ -24,7 +24,7 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_millis(10);
 
 /// The runs of a session that are in progress.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub struct Runs {
     host: Host,
     runs: Mutex<SmallVec<[Run; 4]>>,
     /// The session that is asked whether a run ends, once one was; `None` if it cannot be made.
@@ -45,7 +45,8 @@ unsafe impl Send for Runs {}
 unsafe impl Sync for Runs {}
 
 impl Runs {
-    pub(crate) fn new(host: Host) -> Self {
+    /// No runs, of this host.
+    pub fn new(host: Host) -> Self {
         Self {
             host,
             runs: Mutex::default(),
@@ -54,14 +55,14 @@ impl Runs {
     }
 
     /// Notes that a run with these options begins on this thread.
-    pub(crate) fn begin(&self, options: *const OrtRunOptions) {
+    pub fn begin(&self, options: *const OrtRunOptions) {
         let thread = this_thread();
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.push(Run { thread, options });
     }
 
     /// Notes that the run which began last on this thread ends.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let thread = this_thread();
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = runs.iter().rposition(|run| run.thread == thread) {
@@ -80,7 +81,7 @@ impl Runs {
     }
 
     /// What tells whether the run that calls this is to end, as long as that goes on.
-    pub(crate) fn ending(&self) -> Ending<'_> {
+    pub fn ending(&self) -> Ending<'_> {
         let options = self.options();
         Ending {
             runs: self,
@@ -126,7 +127,7 @@ impl Runs {
 
 /// Whether a run is to end. Any thread may ask.
 #[derive(Debug)]
-pub(crate) struct Ending<'a> {
+pub struct Ending<'a> {
     runs: &'a Runs,
     options: *const OrtRunOptions,
     begun: Instant,
@@ -144,7 +145,7 @@ fn micros(time: Duration) -> u64 {
 
 impl Ending<'_> {
     /// Whether the run is to end. Once it is, it stays so.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         if self.is_wanted.load(Ordering::Relaxed) {
             return true;
         }
@@ -175,7 +176,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::plugin::fake_host;
+    use crate::fake_host;
 
     #[test]
     fn a_run_is_found_by_its_thread_or_as_the_only_one() {

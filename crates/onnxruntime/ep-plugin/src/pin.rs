@@ -8,7 +8,7 @@
 /// that ran code of the library calls into it when it ends: Rust's standard
 /// library frees there what it has of the thread.
 #[cfg(all(unix, not(miri)))]
-pub(crate) fn library() {
+pub fn library() {
     use std::mem::MaybeUninit;
 
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -28,7 +28,7 @@ pub(crate) fn library() {
 
 /// The same on Windows.
 #[cfg(all(windows, not(miri)))]
-pub(crate) fn library() {
+pub fn library() {
     use std::ffi::c_void;
 
     /// `GET_MODULE_HANDLE_EX_FLAG_PIN` and `GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS`
@@ -49,4 +49,4 @@ pub(crate) fn library() {
 
 /// Does nothing: this library is built for no other system, and Miri unloads nothing.
 #[cfg(any(miri, not(any(unix, windows))))]
-pub(crate) fn library() {}
+pub fn library() {}

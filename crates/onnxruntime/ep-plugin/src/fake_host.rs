@@ -29,32 +29,32 @@ thread_local! {
 }
 
 /// Makes the call after this many others fail, and no other.
-pub(crate) fn fail_after(calls: usize) {
+pub fn fail_after(calls: usize) {
     CALLS_LEFT.set(calls);
 }
 
 /// Whether the call that is to fail is yet to come.
-pub(crate) fn has_not_failed() -> bool {
+pub fn has_not_failed() -> bool {
     CALLS_LEFT.get() != usize::MAX
 }
 
 /// Returns the number of objects that are neither released nor the host's own again.
-pub(crate) fn alive() -> isize {
+pub fn alive() -> isize {
     ALIVE.get()
 }
 
 /// The function that makes the EP's kernels, and its state.
-pub(crate) fn kernel() -> (OrtKernelCreateFunc, *mut c_void) {
+pub fn kernel() -> (OrtKernelCreateFunc, *mut c_void) {
     KERNEL.get().expect("a kernel is registered")
 }
 
 /// A device of the machine's.
-pub(crate) fn cpu() -> *const OrtHardwareDevice {
+pub fn cpu() -> *const OrtHardwareDevice {
     ptr::dangling()
 }
 
 /// The host; all that its tables lack stays uninitialised, and is never read.
-pub(crate) fn host() -> Host {
+pub fn host() -> Host {
     let api = Box::leak(Box::new(MaybeUninit::<OrtApi>::uninit())).as_mut_ptr();
     let ep_api = Box::leak(Box::new(MaybeUninit::<OrtEpApi>::uninit())).as_mut_ptr();
     // SAFETY: each write is within its table. A function's type differs from

@@ -14,7 +14,7 @@ use super::workers::Workers;
 
 /// A node's run.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     host: Host,
     context: *mut OrtKernelContext,
     run: PhantomData<&'a OrtKernelContext>,
@@ -22,19 +22,19 @@ pub(crate) struct Context<'a> {
 
 /// A tensor's type, sizes and memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tensor<'a> {
+pub struct Tensor<'a> {
     /// Its `ONNXTensorElementDataType`.
-    pub(crate) element: c_int,
+    pub element: c_int,
     /// Its sizes in elements, none of them negative.
-    pub(crate) sizes: &'a [i64],
+    pub sizes: &'a [i64],
     /// Its first byte; anything if it has no elements.
-    pub(crate) bytes: *mut u8,
+    pub bytes: *mut u8,
 }
 
 impl<'a> Context<'a> {
     /// # Safety
     /// `context` is that of a run that goes on for `'a`, on a host of this `host`.
-    pub(crate) unsafe fn new(host: Host, context: *mut OrtKernelContext) -> Self {
+    pub unsafe fn new(host: Host, context: *mut OrtKernelContext) -> Self {
         Self {
             host,
             context,
@@ -44,7 +44,7 @@ impl<'a> Context<'a> {
 
     /// An input, which the schema does not let be left out.
     #[inline]
-    pub(crate) fn input(self, index: usize) -> Result<Tensor<'a>, Error> {
+    pub fn input(self, index: usize) -> Result<Tensor<'a>, Error> {
         let missing = "a required input is missing";
         let input = self.optional_input(index)?;
         input.ok_or(Error::argument("Compute", missing))
@@ -52,7 +52,7 @@ impl<'a> Context<'a> {
 
     /// An input, if it is there.
     #[inline]
-    pub(crate) fn optional_input(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
+    pub fn optional_input(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
         let value = self.input_value(index)?;
         if value.is_null() {
             return Ok(None);
@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
 
     /// An input as it is, which the host owns; null if it is left out.
     #[inline]
-    pub(crate) fn input_value(self, index: usize) -> Result<*const OrtValue, Error> {
+    pub fn input_value(self, index: usize) -> Result<*const OrtValue, Error> {
         // SAFETY: the context is that of a run that goes on; the result is a place for it.
         Ok(unsafe { ort_get!(self.host, KernelContext_GetInput(self.context, index)) })
     }
@@ -72,11 +72,7 @@ impl<'a> Context<'a> {
     ///
     /// # Safety
     /// `value` is a tensor of this host, of the output's type, whose elements have a fixed size.
-    pub(crate) unsafe fn copy_to_output(
-        self,
-        index: usize,
-        value: *mut OrtValue,
-    ) -> Result<(), Error> {
+    pub unsafe fn copy_to_output(self, index: usize, value: *mut OrtValue) -> Result<(), Error> {
         // SAFETY: the caller's; the output has the same type and sizes, so as many bytes.
         unsafe {
             let tensor = Tensor::read(self.host, value)?;
@@ -89,25 +85,21 @@ impl<'a> Context<'a> {
     }
 
     /// The threads of the run.
-    pub(crate) fn workers(self) -> Workers<'a> {
+    pub fn workers(self) -> Workers<'a> {
         // SAFETY: the context is that of a run that goes on.
         unsafe { Workers::new(self.host, self.context) }
     }
 
     /// The only output, with room for these sizes.
     #[inline]
-    pub(crate) fn output(self, sizes: &[i64]) -> Result<*mut u8, Error> {
+    pub fn output(self, sizes: &[i64]) -> Result<*mut u8, Error> {
         let output = self.optional_output(0, sizes)?;
         output.ok_or(Error::argument("Compute", "the output is missing"))
     }
 
     /// An output, if it is wanted, with room for these sizes.
     #[inline]
-    pub(crate) fn optional_output(
-        self,
-        index: usize,
-        sizes: &[i64],
-    ) -> Result<Option<*mut u8>, Error> {
+    pub fn optional_output(self, index: usize, sizes: &[i64]) -> Result<Option<*mut u8>, Error> {
         let (context, first, rank) = (self.context, sizes.as_ptr(), sizes.len());
         // SAFETY: as in `input_value`; the host copies the sizes, and the value is an output of the run.
         unsafe {
@@ -123,7 +115,7 @@ impl<'a> Context<'a> {
     }
 
     /// The logger of the run.
-    pub(crate) fn log(self) -> Log {
+    pub fn log(self) -> Log {
         // SAFETY: as in `input_value`.
         let logger = || unsafe {
             Ok::<_, Error>(ort_get!(self.host, KernelContext_GetLogger(self.context)))
@@ -137,7 +129,7 @@ impl<'a> Tensor<'a> {
     /// # Safety
     /// `value` is a tensor of this host that lives for `'a`.
     #[inline]
-    pub(crate) unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
+    pub unsafe fn read(host: Host, value: *mut OrtValue) -> Result<Self, Error> {
         let mut element: c_int = 0;
         let (mut sizes, mut rank) = (ptr::null(), 0);
         // SAFETY: the value is the caller's; the results are places for them, and
@@ -168,7 +160,7 @@ impl<'a> Tensor<'a> {
 
     /// The number of elements.
     #[inline]
-    pub(crate) fn count(self) -> usize {
+    pub fn count(self) -> usize {
         self.sizes.iter().map(|&size| size as usize).product()
     }
 
@@ -180,7 +172,7 @@ impl<'a> Tensor<'a> {
     /// # Safety
     /// The tensor has elements of this type, and nobody writes to them for `'a`.
     #[inline]
-    pub(crate) unsafe fn elements<T: Copy>(self) -> Result<Cow<'a, [T]>, Error> {
+    pub unsafe fn elements<T: Copy>(self) -> Result<Cow<'a, [T]>, Error> {
         let (first, count) = (self.bytes.cast_const().cast::<T>(), self.count());
         if count == 0 || first.is_aligned() {
             // SAFETY: the caller's, and the elements are aligned.
@@ -196,7 +188,7 @@ impl<'a> Tensor<'a> {
     /// # Safety
     /// As [`elements`](Self::elements), and they are aligned if there are any.
     #[inline]
-    pub(crate) unsafe fn aligned<T>(self) -> &'a [T] {
+    pub unsafe fn aligned<T>(self) -> &'a [T] {
         match self.count() {
             0 => &[],
             // SAFETY: the caller's.
@@ -233,7 +225,7 @@ pub(super) unsafe fn bytes<'a>(host: Host, value: *mut OrtValue) -> Result<&'a [
 ///
 /// # Errors
 /// [`Error::OutOfMemory`], where Rust would end the process.
-pub(crate) fn collect<T>(count: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>, Error> {
+pub fn collect<T>(count: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>, Error> {
     let mut made = Vec::new();
     reserve(&mut made, count)?;
     made.extend(items.take(count));
@@ -244,7 +236,7 @@ pub(crate) fn collect<T>(count: usize, items: impl Iterator<Item = T>) -> Result
 ///
 /// # Errors
 /// As [`collect`].
-pub(crate) fn reserve<T>(made: &mut Vec<T>, count: usize) -> Result<(), Error> {
+pub fn reserve<T>(made: &mut Vec<T>, count: usize) -> Result<(), Error> {
     let reserved = made.try_reserve_exact(count);
     reserved.map_err(|_| Error::OutOfMemory {
         bytes: count.saturating_mul(size_of::<T>()),

@@ -14,7 +14,7 @@ use super::info::KernelInfo;
 use super::tensor::{Context, Tensor};
 
 /// A node's kernel. Any number of runs may be in progress at once.
-pub(crate) trait Kernel: Send + Sync + Sized {
+pub trait Kernel: Send + Sync + Sized {
     /// Its error.
     type Failure: Failure;
 
@@ -52,7 +52,7 @@ struct EpKernel<K> {
 /// # Safety
 /// `api` is the table of a host, `info` one of it while a kernel is being
 /// made, `out` a place for that.
-pub(crate) unsafe extern "system" fn create<K: Kernel>(
+pub unsafe extern "system" fn create<K: Kernel>(
     api: *mut c_void,
     info: *const OrtKernelInfo,
     out: *mut *mut OrtKernelImpl,
@@ -72,7 +72,7 @@ pub(crate) unsafe extern "system" fn create<K: Kernel>(
 ///
 /// # Safety
 /// `info` is one of this host while a kernel is being made, `out` a place for that.
-pub(crate) unsafe fn make<K: Kernel>(
+pub unsafe fn make<K: Kernel>(
     host: Host,
     info: *const OrtKernelInfo,
     out: *mut *mut OrtKernelImpl,
@@ -102,7 +102,7 @@ pub(crate) unsafe fn make<K: Kernel>(
 
 /// # Safety
 /// `kernel` is one that [`make`] made, `context` that of a run of it.
-pub(crate) unsafe extern "system" fn compute<K: Kernel>(
+pub unsafe extern "system" fn compute<K: Kernel>(
     kernel: *mut OrtKernelImpl,
     context: *mut OrtKernelContext,
 ) -> OrtStatusPtr {
@@ -143,7 +143,7 @@ unsafe extern "system" fn pack<K: Kernel>(
 
 /// # Safety
 /// `kernel` is one that [`make`] made, released only once.
-pub(crate) unsafe extern "system" fn release<K: Kernel>(kernel: *mut OrtKernelImpl) {
+pub unsafe extern "system" fn release<K: Kernel>(kernel: *mut OrtKernelImpl) {
     fence::value((), || {
         // SAFETY: the caller's.
         drop(unsafe { Box::from_raw(kernel.cast::<EpKernel<K>>()) });

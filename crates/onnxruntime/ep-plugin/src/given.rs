@@ -25,7 +25,7 @@ const ENTRIES: [(&str, &str); 4] = [
 
 /// A session's options as far as they give initializers and memory.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub struct Given {
     host: Host,
     options: Owned<OrtSessionOptions>,
 }
@@ -40,7 +40,7 @@ impl Given {
     ///
     /// # Safety
     /// `options` are of this host, and alive.
-    pub(crate) unsafe fn read(
+    pub unsafe fn read(
         host: Host,
         options: *const OrtSessionOptions,
         entries: &[(String, String)],
@@ -67,7 +67,8 @@ impl Given {
         Ok(Self { host, options })
     }
 
-    pub(crate) fn host(&self) -> Host {
+    /// The host of the session.
+    pub fn host(&self) -> Host {
         self.host
     }
 
@@ -86,11 +87,7 @@ impl Given {
     }
 
     /// Runs a model without inputs in a session with these options, and returns its outputs.
-    pub(crate) fn run(
-        &self,
-        model: &[u8],
-        outputs: &[CString],
-    ) -> Result<Vec<Owned<OrtValue>>, Error> {
+    pub fn run(&self, model: &[u8], outputs: &[CString]) -> Result<Vec<Owned<OrtValue>>, Error> {
         let host = self.host;
         let session = inner::make(host, &inner::environment(host)?, &self.options, model)?;
         let names: Vec<_> = outputs.iter().map(|name| name.as_ptr()).collect();

@@ -8,15 +8,18 @@ use ort_sys::{OrtApi, OrtApiBase, OrtErrorCode, OrtStatus, OrtStatusPtr};
 
 use super::abi::{API_VERSION, OrtEpApi};
 use super::error::{Error, Failure};
+use super::{PLUGIN, Plugin};
 
 /// The tables of one ONNX Runtime, which live as long as it does.
 ///
 /// No reference to a table is ever formed: one that is shorter or longer than
 /// this crate's declaration of it is still right slot by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    pub(crate) api: *const OrtApi,
-    pub(crate) ep_api: *const OrtEpApi,
+pub struct Host {
+    /// The table of ONNX Runtime's C API.
+    pub api: *const OrtApi,
+    /// The table for plugins.
+    pub ep_api: *const OrtEpApi,
 }
 
 // SAFETY: the tables are constants of the host, read by any thread.
@@ -28,6 +31,7 @@ unsafe impl Sync for Host {}
 ///
 /// The caller wraps it in `unsafe` and upholds the requirements of ONNX
 /// Runtime's header; [`Host`] guarantees that the slot exists.
+#[macro_export]
 macro_rules! ort {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
         ((*$host.ep_api).$function)($($argument),*)
@@ -38,67 +42,71 @@ macro_rules! ort {
 }
 
 /// Calls like `ort!` a function that returns a status, which a test may have fail.
+#[macro_export]
 macro_rules! ort_status {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
         match $host.injected(stringify!($function)) {
             Some(status) => status,
-            None => $crate::plugin::host::ort!($host, ep $function($($argument),*)),
+            None => $crate::ort!($host, ep $function($($argument),*)),
         }
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match $host.injected(stringify!($function)) {
             Some(status) => status,
-            None => $crate::plugin::host::ort!($host, $function($($argument),*)),
+            None => $crate::ort!($host, $function($($argument),*)),
         }
     };
 }
 
 /// Calls like `ort_status!`, and returns an error if the status is one.
+#[macro_export]
 macro_rules! ort_try {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::plugin::host::ort_status!($host, ep $function($($argument),*)))?
+        $host.check(stringify!($function), $crate::ort_status!($host, ep $function($($argument),*)))?
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        $host.check(stringify!($function), $crate::plugin::host::ort_status!($host, $function($($argument),*)))?
+        $host.check(stringify!($function), $crate::ort_status!($host, $function($($argument),*)))?
     };
 }
 
 /// Calls like `ort_try!` a function whose last argument is a place for a pointer, a number or a truth value,
 /// and returns that.
+#[macro_export]
 macro_rules! ort_get {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {{
         let mut result = std::mem::zeroed();
-        $crate::plugin::host::ort_try!($host, ep $function($($argument,)* &raw mut result));
+        $crate::ort_try!($host, ep $function($($argument,)* &raw mut result));
         result
     }};
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         let mut result = std::mem::zeroed();
-        $crate::plugin::host::ort_try!($host, $function($($argument,)* &raw mut result));
+        $crate::ort_try!($host, $function($($argument,)* &raw mut result));
         result
     }};
 }
 
 /// Calls like `ort_get!`, and returns an object that the function after `=>` releases.
+#[macro_export]
 macro_rules! ort_own {
     ($host:expr, ep $function:ident $arguments:tt => $release:ident) => {
-        $crate::plugin::host::Owned::new(
-            $crate::plugin::host::ort_get!($host, ep $function $arguments),
+        $crate::host::Owned::new(
+            $crate::ort_get!($host, ep $function $arguments),
             (*$host.ep_api).$release,
         )
     };
     ($host:expr, $function:ident $arguments:tt => $release:ident) => {
-        $crate::plugin::host::Owned::new(
-            $crate::plugin::host::ort_get!($host, $function $arguments),
+        $crate::host::Owned::new(
+            $crate::ort_get!($host, $function $arguments),
             (*$host.api).$release,
         )
     };
 }
 
-pub(crate) use {ort, ort_get, ort_own, ort_status, ort_try};
+pub use crate::{ort, ort_get, ort_own, ort_status, ort_try};
 
 /// An object of the host that is this library's own, released when dropped; null is none.
 #[derive(Debug)]
-pub(crate) struct Owned<T> {
+pub struct Owned<T> {
     object: *mut T,
     release: unsafe extern "system" fn(*mut T),
 }
@@ -106,16 +114,17 @@ pub(crate) struct Owned<T> {
 impl<T> Owned<T> {
     /// # Safety
     /// The function releases the object, which nobody else does.
-    pub(crate) unsafe fn new(object: *mut T, release: unsafe extern "system" fn(*mut T)) -> Self {
+    pub unsafe fn new(object: *mut T, release: unsafe extern "system" fn(*mut T)) -> Self {
         Self { object, release }
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut T {
+    /// The object, which stays this library's.
+    pub fn as_ptr(&self) -> *mut T {
         self.object
     }
 
     /// The object, which is not this library's any more.
-    pub(crate) fn into_ptr(self) -> *mut T {
+    pub fn into_ptr(self) -> *mut T {
         ManuallyDrop::new(self).object
     }
 }
@@ -137,7 +146,8 @@ impl Host {
     ///
     /// # Safety
     /// `base` comes from ONNX Runtime's `OrtGetApiBase`.
-    pub(crate) unsafe fn new(base: *const OrtApiBase) -> Result<Self, OrtStatusPtr> {
+    pub unsafe fn new(base: *const OrtApiBase, plugin: Plugin) -> Result<Self, OrtStatusPtr> {
+        PLUGIN.get_or_init(|| plugin);
         // SAFETY: the caller's.
         let version = unsafe { version(base) };
         // `GetApi` complains on standard error when asked for more than it has: ask only if it has.
@@ -166,7 +176,7 @@ impl Host {
     ///
     /// # Safety
     /// `api` is that of a host that is new enough.
-    pub(crate) unsafe fn from_api(api: *const OrtApi) -> Self {
+    pub unsafe fn from_api(api: *const OrtApi) -> Self {
         // SAFETY: the caller's; the slot is there since before `API_VERSION`.
         let ep_api = unsafe { ((*api).GetEpApi)() }.cast();
         Self { api, ep_api }
@@ -174,7 +184,7 @@ impl Host {
 
     /// The status of a failure. The caller, eventually the host, owns it.
     #[cold]
-    pub(crate) fn status_of(self, failure: &impl Failure) -> OrtStatusPtr {
+    pub fn status_of(self, failure: &impl Failure) -> OrtStatusPtr {
         let text = failure.to_string().replace('\0', "\\0");
         self.create_status(failure.code(), &CString::new(text).unwrap_or_default())
     }
@@ -191,7 +201,7 @@ impl Host {
     /// from where the variable got its value, and after a colon the file to which
     /// the function's name goes.
     #[inline(always)]
-    pub(crate) fn injected(self, function: &'static str) -> Option<OrtStatusPtr> {
+    pub fn injected(self, function: &'static str) -> Option<OrtStatusPtr> {
         #[cfg(feature = "fault-injection")]
         {
             use std::sync::{Mutex, PoisonError};
@@ -221,7 +231,7 @@ impl Host {
 
     /// An error if a status is one; releases it.
     #[inline(always)]
-    pub(crate) fn check(self, function: &'static str, status: OrtStatusPtr) -> Result<(), Error> {
+    pub fn check(self, function: &'static str, status: OrtStatusPtr) -> Result<(), Error> {
         match status.0.is_null() {
             true => Ok(()),
             false => Err(self.failed(function, status)),
@@ -230,11 +240,7 @@ impl Host {
 
     /// Whether the requested item exists: the host reports a missing one as a
     /// status. Any other status is an error. Releases the status.
-    pub(crate) fn check_found(
-        self,
-        function: &'static str,
-        status: OrtStatusPtr,
-    ) -> Result<bool, Error> {
+    pub fn check_found(self, function: &'static str, status: OrtStatusPtr) -> Result<bool, Error> {
         match self.check(function, status) {
             // Errors of the lookup itself have other codes.
             Err(Error::Host { code, .. }) if code == OrtErrorCode::ORT_FAIL as c_int => Ok(false),
@@ -265,7 +271,7 @@ impl Host {
 ///
 /// # Safety
 /// `string` is null or a C string.
-pub(crate) unsafe fn name(string: *const c_char) -> CString {
+pub unsafe fn name(string: *const c_char) -> CString {
     match string.is_null() {
         true => CString::default(),
         // SAFETY: the caller's.
@@ -277,7 +283,7 @@ pub(crate) unsafe fn name(string: *const c_char) -> CString {
 ///
 /// # Safety
 /// `string` is null or a C string.
-pub(crate) unsafe fn text(string: *const c_char) -> String {
+pub unsafe fn text(string: *const c_char) -> String {
     // SAFETY: the caller's.
     unsafe { name(string) }.to_string_lossy().into_owned()
 }
@@ -295,7 +301,7 @@ unsafe fn version(base: *const OrtApiBase) -> String {
 ///
 /// # Safety
 /// `base` comes from ONNX Runtime's `OrtGetApiBase`.
-pub(crate) unsafe fn is_since(base: *const OrtApiBase, minor: u32) -> bool {
+pub unsafe fn is_since(base: *const OrtApiBase, minor: u32) -> bool {
     // SAFETY: the caller's.
     let version = unsafe { version(base) };
     minor_version(&version).is_none_or(|it| it >= minor)

@@ -6,17 +6,15 @@ use std::fmt;
 use ort_sys::OrtErrorCode;
 
 use super::abi::API_VERSION;
+use super::plugin;
 
 /// An error that any plugin may return.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum Error {
+#[expect(missing_docs, reason = "messages say what the values are")]
+pub enum Error {
     /// The host is older than the plugin interface.
-    #[error(
-        "{} {} needs ONNX Runtime 1.{API_VERSION} or later, found {actual}",
-        env!("CARGO_PKG_NAME"),
-        env!("CARGO_PKG_VERSION"),
-    )]
+    #[error("{} {} needs ONNX Runtime 1.{API_VERSION} or later, found {actual}", plugin().name, plugin().version)]
     HostTooOld { actual: String },
     /// The host calls a function with arguments that it must not have.
     #[error("{function}: {problem}")]
@@ -42,19 +40,19 @@ pub(crate) enum Error {
     #[error("not enough memory for {bytes} bytes")]
     OutOfMemory { bytes: usize },
     /// A panic was caught. It is a bug of the plugin.
-    #[error("{} panicked: {message}; this is a bug in {0}, please report it", env!("CARGO_PKG_NAME"))]
+    #[error("{} panicked: {message}; this is a bug in {0}, please report it", plugin().name)]
     Panic { message: String },
 }
 
 impl Error {
     /// The error of a call of a function with arguments that it must not have.
-    pub(crate) fn argument(function: &'static str, problem: &'static str) -> Self {
+    pub fn argument(function: &'static str, problem: &'static str) -> Self {
         Self::HostArgument { function, problem }
     }
 }
 
 /// An error that a callback may return: a plugin's own, which holds those above as well.
-pub(crate) trait Failure: fmt::Display + From<Error> {
+pub trait Failure: fmt::Display + From<Error> {
     /// The host's code for the failure.
     ///
     /// Never `ORT_EP_FAIL`, upon which ONNX Runtime's Python binding silently runs

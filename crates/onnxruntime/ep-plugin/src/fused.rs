@@ -15,7 +15,7 @@ use super::host::{Host, ort_try};
 use super::tensor::Context;
 
 /// What runs a fused node. Any number of runs may be in progress at once.
-pub(crate) trait Fused: Send + Sync + Sized {
+pub trait Fused: Send + Sync + Sized {
     /// Its error.
     type Failure: Failure;
 
@@ -33,7 +33,7 @@ struct Info<F> {
 }
 
 /// Makes the means to run a fused node, to be released with [`release`].
-pub(crate) fn make<F: Fused>(host: Host, fused: F) -> *mut OrtNodeComputeInfo {
+pub fn make<F: Fused>(host: Host, fused: F) -> *mut OrtNodeComputeInfo {
     let table = OrtNodeComputeInfo {
         ort_version_supported: API_VERSION,
         CreateState: create_state,
@@ -45,7 +45,7 @@ pub(crate) fn make<F: Fused>(host: Host, fused: F) -> *mut OrtNodeComputeInfo {
 
 /// # Safety
 /// `info` is one that [`make`] made for this `F`, released only once.
-pub(crate) unsafe fn release<F: Fused>(info: *mut OrtNodeComputeInfo) {
+pub unsafe fn release<F: Fused>(info: *mut OrtNodeComputeInfo) {
     // SAFETY: the caller's.
     drop(unsafe { Box::from_raw(info.cast::<Info<F>>()) });
 }
@@ -54,7 +54,7 @@ pub(crate) unsafe fn release<F: Fused>(info: *mut OrtNodeComputeInfo) {
 ///
 /// # Safety
 /// `info` and the nodes are of the same graph.
-pub(crate) unsafe fn fuse(
+pub unsafe fn fuse(
     host: Host,
     info: *mut OrtEpGraphSupportInfo,
     nodes: &[*const OrtNode],

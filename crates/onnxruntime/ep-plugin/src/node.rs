@@ -10,20 +10,25 @@ use super::error::Error;
 use super::host::{Host, name, ort, ort_get, ort_try};
 
 /// A node of a model.
-pub(crate) struct Node {
-    pub(crate) name: String,
-    pub(crate) domain: String,
-    pub(crate) op_type: String,
-    pub(crate) since_version: c_int,
-    pub(crate) attributes: Vec<AttributeProto>,
+pub struct Node {
+    /// Its name, which may be empty.
+    pub name: String,
+    /// The domain of its operator.
+    pub domain: String,
+    /// Its operator.
+    pub op_type: String,
+    /// The version of its operator's schema.
+    pub since_version: c_int,
+    /// Its attributes, but for graphs.
+    pub attributes: Vec<AttributeProto>,
     /// The inputs' names and types; one that is left out has neither.
-    pub(crate) inputs: Vec<(CString, Option<TypeAndSizes>)>,
+    pub inputs: Vec<(CString, Option<TypeAndSizes>)>,
     /// The outputs' names; one that is left out has none.
-    pub(crate) outputs: Vec<CString>,
+    pub outputs: Vec<CString>,
 }
 
 /// The name of an attribute's type in messages.
-pub(crate) fn type_name(kind: Option<AttributeType>) -> &'static str {
+pub fn type_name(kind: Option<AttributeType>) -> &'static str {
     match kind.unwrap_or_default() {
         AttributeType::INT => "integer",
         AttributeType::INTS => "list of integers",
@@ -38,12 +43,13 @@ pub(crate) fn type_name(kind: Option<AttributeType>) -> &'static str {
 }
 
 /// A tensor's element type and, as far as they are known, sizes; -1 is an unknown one.
-pub(crate) struct TypeAndSizes {
+pub struct TypeAndSizes {
     /// Its `ONNXTensorElementDataType`.
-    pub(crate) element: c_int,
-    pub(crate) sizes: Option<Vec<i64>>,
+    pub element: c_int,
+    /// Its sizes, if its rank is known.
+    pub sizes: Option<Vec<i64>>,
     /// The names of the sizes; one without a name that is UTF-8 has an empty one.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 impl TypeAndSizes {
@@ -51,7 +57,7 @@ impl TypeAndSizes {
     ///
     /// # Safety
     /// `info` is null or a type of this host.
-    pub(crate) unsafe fn read(host: Host, info: *const OrtTypeInfo) -> Result<Option<Self>, Error> {
+    pub unsafe fn read(host: Host, info: *const OrtTypeInfo) -> Result<Option<Self>, Error> {
         if info.is_null() {
             return Ok(None);
         }
@@ -67,7 +73,7 @@ impl TypeAndSizes {
 
     /// # Safety
     /// `tensor` is a tensor's type of this host.
-    pub(crate) unsafe fn read_tensor(
+    pub unsafe fn read_tensor(
         host: Host,
         tensor: *const OrtTensorTypeAndShapeInfo,
     ) -> Result<Self, Error> {

@@ -11,21 +11,23 @@ use super::host::{Host, Owned, ort_own, ort_status, ort_try};
 use super::kernel::{self, Kernel};
 
 /// The schemas that a kernel serves.
-pub(crate) struct Registration {
-    pub(crate) domain: &'static CStr,
-    pub(crate) op_type: &'static CStr,
+pub struct Registration {
+    /// The domain of the operator.
+    pub domain: &'static CStr,
+    /// The operator.
+    pub op_type: &'static CStr,
     /// The first and the last `since_version`.
-    pub(crate) since_versions: (c_int, c_int),
+    pub since_versions: (c_int, c_int),
     /// A type parameter and the types that it may be, each by its
     /// `ONNXTensorElementDataType`. A custom op's schema has no parameters.
-    pub(crate) types: Option<(&'static CStr, Vec<c_int>)>,
+    pub types: Option<(&'static CStr, Vec<c_int>)>,
     /// An input and an output that may be one buffer, if nobody else reads the input.
-    pub(crate) in_place: Option<(c_int, c_int)>,
+    pub in_place: Option<(c_int, c_int)>,
 }
 
 impl Registration {
     /// An operator's first version, with any types, not in place.
-    pub(crate) fn new(domain: &'static CStr, op_type: &'static CStr) -> Self {
+    pub fn new(domain: &'static CStr, op_type: &'static CStr) -> Self {
         Self {
             domain,
             op_type,
@@ -37,14 +39,14 @@ impl Registration {
 }
 
 /// The registry of the EP's kernels.
-pub(crate) struct Registry {
+pub struct Registry {
     host: Host,
     registry: Owned<OrtKernelRegistry>,
 }
 
 impl Registry {
     /// A registry without kernels.
-    pub(crate) fn new(host: Host) -> Result<Self, Error> {
+    pub fn new(host: Host) -> Result<Self, Error> {
         // SAFETY: the host copies the parts of a registry that it needs.
         let registry =
             unsafe { ort_own!(host, ep CreateKernelRegistry() => ReleaseKernelRegistry) };
@@ -52,7 +54,7 @@ impl Registry {
     }
 
     /// Registers a type of kernels.
-    pub(crate) fn add<K: Kernel>(
+    pub fn add<K: Kernel>(
         &self,
         ep_name: &CStr,
         registrations: &[Registration],
@@ -65,7 +67,8 @@ impl Registry {
         Ok(())
     }
 
-    pub(crate) fn as_ptr(&self) -> *const OrtKernelRegistry {
+    /// The host's registry.
+    pub fn as_ptr(&self) -> *const OrtKernelRegistry {
         self.registry.as_ptr()
     }
 }

@@ -10,7 +10,7 @@ use super::host::Host;
 
 /// Runs a callback that returns a status.
 #[inline(always)]
-pub(crate) fn status<E: Failure>(host: Host, body: impl FnOnce() -> Result<(), E>) -> OrtStatusPtr {
+pub fn status<E: Failure>(host: Host, body: impl FnOnce() -> Result<(), E>) -> OrtStatusPtr {
     match catch(body) {
         Ok(()) => OrtStatusPtr::default(),
         Err(failure) => host.status_of(&failure),
@@ -19,14 +19,14 @@ pub(crate) fn status<E: Failure>(host: Host, body: impl FnOnce() -> Result<(), E
 
 /// Runs a function, and turns a panic into an error.
 #[inline(always)]
-pub(crate) fn catch<T, E: From<Error>>(body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+pub fn catch<T, E: From<Error>>(body: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     // A kernel's state must be consistent at all times: after a panic, half-done
     // work must never be used.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(panicked(payload).into()))
 }
 
 /// Runs a callback that returns no status. Returns `otherwise` after a panic.
-pub(crate) fn value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+pub fn value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         discard(payload);
         otherwise
@@ -58,7 +58,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
 /// A place where a test build panics if the environment variable
 /// `PLUGIN_PANIC` names it; nothing in any other build.
 #[inline(always)]
-pub(crate) fn fault(place: &str) {
+pub fn fault(place: &str) {
     #[cfg(feature = "fault-injection")]
     if std::env::var_os("PLUGIN_PANIC").is_some_and(|places| places == place) {
         panic!("injected into {place}");

@@ -14,7 +14,7 @@ use super::host::{Host, ort_try};
 
 /// The threads of a run that goes on for `'a`: those of its session.
 #[derive(Clone, Copy)]
-pub(crate) struct Workers<'a> {
+pub struct Workers<'a> {
     host: Host,
     context: *mut OrtKernelContext,
     run: PhantomData<&'a OrtKernelContext>,
@@ -30,7 +30,7 @@ thread_local! {
 
 /// The number of this thread, which no other has as long as this one goes on. Unlike `ThreadId`, it leaves
 /// nothing in the thread.
-pub(crate) fn this_thread() -> usize {
+pub fn this_thread() -> usize {
     LENT.with(|lent| std::ptr::from_ref(lent).addr())
 }
 
@@ -46,7 +46,7 @@ impl<'a> Workers<'a> {
     }
 
     /// Calls `run`, in which loops of this thread are on these threads.
-    pub(crate) fn lend<T>(self, run: impl FnOnce() -> T) -> T {
+    pub fn lend<T>(self, run: impl FnOnce() -> T) -> T {
         /// Sets the threads back, even after a panic.
         struct Restore(Option<Workers<'static>>);
 
@@ -87,7 +87,7 @@ impl<'a> Workers<'a> {
 }
 
 /// A parallel loop on the threads of a run.
-pub(crate) struct ParallelLoop<'a> {
+pub struct ParallelLoop<'a> {
     workers: Workers<'a>,
     panicked: AtomicBool,
     failed: OnceLock<Error>,
@@ -101,7 +101,7 @@ struct Body<'a> {
 
 impl<'a> ParallelLoop<'a> {
     /// A loop on these threads, or on those that a run around lends.
-    pub(crate) fn new(workers: Workers<'a>) -> Self {
+    pub fn new(workers: Workers<'a>) -> Self {
         Self {
             workers: workers.or_lent(),
             panicked: AtomicBool::new(false),
@@ -110,7 +110,7 @@ impl<'a> ParallelLoop<'a> {
     }
 
     /// Calls `work` with each number below `pieces`, on as many of the threads as are free.
-    pub(crate) fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
+    pub fn run(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         let body = Body {
             work,
             panicked: &self.panicked,
@@ -122,7 +122,7 @@ impl<'a> ParallelLoop<'a> {
     }
 
     /// Whether all went well.
-    pub(crate) fn finish(self) -> Result<(), Error> {
+    pub fn finish(self) -> Result<(), Error> {
         if self.panicked.load(Ordering::Relaxed) {
             return Err(Error::Panic {
                 message: String::from("in a parallel loop"),
@@ -152,7 +152,7 @@ mod tests {
     use std::ptr;
 
     use super::*;
-    use crate::plugin::fake_host;
+    use crate::fake_host;
 
     #[test]
     fn threads_are_lent_to_runs_of_the_same_host() {

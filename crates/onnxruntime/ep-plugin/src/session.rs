@@ -30,7 +30,7 @@ const HANDED_ON: [&str; 5] = [
 
 /// What of a session's options sessions in it have, too.
 #[derive(Debug)]
-pub(crate) struct Around {
+pub struct Around {
     host: Host,
     runs: Arc<Runs>,
     entries: Entries,
@@ -39,9 +39,9 @@ pub(crate) struct Around {
     /// The devices of the EP's factory: another registration has devices of the same name.
     devices: Vec<*const OrtEpDevice>,
     /// Whether the session writes a model of compiled nodes.
-    pub(crate) writes_context: bool,
+    pub writes_context: bool,
     /// The initializers that its options give.
-    pub(crate) given: Given,
+    pub given: Given,
     /// Whether it takes memory from an arena, once that was asked.
     has_arena: OnceLock<bool>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Around {
 impl Around {
     /// # Safety
     /// `options` are of this host, and so are the devices.
-    pub(crate) unsafe fn read(
+    pub unsafe fn read(
         host: Host,
         options: *const OrtSessionOptions,
         log: Log,
@@ -85,7 +85,7 @@ impl Around {
     }
 
     /// The runs of the session that are in progress.
-    pub(crate) fn runs(&self) -> Arc<Runs> {
+    pub fn runs(&self) -> Arc<Runs> {
         Arc::clone(&self.runs)
     }
 
@@ -149,17 +149,18 @@ unsafe fn add_provider(
 }
 
 /// The model of a session.
-pub(crate) struct Model<'a> {
+pub struct Model<'a> {
     /// The encoded model.
-    pub(crate) bytes: &'a [u8],
-    /// The names of its inputs and of its outputs.
-    pub(crate) inputs: &'a [String],
-    pub(crate) outputs: &'a [String],
+    pub bytes: &'a [u8],
+    /// The names of its inputs.
+    pub inputs: &'a [String],
+    /// The names of its outputs.
+    pub outputs: &'a [String],
 }
 
 /// A session of a model.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     host: Host,
     session: Owned<OrtSession>,
     /// The runs of the session around.
@@ -175,7 +176,7 @@ unsafe impl Sync for Session {}
 
 /// All of a session in another but for its model.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub struct Prepared {
     host: Host,
     environment: Owned<OrtEnv>,
     options: Owned<OrtSessionOptions>,
@@ -190,7 +191,7 @@ unsafe impl Sync for Prepared {}
 
 impl Prepared {
     /// Prepares a session in another, with the same EP with these options.
-    pub(crate) fn new(
+    pub fn new(
         around: &Around,
         options_of_provider: Vec<(&'static str, String)>,
     ) -> Result<Self, Error> {
@@ -211,7 +212,7 @@ impl Prepared {
     }
 
     /// Makes the session of a model.
-    pub(crate) fn session(&self, model: Model<'_>) -> Result<Session, Error> {
+    pub fn session(&self, model: Model<'_>) -> Result<Session, Error> {
         let names = |names: &[String]| names.iter().map(|name| c_string(name.as_str())).collect();
         let (environment, options) = (&self.environment, &self.options);
         Ok(Session {
@@ -227,7 +228,7 @@ impl Prepared {
 impl Session {
     /// Runs the model within a run: its inputs are those of the run with these indices, and so are its
     /// outputs, which are copied. The caller of the run may end it.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         context: Context<'_>,
         inputs: &[usize],
