@@ -22,15 +22,19 @@ pub mod host;
 pub mod info;
 mod inner;
 pub mod kernel;
+pub mod load;
 pub mod log;
 pub mod node;
 pub mod options;
 pub mod pin;
+pub mod provider;
 pub mod registry;
 pub mod runs;
 pub mod session;
 pub mod tensor;
 pub mod workers;
+
+pub use ort_sys;
 
 use std::sync::OnceLock;
 

@@ -46,6 +46,11 @@ pub struct Around {
     has_arena: OnceLock<bool>,
 }
 
+// SAFETY: the host's devices do not change, and are read by any thread.
+unsafe impl Send for Around {}
+// SAFETY: as above.
+unsafe impl Sync for Around {}
+
 impl Around {
     /// # Safety
     /// `options` are of this host, and so are the devices.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::{ptr, slice};
 
-use ort_sys::{OrtKernelContext, OrtValue};
+use ort_sys::{ONNXTensorElementDataType as Type, OrtKernelContext, OrtValue};
 
 use super::error::Error;
 use super::host::{Host, ort_get, ort_try};
@@ -29,6 +29,37 @@ pub struct Tensor<'a> {
     pub sizes: &'a [i64],
     /// Its first byte; anything if it has no elements.
     pub bytes: *mut u8,
+}
+
+/// A type of elements whose every pattern of bits is a value.
+///
+/// # Safety
+/// So it is, and elements of `CODE` are of this type.
+pub unsafe trait Element: Copy + 'static {
+    /// Its `ONNXTensorElementDataType`.
+    const CODE: c_int;
+}
+
+macro_rules! elements {
+    ($($type:ty: $code:ident,)*) => {$(
+        // SAFETY: they are numbers of the same width and kind.
+        unsafe impl Element for $type {
+            const CODE: c_int = Type::$code as c_int;
+        }
+    )*};
+}
+
+elements! {
+    f32: ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+    f64: ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,
+    i8: ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
+    i16: ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,
+    i32: ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
+    i64: ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
+    u8: ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+    u16: ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16,
+    u32: ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
+    u64: ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64,
 }
 
 impl<'a> Context<'a> {
@@ -114,6 +145,42 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Writes an output of these sizes, if it is wanted. What it is made of may be an input that has the same
+    /// memory, element by element.
+    ///
+    /// # Errors
+    /// If the host fails, the output has another type, or there are fewer elements than places.
+    pub fn write<T: Element>(
+        self,
+        index: usize,
+        sizes: &[i64],
+        elements: impl IntoIterator<Item = T>,
+    ) -> Result<(), Error> {
+        let (context, first, rank) = (self.context, sizes.as_ptr(), sizes.len());
+        // SAFETY: as in `optional_output`.
+        let value = unsafe {
+            ort_get!(
+                self.host,
+                KernelContext_GetOutput(context, index, first, rank)
+            )
+        };
+        if value.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the value is an output of the run, alive as long as that goes on.
+        let output = unsafe { Tensor::read(self.host, value) }?;
+        output.check::<T>("an output has elements of another type")?;
+        let mut elements = elements.into_iter();
+        let place = output.bytes.cast::<T>();
+        for index in 0..output.count() {
+            let missing = "there are fewer elements than the output has";
+            let element = elements.next().ok_or(Error::argument("Compute", missing))?;
+            // SAFETY: the output has places for so many elements of this type, which may not be aligned.
+            unsafe { place.add(index).write_unaligned(element) };
+        }
+        Ok(())
+    }
+
     /// The logger of the run.
     pub fn log(self) -> Log {
         // SAFETY: as in `input_value`.
@@ -162,6 +229,24 @@ impl<'a> Tensor<'a> {
     #[inline]
     pub fn count(self) -> usize {
         self.sizes.iter().map(|&size| size as usize).product()
+    }
+
+    fn check<T: Element>(self, problem: &'static str) -> Result<(), Error> {
+        match self.element == T::CODE {
+            true => Ok(()),
+            false => Err(Error::argument("Compute", problem)),
+        }
+    }
+
+    /// The elements one after the other, which may be where an output is written.
+    ///
+    /// # Errors
+    /// If they are of another type.
+    pub fn iter<T: Element>(self) -> Result<impl Iterator<Item = T> + 'a, Error> {
+        self.check::<T>("an input has elements of another type")?;
+        let first = self.bytes.cast_const().cast::<T>();
+        // SAFETY: the tensor has so many elements of this type, which may not be aligned.
+        Ok((0..self.count()).map(move |index| unsafe { first.add(index).read_unaligned() }))
     }
 
     /// The elements, which are copied if they are not aligned: a caller of ONNX Runtime may bind any memory.

@@ -42,18 +42,16 @@ mod provider;
 mod report;
 mod rewrite;
 
-use std::ffi::c_char;
 use std::sync::{Mutex, PoisonError};
 
 use ep_plugin as plugin;
-use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
+use ort_sys::{OrtApiBase, OrtSessionOptions, OrtStatusPtr};
 
-use crate::plugin::abi::OrtEpFactory;
-use crate::plugin::host::{Host, is_since, ort_try};
+use crate::plugin::host::{Host, ort_try};
 use crate::plugin::{fence, pin};
 use crate::provider::custom_op::Domain;
+use crate::provider::ep::{Ep, Library};
 use crate::provider::error::Error;
-use crate::provider::factory::Factory;
 
 /// This library, in messages.
 const PLUGIN: plugin::Plugin = plugin::Plugin {
@@ -65,57 +63,10 @@ const PLUGIN: plugin::Plugin = plugin::Plugin {
 /// its nodes capture.
 const FUSES_CAPTURED: u32 = 27;
 
-/// Makes the library's only factory.
-///
-/// ONNX Runtime calls this in `RegisterExecutionProviderLibrary`.
-///
-/// # Safety
-/// As onnxruntime_ep_c_api.h says of `CreateEpApiFactoriesFn`.
-#[unsafe(no_mangle)]
-unsafe extern "system" fn CreateEpFactories(
-    _registered_name: *const c_char,
-    base: *const OrtApiBase,
-    _logger: *const OrtLogger,
-    factories: *mut *mut OrtEpFactory,
-    capacity: usize,
-    count: *mut usize,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let host = match unsafe { Host::new(base, PLUGIN) } {
-        Ok(host) => host,
-        Err(status) => return status,
-    };
-    fence::status(host, || {
-        fence::fault("factories");
-        if capacity == 0 {
-            let problem = "max_factories is 0, expected at least 1";
-            Err(plugin::error::Error::argument("CreateEpFactories", problem))?;
-        }
-        // SAFETY: the caller's.
-        let fuses_captured = unsafe { is_since(base, FUSES_CAPTURED) };
-        let factory = Factory::create(host, fuses_captured)?;
-        // SAFETY: the caller's; the host passes the factory to `ReleaseEpFactory`.
-        unsafe {
-            *factories = factory;
-            *count = 1;
-        }
-        Ok::<(), Error>(())
-    })
-}
-
-/// Releases the library's factory. If a session still uses it, the factory stays until the
-/// session ends.
-///
-/// # Safety
-/// `factory` is null or comes from [`CreateEpFactories`], and is released only once.
-#[unsafe(no_mangle)]
-unsafe extern "system" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStatusPtr {
-    if !factory.is_null() {
-        // SAFETY: the caller's.
-        fence::value((), || unsafe { Factory::leave(factory) });
-    }
-    OrtStatusPtr::default()
-}
+ep_plugin::export!(Ep, |loading| Ok(Library {
+    domain: Domain::new(loading.host())?,
+    fuses_captured: loading.is_since(FUSES_CAPTURED),
+}));
 
 /// The domains of [`RegisterCustomOps`], one for each host: sessions keep
 /// pointing to them as long as the library is loaded.

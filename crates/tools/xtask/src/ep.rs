@@ -70,7 +70,7 @@ pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
 /// workspace's tests, so that shared crates are built once.
 fn library() -> Result<(), String> {
     crate::workspace("build")
-        .words("--profile test --lib --example rust --example mixed --example rewrite")
+        .words("--profile test --lib --example rust --example mixed --example rewrite --example negate")
         .run()
 }
 

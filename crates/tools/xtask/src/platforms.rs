@@ -128,7 +128,8 @@ pub(crate) fn windows() -> Result<(), String> {
             ("WINEPATH", folder.clone().into()),
         ],
     };
-    let packages = "integer-products recurrent-layers revseq-kernels revseq-graph ep-plugin revseq-ep";
+    let packages =
+        "integer-products recurrent-layers revseq-kernels revseq-graph ep-plugin revseq-ep";
     cross.test(packages, "--lib").run()?;
     let site = folder.join("site");
     python::install_for(&["win_amd64"], "3.11", &ep::newest_requirements(), &site)?;

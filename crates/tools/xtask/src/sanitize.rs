@@ -139,7 +139,8 @@ fn miri() -> Result<(), String> {
     let flags = "-Zmiri-disable-isolation -Zmiri-ignore-leaks";
     let tests = [
         ("revseq-kernels", "every_kernel_agrees_on_small_layouts"),
-        ("revseq-ep", "factory::tests"),
+        ("ep-plugin", "provider::factory::tests"),
+        ("revseq-ep", "provider::ep::tests"),
     ];
     tests.into_iter().try_for_each(|(package, test)| {
         on_nightly("miri", "miri test --lib")?

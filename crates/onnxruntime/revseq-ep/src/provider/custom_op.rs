@@ -54,6 +54,8 @@ pub(crate) struct Domain {
 
 // SAFETY: a domain is not changed once it is made.
 unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
 
 impl Domain {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {

@@ -1,37 +1,41 @@
 //! The EP of a session: which nodes it takes.
 
 use std::collections::HashSet;
-use std::ffi::{CString, c_char, c_int};
-use std::sync::{Arc, OnceLock};
+use std::env;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
-use ort_sys::{OrtGraph, OrtNode, OrtRunOptions, OrtStatusPtr};
+use ort_sys::{OrtCustomOpDomain, OrtRunOptions};
 use revseq_graph::Operator;
 
+use super::custom_op::Domain;
 use super::error::Error;
 use super::gpu::Gpu;
-use super::layers::{self, Taken, TakenLayers};
+use super::kernel::Kernel;
+use super::layers::{self, AttentionKernel, LayerKernel, Taken, TakenLayers};
 use super::loops::{Claims, Compiled};
 use super::node::{operator, unmovable_input};
-use super::options::Options;
+use super::options::{Options, SWITCH};
 use super::report::{self, Report};
+use super::schemas;
 use super::{EP_NAME, EP_NAME_STR};
-use crate::plugin::abi::{
-    API_VERSION, OrtEp, OrtEpGraphSupportInfo, OrtKernelRegistry, OrtNodeComputeInfo, UNUSED,
-};
 use crate::plugin::graph::{Graph, GraphNode, Value};
-use crate::plugin::host::{Host, ort_get, ort_try, text};
 use crate::plugin::log::Log;
 use crate::plugin::node::Node;
+use crate::plugin::provider::{self as plugin, Opening, Provider};
+use crate::plugin::registry::Registry;
 use crate::plugin::runs::Runs;
 use crate::plugin::session::Around;
-use crate::plugin::{fence, fused};
 
-/// The EP of one session.
-#[repr(C)]
+/// This library's version, as a C string.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => unreachable!(),
+    };
+
+/// The provider of one session.
 pub(crate) struct Ep {
-    /// The table, first so that a pointer to it is one to the whole.
-    table: OrtEp,
-    host: Host,
     options: Options,
     /// The GPU that runs the nodes. `None` for the CPU.
     gpu: Option<Gpu>,
@@ -46,83 +50,98 @@ pub(crate) struct Ep {
     report: Report,
     /// What inner sessions have of the session, if there may be any.
     around: Option<Around>,
-    /// The factory's, which outlives its EPs.
-    registry: *const OrtKernelRegistry,
-    /// Reason why this EP cannot be used: its options are wrong, there is no such GPU, or
-    /// `GetCapability` failed. The host ignores these errors, and would go on without the EP.
-    problem: OnceLock<Error>,
 }
 
-/// What an EP is made of.
-#[derive(Default)]
-pub(crate) struct Setup {
-    pub(crate) options: Options,
-    /// The GPU that runs the nodes. `None` for the CPU.
-    pub(crate) gpu: Option<Gpu>,
-    /// What inner sessions have of the session, if there may be any.
-    pub(crate) around: Option<Around>,
+/// What the sessions of a registration share.
+pub(crate) struct Library {
+    pub(crate) domain: Domain,
     /// Whether the inputs of fused nodes have what the graphs in their nodes capture.
     pub(crate) fuses_captured: bool,
 }
 
-impl Ep {
-    pub(crate) fn new(
-        host: Host,
-        setup: Result<Setup, Error>,
-        log: Log,
-        runs: Arc<Runs>,
-        registry: *const OrtKernelRegistry,
-    ) -> Self {
-        let table = OrtEp {
-            ort_version_supported: API_VERSION,
-            GetName: get_name,
-            GetCapability: get_capability,
-            Compile: compile,
-            ReleaseNodeComputeInfos: release_node_compute_infos,
-            GetPreferredDataLayout: get_preferred_data_layout,
-            ShouldConvertDataLayoutForOp: UNUSED,
-            SetDynamicOptions: set_dynamic_options,
-            OnRunStart: on_run_start,
-            OnRunEnd: on_run_end,
-            CreateAllocator: UNUSED,
-            CreateSyncStreamForDevice: UNUSED,
-            GetCompiledModelCompatibilityInfo: UNUSED,
-            GetKernelRegistry: get_kernel_registry,
-            IsConcurrentRunSupported: is_concurrent_run_supported,
-        };
-        let problem = OnceLock::new();
-        let Setup {
+impl Provider for Ep {
+    type Failure = Error;
+    type Fused = Compiled;
+    type Shared = Library;
+
+    const NAME: &'static CStr = EP_NAME;
+    const VENDOR: &'static CStr = c"revseq";
+    const VERSION: &'static CStr = VERSION;
+
+    fn register(registry: &Registry) -> Result<(), Error> {
+        registry.add::<Kernel>(EP_NAME, &schemas::registrations())?;
+        registry.add::<LayerKernel>(EP_NAME, &schemas::layers())?;
+        registry.add::<AttentionKernel>(EP_NAME, &schemas::attention())?;
+        Ok(())
+    }
+
+    fn domain(library: &Library) -> Option<*mut OrtCustomOpDomain> {
+        Some(library.domain.as_ptr())
+    }
+
+    fn open(session: &Opening<'_, Self>) -> Result<Self, Error> {
+        let entries = session.options()?;
+        let options = Options::new(entries.iter().map(|(key, value)| (&**key, &**value)))?;
+        let options = options.switched(env::var_os(SWITCH).as_deref())?;
+        let runs = Arc::new(Runs::new(session.host()));
+        let around = options.loops().map(|_| session.around(Arc::clone(&runs)));
+        Ok(Self {
+            gpu: Gpu::open(options.device())?,
             options,
-            gpu,
-            around,
-            fuses_captured,
-        } = setup.unwrap_or_else(|error| {
-            let _ = problem.set(error);
-            Setup::default()
-        });
-        Self {
-            table,
-            host,
-            options,
-            gpu,
-            log,
+            log: session.log(),
             runs,
             layers: TakenLayers::default(),
-            loops: Claims::new(fuses_captured),
-            report: Report::new(log),
-            around,
-            registry,
-            problem,
+            loops: Claims::new(session.shared().fuses_captured),
+            report: Report::new(session.log()),
+            around: around.transpose()?,
+        })
+    }
+
+    fn claim(&self, graph: Graph<'_>, claims: plugin::Claims<'_>) -> Result<(), Error> {
+        let report = self.report.on(graph);
+        let fused = match (self.options.loops(), &self.around) {
+            (Some(assume), Some(around)) => {
+                let options = (&self.options, assume);
+                self.loops.claim(graph, claims, options, around, &report)?
+            }
+            _ => HashSet::new(),
+        };
+        for node in graph.nodes()? {
+            if !fused.contains(&node.as_ptr()) {
+                self.consider(node, claims, &report)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the loops that were taken.
+    fn compile(&self, graph: Graph<'_>, node: GraphNode<'_>) -> Result<Compiled, Error> {
+        let writes_context = self.around.as_ref().is_some_and(|it| it.writes_context);
+        self.loops.take(graph, node, writes_context)
+    }
+
+    /// Leaves the report where the option says.
+    fn set(&self, key: &str, value: &str) {
+        if key == report::OPTION {
+            self.report.leave(value);
         }
     }
 
-    /// # Safety
-    /// `ep` is one that this library made, alive for `'a`.
-    pub(crate) unsafe fn from_table<'a>(ep: *const OrtEp) -> &'a Self {
-        // SAFETY: the caller's; the table is the first field.
-        unsafe { &*ep.cast() }
+    fn begin(&self, options: *const OrtRunOptions) {
+        // Reversals take no time.
+        if self.options.layers() {
+            self.runs.begin(options);
+        }
     }
 
+    fn end(&self) {
+        if self.options.layers() {
+            self.runs.end();
+        }
+    }
+}
+
+impl Ep {
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -144,25 +163,14 @@ impl Ep {
         Arc::clone(&self.runs)
     }
 
-    /// The problem of this EP, as a status.
-    fn problem_status(&self) -> OrtStatusPtr {
-        match self.problem.get() {
-            None => OrtStatusPtr::default(),
-            Some(problem) => fence::status(self.host, || Err(problem.clone())),
-        }
-    }
-
     /// Claims a node of the operators if no other EP has it, or reports why not.
     ///
     /// A node that violates its schema is claimed nevertheless: creating its
     /// kernel then reports the error, where the CPU EP may misread the node.
-    ///
-    /// # Safety
-    /// `info` is of the graph that the node is in.
-    unsafe fn consider(
+    fn consider<'a>(
         &self,
-        node: GraphNode<'_>,
-        info: *mut OrtEpGraphSupportInfo,
+        node: GraphNode<'a>,
+        claims: plugin::Claims<'a>,
         report: &report::OfGraph<'_>,
     ) -> Result<(), Error> {
         let name = node.name()?;
@@ -179,8 +187,8 @@ impl Ep {
                 false => movable(&read),
             };
             let left = match operator {
-                // SAFETY: the caller's.
-                Ok(()) => unsafe { self.take(node, info)? },
+                Ok(()) => (!claims.take(node)?)
+                    .then(|| "no kernel is registered for its schema version and types".to_owned()),
                 Err(reason) => Some(reason),
             };
             match left {
@@ -204,27 +212,6 @@ impl Ep {
         }
         Ok(Some(node.read()?))
     }
-
-    /// Takes a node, or says why not.
-    ///
-    /// # Safety
-    /// As [`consider`](Self::consider).
-    unsafe fn take(
-        &self,
-        node: GraphNode<'_>,
-        info: *mut OrtEpGraphSupportInfo,
-    ) -> Result<Option<String>, Error> {
-        let (host, node) = (self.host, node.as_ptr());
-        // SAFETY: the caller's; the node lives as long as its graph.
-        unsafe {
-            if ort_get!(host, ep EpGraphSupportInfo_LookUpKernel(info, node)).is_null() {
-                let reason = "no kernel is registered for its schema version and types";
-                return Ok(Some(String::from(reason)));
-            }
-            ort_try!(host, ep EpGraphSupportInfo_AddSingleNode(info, node));
-        }
-        Ok(None)
-    }
 }
 
 /// Says why the kernel for reversals does not take a node, if it does not.
@@ -240,204 +227,44 @@ fn movable(read: &Node) -> Result<(), String> {
     }
 }
 
-unsafe extern "system" fn get_name(_: *const OrtEp) -> *const c_char {
-    EP_NAME.as_ptr()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugin::fake_host;
+    use crate::plugin::provider::Factory;
 
-/// # Safety
-/// `ep` is one that this library made, `graph` and `info` of its session.
-unsafe extern "system" fn get_capability(
-    ep: *mut OrtEp,
-    graph: *const OrtGraph,
-    info: *mut OrtEpGraphSupportInfo,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    fence::status(ep.host, || {
-        let taken = fence::catch(|| {
-            fence::fault("capability");
-            // SAFETY: the caller's.
-            let graph = unsafe { Graph::new(ep.host, graph) };
-            let report = ep.report.on(graph);
-            let fused = match (ep.options.loops(), &ep.around) {
-                (Some(assume), Some(around)) => {
-                    let options = (&ep.options, assume);
-                    // SAFETY: the caller's.
-                    unsafe {
-                        ep.loops
-                            .claim(ep.host, graph, info, options, around, &report)?
+    #[test]
+    fn a_failed_factory_leaks_nothing() {
+        let mut failed = 0;
+        loop {
+            fake_host::fail_after(failed);
+            let host = fake_host::host();
+            let made = Domain::new(host).and_then(|domain| {
+                let library = Library {
+                    domain,
+                    fuses_captured: true,
+                };
+                Factory::<Ep>::create(host, library)
+            });
+            match made {
+                Ok(factory) => {
+                    // SAFETY: the factory was made just now.
+                    unsafe { Factory::<Ep>::leave(factory) };
+                    // Types of complex numbers may fail.
+                    if fake_host::has_not_failed() {
+                        break;
                     }
                 }
-                _ => HashSet::new(),
-            };
-            for node in graph.nodes()? {
-                if !fused.contains(&node.as_ptr()) {
-                    // SAFETY: the node is one of the graph that `info` is of.
-                    unsafe { ep.consider(node, info, &report)? };
-                }
+                Err(error) => assert!(error.to_string().ends_with(": injected"), "{error}"),
             }
-            Ok(())
-        });
-        // The host logs this error and leaves all nodes to the CPU EP.
-        taken.inspect_err(|error: &Error| {
-            let _ = ep.problem.set(error.clone());
-        })
-    })
-}
-
-/// Makes the loops that were taken.
-///
-/// # Safety
-/// `ep` is one that this library made, the rest as ONNX Runtime's header says.
-unsafe extern "system" fn compile(
-    ep: *mut OrtEp,
-    graphs: *const *const OrtGraph,
-    nodes: *const *const OrtNode,
-    count: usize,
-    infos: *mut *mut OrtNodeComputeInfo,
-    _context_nodes: *mut *mut OrtNode,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    fence::status(ep.host, || {
-        fence::fault("compile");
-        let compile = |index| {
-            // SAFETY: the caller's.
-            let (graph, node) = unsafe {
-                let graph = Graph::new(ep.host, *graphs.add(index));
-                (graph, GraphNode::new(ep.host, *nodes.add(index)))
-            };
-            let writes_context = ep.around.as_ref().is_some_and(|it| it.writes_context);
-            ep.loops.take(graph, node, writes_context)
-        };
-        // The host takes over none of them if one fails.
-        let made = (0..count).map(compile).collect::<Result<Vec<_>, _>>()?;
-        for (index, compiled) in made.into_iter().enumerate() {
-            // SAFETY: the caller's.
-            unsafe { *infos.add(index) = fused::make(ep.host, compiled) };
+            assert_eq!(
+                fake_host::alive(),
+                0,
+                "{failed} calls before the one that fails"
+            );
+            failed += 1;
         }
-        Ok::<(), Error>(())
-    })
-}
-
-/// # Safety
-/// The infos are those that [`compile`] made, released only once.
-unsafe extern "system" fn release_node_compute_infos(
-    _: *mut OrtEp,
-    infos: *mut *mut OrtNodeComputeInfo,
-    count: usize,
-) {
-    fence::value((), || {
-        for index in 0..count {
-            // SAFETY: the caller's.
-            unsafe { fused::release::<Compiled>(*infos.add(index)) };
-        }
-    });
-}
-
-/// The layout of images, to which the EP is indifferent.
-///
-/// An error here always stops a session from being made. One of `CreateEp`
-/// would not: ONNX Runtime's Python binding takes that as leave to make the
-/// session without the EP. So wrong options are reported here.
-///
-/// # Safety
-/// `ep` is one that this library made, `out` a place for the result.
-unsafe extern "system" fn get_preferred_data_layout(
-    ep: *mut OrtEp,
-    out: *mut c_int,
-) -> OrtStatusPtr {
-    /// `OrtEpDataLayout_NCHW`, the default.
-    const NCHW: c_int = 0;
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    // SAFETY: the caller's.
-    unsafe { *out = NCHW };
-    ep.problem_status()
-}
-
-/// Leaves the report where the options say. Options of other EPs are none of this one's.
-///
-/// # Safety
-/// `ep` is one that this library made; there are `count` keys and values.
-unsafe extern "system" fn set_dynamic_options(
-    ep: *mut OrtEp,
-    keys: *const *const c_char,
-    values: *const *const c_char,
-    count: usize,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    fence::status(ep.host, || {
-        fence::fault("dynamic_options");
-        for index in 0..count {
-            // SAFETY: the caller's.
-            let (key, value) = unsafe { (text(*keys.add(index)), text(*values.add(index))) };
-            if key == report::OPTION {
-                ep.report.leave(&value);
-            }
-        }
-        Ok::<(), Error>(())
-    })
-}
-
-/// Stops the runs of a session whose `GetCapability` failed too late to stop it from being made.
-///
-/// # Safety
-/// `ep` is one that this library made, and the options live until `on_run_end`.
-unsafe extern "system" fn on_run_start(
-    ep: *mut OrtEp,
-    options: *const OrtRunOptions,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    if ep.problem.get().is_some() {
-        return ep.problem_status();
+        // One domain with its 4 ops, and 3 kernels of 7 calls or more.
+        assert!(failed > 26, "{failed}");
     }
-    fence::status(ep.host, || {
-        // Reversals take no time.
-        if ep.options.layers() {
-            ep.runs.begin(options);
-        }
-        Ok::<(), Error>(())
-    })
-}
-
-/// # Safety
-/// `ep` is one that this library made.
-unsafe extern "system" fn on_run_end(
-    ep: *mut OrtEp,
-    _options: *const OrtRunOptions,
-    _waits: bool,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    let ep = unsafe { Ep::from_table(ep) };
-    fence::status(ep.host, || {
-        if ep.options.layers() {
-            ep.runs.end();
-        }
-        Ok::<(), Error>(())
-    })
-}
-
-/// # Safety
-/// `ep` is one that this library made, `out` a place for the result.
-unsafe extern "system" fn get_kernel_registry(
-    ep: *mut OrtEp,
-    out: *mut *const OrtKernelRegistry,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    unsafe { *out = Ep::from_table(ep).registry };
-    OrtStatusPtr::default()
-}
-
-/// # Safety
-/// `out` is a place for the result.
-unsafe extern "system" fn is_concurrent_run_supported(
-    _: *mut OrtEp,
-    out: *mut bool,
-) -> OrtStatusPtr {
-    // SAFETY: the caller's.
-    unsafe { *out = true };
-    OrtStatusPtr::default()
 }

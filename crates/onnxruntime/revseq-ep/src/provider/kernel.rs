@@ -15,6 +15,7 @@ use super::error::Error;
 use super::gpu;
 use super::plans::{Planned, Plans, Shape};
 use crate::plugin::info::KernelInfo;
+use crate::plugin::provider::provider_of;
 use crate::plugin::tensor::{Context, Tensor};
 use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
@@ -33,9 +34,7 @@ impl kernel::Kernel for Kernel {
 
     fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
-            // SAFETY: this library's EPs alone take nodes for this kernel, so
-            // the node's is one of them, and it outlives its kernels.
-            let ep = unsafe { Ep::from_table(info.ep()?) };
+            let ep: &Ep = provider_of(info)?;
             let plans = Plans::of(info, name, ep.gpu().cloned())?;
             let policy = ep.options().lengths_policy(plans.operator());
             Ok(Self::new(plans, policy, ep.log().is_verbose()))

@@ -8,9 +8,8 @@
 use std::ffi::CStr;
 
 pub(crate) mod custom_op;
-mod ep;
+pub(crate) mod ep;
 pub(crate) mod error;
-pub(crate) mod factory;
 mod gpu;
 mod kernel;
 mod layers;

@@ -15,6 +15,7 @@ use super::taken::{Operator, Taken};
 use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
+use crate::plugin::provider::provider_of;
 use crate::plugin::runs::Runs;
 use crate::plugin::tensor::{Context, Tensor};
 use crate::plugin::workers::ParallelLoop;
@@ -42,9 +43,7 @@ impl kernel::Kernel for AttentionKernel {
 
     fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
-            // SAFETY: this library's EPs alone take nodes for this kernel, so
-            // the node's is one of them, and it outlives its kernels.
-            let ep = unsafe { Ep::from_table(info.ep()?) };
+            let ep: &Ep = provider_of(info)?;
             let names = info.output_names()?;
             let Some(Taken {
                 operator: Operator::Attention(attention),

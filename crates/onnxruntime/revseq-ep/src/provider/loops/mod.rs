@@ -26,11 +26,9 @@ use super::EP_NAME_STR;
 use super::error::Error;
 use super::options::Options;
 use super::report::OfGraph;
-use crate::plugin::abi::OrtEpGraphSupportInfo;
 use crate::plugin::error::Error as HostError;
-use crate::plugin::fused::fuse;
 use crate::plugin::graph::{Graph, GraphNode, Value};
-use crate::plugin::host::Host;
+use crate::plugin::provider::Claims as OfProvider;
 use crate::plugin::session::Around;
 use message::Message;
 use other::{OfLoop, Other};
@@ -63,14 +61,10 @@ impl Claims {
 
     /// Claims the loops of a graph that can be replaced, and returns the nodes that are fused. What cannot be
     /// read or made leaves its loops as they are.
-    ///
-    /// # Safety
-    /// `info` is of the graph.
-    pub(super) unsafe fn claim(
+    pub(super) fn claim<'a>(
         &self,
-        host: Host,
-        graph: Graph<'_>,
-        info: *mut OrtEpGraphSupportInfo,
+        graph: Graph<'a>,
+        of_provider: OfProvider<'a>,
         (options, assume): (&Options, Assumptions),
         around: &Around,
         report: &OfGraph<'_>,
@@ -91,10 +85,8 @@ impl Claims {
             for (places, compiled) in taken {
                 let own: Vec<GraphNode<'_>> = places.iter().map(|&it| nodes[it]).collect();
                 let outputs = outputs(&own)?;
-                let own: Vec<*const OrtNode> = own.into_iter().map(GraphNode::as_ptr).collect();
-                // SAFETY: the caller's; the nodes are of the graph.
-                unsafe { fuse(host, info, &own)? };
-                fused.extend(own);
+                of_provider.fuse(&own)?;
+                fused.extend(own.into_iter().map(GraphNode::as_ptr));
                 claims.push(Claim { outputs, compiled });
             }
         }

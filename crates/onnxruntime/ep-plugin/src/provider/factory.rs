@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{env, ptr, slice};
+use std::sync::{Mutex, PoisonError};
+use std::{ptr, slice};
 
 use ort_sys::{
     OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType,
@@ -11,51 +11,42 @@ use ort_sys::{
 };
 use smallvec::SmallVec;
 
-use super::custom_op::Domain;
-use super::ep::{Ep, Setup};
-use super::error::Error;
-use super::gpu::Gpu;
-use super::kernel::Kernel;
-use super::layers::{AttentionKernel, LayerKernel};
-use super::options::{Options, SWITCH};
-use super::schemas::{attention, layers, registrations};
-use super::{EP_NAME, EP_NAME_STR};
-use crate::plugin::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
-use crate::plugin::host::{Host, Owned, ort_own};
-use crate::plugin::log::Log;
-use crate::plugin::registry::Registry;
-use crate::plugin::runs::Runs;
-use crate::plugin::session::Around;
-use crate::plugin::{fence, options, pin};
+use super::{Ep, Opening, Provider};
+use crate::abi::{API_VERSION, OrtDataTransferImpl, OrtEp, OrtEpFactory, UNUSED};
+use crate::host::{Host, Owned, ort_own};
+use crate::log::Log;
+use crate::registry::Registry;
+use crate::{fence, pin};
 
 /// The library's one factory of a registration.
 #[repr(C)]
-pub(crate) struct Factory {
+pub struct Factory<P: Provider> {
     /// The table, first so that a pointer to it is one to the whole.
     table: OrtEpFactory,
     host: Host,
-    domain: Domain,
+    shared: P::Shared,
     registry: Registry,
     /// The devices that it made for the host.
     devices: Mutex<Vec<*const OrtEpDevice>>,
-    fuses_captured: bool,
     /// Number of users: the registration, until it is released, and each EP.
     users: AtomicUsize,
 }
 
-impl Factory {
-    /// Makes a factory, to be released with [`leave`](Self::leave). `fuses_captured` says whether the
-    /// inputs of the host's fused nodes have what the graphs in their nodes capture.
-    pub(crate) fn create(host: Host, fuses_captured: bool) -> Result<*mut OrtEpFactory, Error> {
+impl<P: Provider> Factory<P> {
+    /// Makes a factory, to be released with [`leave`](Self::leave).
+    ///
+    /// # Errors
+    /// If the host fails.
+    pub fn create(host: Host, shared: P::Shared) -> Result<*mut OrtEpFactory, P::Failure> {
         let table = OrtEpFactory {
             ort_version_supported: API_VERSION,
-            GetName: get_name,
-            GetVendor: get_vendor,
-            GetSupportedDevices: get_supported_devices,
-            CreateEp: create_ep,
-            ReleaseEp: release_ep,
+            GetName: get_name::<P>,
+            GetVendor: get_vendor::<P>,
+            GetSupportedDevices: get_supported_devices::<P>,
+            CreateEp: create_ep::<P>,
+            ReleaseEp: release_ep::<P>,
             GetVendorId: get_vendor_id,
-            GetVersion: get_version,
+            GetVersion: get_version::<P>,
             ValidateCompiledModelCompatibilityInfo: UNUSED,
             CreateAllocator: create_allocator,
             ReleaseAllocator: release_allocator,
@@ -64,21 +55,17 @@ impl Factory {
             CreateSyncStreamForDevice: UNUSED,
             GetHardwareDeviceIncompatibilityDetails: UNUSED,
             CreateExternalResourceImporterForDevice: UNUSED,
-            GetNumCustomOpDomains: get_num_custom_op_domains,
-            GetCustomOpDomains: get_custom_op_domains,
+            GetNumCustomOpDomains: get_num_custom_op_domains::<P>,
+            GetCustomOpDomains: get_custom_op_domains::<P>,
         };
-        let domain = Domain::new(host)?;
         let registry = Registry::new(host)?;
-        registry.add::<Kernel>(EP_NAME, &registrations())?;
-        registry.add::<LayerKernel>(EP_NAME, &layers())?;
-        registry.add::<AttentionKernel>(EP_NAME, &attention())?;
+        P::register(&registry)?;
         Ok(Box::into_raw(Box::new(Self {
             table,
             host,
-            domain,
+            shared,
             registry,
             devices: Mutex::default(),
-            fuses_captured,
             users: AtomicUsize::new(1),
         }))
         .cast())
@@ -89,7 +76,7 @@ impl Factory {
     /// # Safety
     /// `factory` is one that [`create`](Self::create) made; the caller is one of its users, and
     /// is none any more.
-    pub(crate) unsafe fn leave(factory: *mut OrtEpFactory) {
+    pub unsafe fn leave(factory: *mut OrtEpFactory) {
         // SAFETY: the caller's; the box must be the only reference to the
         // factory, and nobody uses the factory any more.
         unsafe {
@@ -108,12 +95,12 @@ impl Factory {
     }
 }
 
-unsafe extern "system" fn get_name(_: *const OrtEpFactory) -> *const c_char {
-    EP_NAME.as_ptr()
+unsafe extern "system" fn get_name<P: Provider>(_: *const OrtEpFactory) -> *const c_char {
+    P::NAME.as_ptr()
 }
 
-unsafe extern "system" fn get_vendor(_: *const OrtEpFactory) -> *const c_char {
-    c"revseq".as_ptr()
+unsafe extern "system" fn get_vendor<P: Provider>(_: *const OrtEpFactory) -> *const c_char {
+    P::VENDOR.as_ptr()
 }
 
 unsafe extern "system" fn get_vendor_id(_: *const OrtEpFactory) -> u32 {
@@ -121,9 +108,8 @@ unsafe extern "system" fn get_vendor_id(_: *const OrtEpFactory) -> u32 {
     0
 }
 
-unsafe extern "system" fn get_version(_: *const OrtEpFactory) -> *const c_char {
-    // ONNX Runtime wants a semantic one.
-    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+unsafe extern "system" fn get_version<P: Provider>(_: *const OrtEpFactory) -> *const c_char {
+    P::VERSION.as_ptr()
 }
 
 unsafe extern "system" fn is_stream_aware(_: *const OrtEpFactory) -> bool {
@@ -132,7 +118,7 @@ unsafe extern "system" fn is_stream_aware(_: *const OrtEpFactory) -> bool {
 
 /// # Safety
 /// As ONNX Runtime's header says; the factory is one that this library made.
-unsafe extern "system" fn get_supported_devices(
+unsafe extern "system" fn get_supported_devices<P: Provider>(
     factory: *mut OrtEpFactory,
     devices: *const *const OrtHardwareDevice,
     count: usize,
@@ -141,7 +127,7 @@ unsafe extern "system" fn get_supported_devices(
     ep_count: *mut usize,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let own = unsafe { Factory::from_table(factory) };
+    let own: &Factory<P> = unsafe { Factory::from_table(factory) };
     let host = own.host;
     fence::status(host, || {
         fence::fault("devices");
@@ -174,7 +160,7 @@ unsafe extern "system" fn get_supported_devices(
                 *ep_count = index + 1;
             }
         }
-        Ok::<(), Error>(())
+        Ok::<(), P::Failure>(())
     })
 }
 
@@ -195,7 +181,7 @@ unsafe fn device_type(host: Host, device: *const OrtHardwareDevice) -> c_int {
 
 /// # Safety
 /// As ONNX Runtime's header says; the factory is one that this library made.
-unsafe extern "system" fn create_ep(
+unsafe extern "system" fn create_ep<P: Provider>(
     factory: *mut OrtEpFactory,
     _devices: *const *const OrtHardwareDevice,
     _metadata: *const *const OrtKeyValuePairs,
@@ -205,58 +191,46 @@ unsafe extern "system" fn create_ep(
     out: *mut *mut OrtEp,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    let factory = unsafe { Factory::from_table(factory) };
+    let factory: &Factory<P> = unsafe { Factory::from_table(factory) };
     let host = factory.host;
     fence::status(host, || {
-        // Threads that run a node may end later than the session, and drivers of a GPU clean up when
-        // the process ends: both call into this library.
+        // Threads that run a node may end later than the session, and drivers clean up when the process ends: both
+        // call into this library.
         pin::library();
         // SAFETY: the logger is the session's, as the EP is.
         let log = unsafe { Log::new(host, logger) };
-        let runs = Arc::new(Runs::new(host));
-        // The EP reports wrong options later, where the host does not ignore them.
-        let setup = fence::catch(|| {
+        let devices = factory.devices.lock();
+        let opening = Opening::<P> {
+            host,
+            log,
+            options: session_options,
+            devices: devices.unwrap_or_else(PoisonError::into_inner).clone(),
+            shared: &factory.shared,
+        };
+        // The EP reports what is wrong later, where the host does not ignore it.
+        let provider = fence::catch(|| {
             fence::fault("ep");
-            // SAFETY: the caller's.
-            let entries = unsafe { options::read(host, session_options, EP_NAME_STR) }?;
-            let options = Options::new(entries.iter().map(|(key, value)| (&**key, &**value)))?;
-            let options = options.switched(env::var_os(SWITCH).as_deref())?;
-            let around = match options.loops() {
-                None => None,
-                Some(_) => {
-                    let runs = Arc::clone(&runs);
-                    let devices = factory.devices.lock();
-                    let devices = devices.unwrap_or_else(PoisonError::into_inner).clone();
-                    // SAFETY: the caller's.
-                    Some(unsafe { Around::read(host, session_options, log, runs, devices) }?)
-                }
-            };
-            Ok::<_, Error>(Setup {
-                gpu: Gpu::open(options.device())?,
-                options,
-                around,
-                fuses_captured: factory.fuses_captured,
-            })
+            P::open(&opening)
         });
-        let ep = Box::new(Ep::new(host, setup, log, runs, factory.registry.as_ptr()));
+        let ep = Box::new(Ep::new(host, provider, factory.registry.as_ptr()));
         // SAFETY: the caller's; the host passes the EP to `release_ep`.
         unsafe { *out = Box::into_raw(ep).cast() };
         factory.users.fetch_add(1, Ordering::Relaxed);
-        Ok::<(), Error>(())
+        Ok::<(), P::Failure>(())
     })
 }
 
 /// # Safety
 /// `ep` is null or one that [`create_ep`] made for this factory, released only once.
-unsafe extern "system" fn release_ep(factory: *mut OrtEpFactory, ep: *mut OrtEp) {
+unsafe extern "system" fn release_ep<P: Provider>(factory: *mut OrtEpFactory, ep: *mut OrtEp) {
     if ep.is_null() {
         return;
     }
     fence::value((), || {
         // SAFETY: the caller's; each EP is a user of its factory, which outlives it.
         unsafe {
-            drop(Box::from_raw(ep.cast::<Ep>()));
-            Factory::leave(factory);
+            drop(Box::from_raw(ep.cast::<Ep<P>>()));
+            Factory::<P>::leave(factory);
         }
     });
 }
@@ -292,26 +266,32 @@ unsafe extern "system" fn create_data_transfer(
 }
 
 /// # Safety
-/// `out` is a place for the result.
-unsafe extern "system" fn get_num_custom_op_domains(
-    _: *mut OrtEpFactory,
+/// The factory is one that this library made, `out` a place for the result.
+unsafe extern "system" fn get_num_custom_op_domains<P: Provider>(
+    factory: *mut OrtEpFactory,
     out: *mut usize,
 ) -> OrtStatusPtr {
     // SAFETY: the caller's.
-    unsafe { *out = 1 };
+    unsafe {
+        let domain = P::domain(&Factory::<P>::from_table(factory).shared);
+        *out = usize::from(domain.is_some());
+    }
     OrtStatusPtr::default()
 }
 
 /// # Safety
 /// The factory is one that this library made; `domains` has `count` places.
-unsafe extern "system" fn get_custom_op_domains(
+unsafe extern "system" fn get_custom_op_domains<P: Provider>(
     factory: *mut OrtEpFactory,
     domains: *mut *mut OrtCustomOpDomain,
     count: usize,
 ) -> OrtStatusPtr {
-    if count > 0 {
-        // SAFETY: the caller's.
-        unsafe { *domains = Factory::from_table(factory).domain.as_ptr() };
+    // SAFETY: the caller's.
+    unsafe {
+        let domain = P::domain(&Factory::<P>::from_table(factory).shared);
+        if let Some(domain) = domain.filter(|_| count > 0) {
+            *domains = domain;
+        }
     }
     OrtStatusPtr::default()
 }
@@ -319,7 +299,53 @@ unsafe extern "system" fn get_custom_op_domains(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::fake_host;
+    use crate::error::Error;
+    use crate::fake_host;
+    use crate::graph::Graph;
+    use crate::info::KernelInfo;
+    use crate::kernel::Kernel;
+    use crate::provider::{Claims, Nothing};
+    use crate::registry::Registration;
+    use crate::tensor::Context;
+
+    /// A provider that takes nothing, and a kernel that asks for its node's name.
+    struct Sample;
+
+    impl Provider for Sample {
+        type Failure = Error;
+        type Fused = Nothing<Error>;
+        type Shared = ();
+
+        const NAME: &'static std::ffi::CStr = c"SampleExecutionProvider";
+        const VENDOR: &'static std::ffi::CStr = c"nobody";
+        const VERSION: &'static std::ffi::CStr = c"0.0.0";
+
+        fn register(registry: &Registry) -> Result<(), Error> {
+            registry.add::<Named>(Self::NAME, &[Registration::new(c"", c"Neg")])
+        }
+
+        fn open(_session: &Opening<'_, Self>) -> Result<Self, Error> {
+            Ok(Self)
+        }
+
+        fn claim(&self, _graph: Graph<'_>, _claims: Claims<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    struct Named;
+
+    impl Kernel for Named {
+        type Failure = Error;
+
+        fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
+            info.name().map(|_| Self)
+        }
+
+        fn compute(&self, _context: Context<'_>) -> Result<(), Error> {
+            Ok(())
+        }
+    }
 
     /// The result of `GetSupportedDevices` for this many CPUs.
     fn devices(factory: *mut OrtEpFactory, cpus: usize) -> (OrtStatusPtr, usize) {
@@ -328,7 +354,7 @@ mod tests {
         let mut count = usize::MAX;
         // SAFETY: the lists have the declared sizes.
         let status = unsafe {
-            get_supported_devices(
+            get_supported_devices::<Sample>(
                 factory,
                 cpus.as_ptr(),
                 cpus.len(),
@@ -343,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_devices_before_one_that_fails_are_released() {
-        let factory = Factory::create(fake_host::host(), true).unwrap();
+        let factory = Factory::<Sample>::create(fake_host::host(), ()).unwrap();
         let before = fake_host::alive();
         for made in 0..2 {
             fake_host::fail_after(made);
@@ -358,12 +384,12 @@ mod tests {
             assert_eq!(fake_host::alive(), alive + made as isize);
         }
         // SAFETY: the factory was made above.
-        unsafe { Factory::leave(factory) };
+        unsafe { Factory::<Sample>::leave(factory) };
     }
 
     #[test]
     fn a_factory_has_kernels_until_it_is_released_and_leaves_nothing() {
-        let factory = Factory::create(fake_host::host(), true).unwrap();
+        let factory = Factory::<Sample>::create(fake_host::host(), ()).unwrap();
         let (create, state) = fake_host::kernel();
         for _ in 0..2 {
             let mut kernel = ptr::null_mut();
@@ -371,59 +397,31 @@ mod tests {
             let status = unsafe { create(state, ptr::dangling(), &raw mut kernel) };
             assert!(!status.0.is_null() && kernel.is_null());
             // SAFETY: the factory lives.
-            let factory = unsafe { Factory::from_table(factory) };
+            let factory = unsafe { Factory::<Sample>::from_table(factory) };
             assert_eq!(factory.users.load(Ordering::Acquire), 1);
         }
         // SAFETY: the factory was made above.
-        unsafe { Factory::leave(factory) };
+        unsafe { Factory::<Sample>::leave(factory) };
         assert_eq!(fake_host::alive(), 0);
     }
 
     /// Miri also sees whether it is only asked, which other threads may do at the same time.
     #[test]
     fn a_factory_in_use_is_freed_with_its_last_ep() {
-        let factory = Factory::create(fake_host::host(), true).unwrap();
+        let factory = Factory::<Sample>::create(fake_host::host(), ()).unwrap();
         let alive = fake_host::alive();
         // SAFETY: the factory lives, as it is not freed while an EP is not released.
-        let in_use = unsafe { Factory::from_table(factory) };
+        let in_use = unsafe { Factory::<Sample>::from_table(factory) };
         in_use.users.fetch_add(2, Ordering::Relaxed);
         // SAFETY: the factory was made above.
-        unsafe { Factory::leave(factory) };
+        unsafe { Factory::<Sample>::leave(factory) };
         assert_eq!(in_use.users.load(Ordering::Acquire), 2);
         assert_eq!(fake_host::alive(), alive);
         // SAFETY: it is marked as used by two EPs.
-        unsafe { Factory::leave(factory) };
+        unsafe { Factory::<Sample>::leave(factory) };
         assert_eq!(fake_host::alive(), alive);
         // SAFETY: one of the two is left.
-        unsafe { Factory::leave(factory) };
+        unsafe { Factory::<Sample>::leave(factory) };
         assert_eq!(fake_host::alive(), 0);
-    }
-
-    #[test]
-    fn a_failed_factory_leaks_nothing() {
-        let mut failed = 0;
-        loop {
-            fake_host::fail_after(failed);
-            let made = Factory::create(fake_host::host(), true);
-            match made {
-                Ok(factory) => {
-                    // SAFETY: the factory was made just now.
-                    unsafe { Factory::leave(factory) };
-                    // Types of complex numbers may fail.
-                    if fake_host::has_not_failed() {
-                        break;
-                    }
-                }
-                Err(error) => assert!(error.to_string().ends_with(": injected"), "{error}"),
-            }
-            assert_eq!(
-                fake_host::alive(),
-                0,
-                "{failed} calls before the one that fails"
-            );
-            failed += 1;
-        }
-        // One domain with its 4 ops, and 3 kernels of 7 calls or more.
-        assert!(failed > 26, "{failed}");
     }
 }
