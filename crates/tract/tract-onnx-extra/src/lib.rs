@@ -78,7 +78,7 @@
 //!
 //! # Limits
 //!
-//! A loop may be endless. [`with_limits`] bounds the steps and the memory of a model's loops,
+//! A loop may be endless. [`LoadOptions::with_limits`] bounds the steps and the memory of a model's loops,
 //! nested ones included, and of a `Range` and outputs whose sizes come from data; by default there
 //! is no bound.
 //!
