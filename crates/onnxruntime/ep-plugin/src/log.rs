@@ -6,17 +6,11 @@ use ort_sys::{OrtLogger, OrtLoggingLevel, os_char};
 
 use super::host::{Host, ort_status};
 
-/// The source of a line in the log: the package, in the system's own characters.
-static SOURCE: [os_char; env!("CARGO_PKG_NAME").len() + 1] = {
-    let name = env!("CARGO_PKG_NAME").as_bytes();
-    let mut source = [0; _];
-    let mut index = 0;
-    while index < name.len() {
-        source[index] = name[index] as os_char;
-        index += 1;
-    }
-    source
-};
+/// The source of a line in the log: the plugin, in the system's own characters.
+fn source() -> Vec<os_char> {
+    let name = super::plugin().name.bytes();
+    name.chain([0]).map(|byte| byte as os_char).collect()
+}
 
 /// A logger of the host's, valid while the object that it came with lives.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +75,7 @@ impl Log {
             return;
         }
         let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
+        let source = source();
         // SAFETY: the logger is alive and copies the strings.
         let status = unsafe {
             ort_status!(
@@ -89,7 +84,7 @@ impl Log {
                     self.logger,
                     level,
                     line.as_ptr(),
-                    SOURCE.as_ptr(),
+                    source.as_ptr(),
                     0,
                     function.as_ptr()
                 )

@@ -131,18 +131,25 @@ impl<'a> Context<'a> {
     /// An output, if it is wanted, with room for these sizes.
     #[inline]
     pub fn optional_output(self, index: usize, sizes: &[i64]) -> Result<Option<*mut u8>, Error> {
+        let value = self.output_value(index, sizes)?;
+        match value.is_null() {
+            true => Ok(None),
+            // SAFETY: the value is an output of the run.
+            false => unsafe { data(self.host, value) }.map(Some),
+        }
+    }
+
+    /// An output as it is, which the host owns; null if it is not wanted.
+    #[inline]
+    fn output_value(self, index: usize, sizes: &[i64]) -> Result<*mut OrtValue, Error> {
         let (context, first, rank) = (self.context, sizes.as_ptr(), sizes.len());
-        // SAFETY: as in `input_value`; the host copies the sizes, and the value is an output of the run.
-        unsafe {
-            let value = ort_get!(
+        // SAFETY: as in `input_value`; the host copies the sizes.
+        Ok(unsafe {
+            ort_get!(
                 self.host,
                 KernelContext_GetOutput(context, index, first, rank)
-            );
-            match value.is_null() {
-                true => Ok(None),
-                false => data(self.host, value).map(Some),
-            }
-        }
+            )
+        })
     }
 
     /// Writes an output of these sizes, if it is wanted. What it is made of may be an input that has the same
@@ -156,14 +163,7 @@ impl<'a> Context<'a> {
         sizes: &[i64],
         elements: impl IntoIterator<Item = T>,
     ) -> Result<(), Error> {
-        let (context, first, rank) = (self.context, sizes.as_ptr(), sizes.len());
-        // SAFETY: as in `optional_output`.
-        let value = unsafe {
-            ort_get!(
-                self.host,
-                KernelContext_GetOutput(context, index, first, rank)
-            )
-        };
+        let value = self.output_value(index, sizes)?;
         if value.is_null() {
             return Ok(());
         }
