@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use buffa::encoding::{Tag, WireType};
+use buffa::encoding::{Tag, WireType, decode_varint};
 
 use crate::pointer::{POINTER, check_fetched};
 use crate::{Error, ModelProto, check, decode, external, memory};
@@ -170,7 +170,7 @@ pub(crate) fn check_start(bytes: &[u8]) -> Result<()> {
     if let Some((.., what)) = other {
         bail!("{NO_MODEL}: {what}");
     }
-    if let Some(what) = described_model(start) {
+    if let Some(what) = described_model(start).or_else(|| other_message(start)) {
         bail!("{NO_MODEL}: {what}");
     }
     ensure!(!start.is_empty(), "{NO_MODEL}: it is empty");
@@ -228,6 +228,36 @@ fn described_model(start: &[u8]) -> Option<&'static str> {
     })
 }
 
+/// Says of a message that is none of a ModelProto whose it is. A tensor has its sizes, one by one or in a list,
+/// and then a number where a model has the name of its producer. A graph begins with a node, and that with
+/// text and text.
+fn other_message(mut start: &[u8]) -> Option<&'static str> {
+    let mut node = None;
+    while let Ok(tag) = Tag::decode(&mut start) {
+        match (tag.field_number(), tag.wire_type()) {
+            (1, WireType::Varint) => drop(decode_varint(&mut start).ok()?),
+            (1, WireType::LengthDelimited) => {
+                let length = decode_varint(&mut start).ok()? as usize;
+                node = node.or(Some(start));
+                start = start.get(length..).unwrap_or_default();
+            }
+            (2, WireType::Varint) => {
+                return Some(
+                    "it is one tensor, as data sets have for an input: give the model's file",
+                );
+            }
+            _ => break,
+        }
+    }
+    let &[0x0a, length @ ..0x80, ref rest @ ..] = node? else {
+        return None;
+    };
+    let behind = rest.get(usize::from(length));
+    matches!(behind, None | Some(0x12)).then_some(
+        "it is a graph without a model around it, perhaps a GraphDef of TensorFlow: convert that with tf2onnx",
+    )
+}
+
 /// Whether the first field may be one of a ModelProto, known or not: it has no groups and no
 /// numbers of a fixed size.
 fn begins_a_model(mut start: &[u8]) -> bool {
@@ -267,6 +297,11 @@ mod tests {
             (b"\x08\x01\x12\xa4\x05\x0a\x10\x12\x04", "a SavedModel"),
             (b"\x08\x01\x12\x40\x0a\x10\x0a\x01x", "a Core ML model"),
             (b"\x08\x05\x12\xa4\x05\x0a\x10\x0a\x01x", "a Core ML model"),
+            (b"\x08\x02\x08\x03\x10\x01\x4a", "one tensor"),
+            (b"\x0a\x02\x0a\x03\x10\x01\x4a", "one tensor"),
+            (b"\x10\x07\x4a\x08", "one tensor"),
+            (b"\x0a\x08\x0a\x01x\x12\x03Neg", "a GraphDef"),
+            (b"\x0a\xff\x01\x0a\x50long", "a GraphDef"),
             (b"\x20\0\0\0ORTM\0\0", "ONNX Runtime's own format"),
             (b"ftrt\x1f\0\0\0", "a TensorRT engine"),
             (b"\x80\x02}q\0", "a pickle, perhaps"),

@@ -382,7 +382,14 @@ impl Executable<'_> {
         // A temporary file of this run.
         let _ = std::fs::remove_file(&written);
         let text = text?;
-        let profile = profile::read(&text).context("cannot read ONNX Runtime's profile")?;
+        let profile = profile::read(&text).with_context(|| {
+            let (bytes, folder) = (text.len(), std::env::temp_dir());
+            format!(
+                "cannot read ONNX Runtime's profile of {bytes} bytes, which is cut off if {} is full: TMPDIR \
+                 names another folder",
+                folder.display()
+            )
+        })?;
         Ok(Profile {
             is_coarse: true,
             trace: with_trace.then_some(text),
