@@ -209,6 +209,42 @@ assert y.tolist() == [[4, 1], [2, 3], [0, 5]]
 """)
 
 
+def test_values_of_options_are_checked_before_the_session(tmp_path):
+    run(tmp_path, """
+for key, wrong, expected in [
+    ("lengths", "keep", "'reject' or 'clamp'"),
+    ("layers", "yes", "'on' or 'off'"),
+    ("loops", "layer", "'keep' or 'layers' or 'steps'"),
+    ("assume", "", "'right-padded'"),
+    ("device", "cuda", "'cpu' or 'gpu' or 'gpu:INDEX' or 'gpu:NAME' or 'gpu:software'"),
+]:
+    try:
+        worker.create_session(MODEL, provider_options={key: wrong})
+    except ValueError as error:
+        assert str(error) == f"provider_options[{key!r}] is {wrong!r}, expected {expected}", error
+    else:
+        raise AssertionError(f"{key} was {wrong!r}")
+""")
+
+
+def test_files_that_are_no_models_are_named(tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+    (tmp_path / "pointer.onnx").write_text(pointer)
+    tensor = (harness.MODELS / "exported/keras_bilstm_masked/test_data_set_0/input_0.pb").read_bytes()
+    (tmp_path / "tensor.pb").write_bytes(tensor)
+    run(tmp_path, f"\nos.chdir({str(tmp_path)!r})" + """
+for path, what in [("pointer.onnx", "`git lfs pull` gets the model"), ("tensor.pb", "it is one tensor")]:
+    for model in (path, open(path, "rb").read()):
+        for loops in (None, True):
+            try:
+                worker.create_session(model, loops=loops)
+            except ValueError as error:
+                assert "it is not an ONNX model: " in str(error) and what in str(error), error
+            else:
+                raise AssertionError(path)
+""")
+
+
 def test_without_its_library_the_machine_is_named(tmp_path):
     run(tmp_path, """
 import socket

@@ -214,6 +214,15 @@ def rewriting(model: Model, **options: Any) -> Iterator[Rewriting]:
         )
 
 
+def not_a_model(model: str | bytes) -> str | None:
+    """What a file or bytes are instead of a model, as far as the library can tell."""
+    try:
+        with rewriting(model):
+            return None
+    except RewriteError as error:
+        return str(error) if "it is not an ONNX model" in str(error) else None
+
+
 def _step(step: dict[str, Any]) -> Step:
     rewritten = step["result"] == "rewritten"
     return Step(

@@ -29,10 +29,10 @@ import tempfile
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
 
 from ._report import LOOPS, ReportError, remember, report
-from ._rewrite import RewriteError, flag, rewriting, source_of
+from ._rewrite import RewriteError, flag, not_a_model, rewriting, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -193,8 +193,8 @@ def create_session(
     Runtime loads it.
 
     Raises ``RegistrationError``, ``AssignmentError``, ``RewriteError``, ``MemoryError`` or
-    ``OSError``, ``TypeError`` and ``ValueError`` for arguments of other types and values, and
-    ``ModuleNotFoundError`` without ONNX Runtime.
+    ``OSError``, ``TypeError`` and ``ValueError`` for arguments of other types and values and for what is
+    no model, and ``ModuleNotFoundError`` without ONNX Runtime.
     """
     if rewrite not in (None, False, "fast"):
         raise ValueError(f"rewrite is {rewrite!r}, expected None or 'fast'")
@@ -259,7 +259,13 @@ def _make(
         configure(options)
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     options.add_provider_for_devices([device], entries)
-    session = onnxruntime.InferenceSession(loadable, options)
+    try:
+        session = onnxruntime.InferenceSession(loadable, options)
+    # ONNX Runtime's own errors have no common base but Exception.
+    except Exception as error:
+        if (what := not_a_model(loadable)) is not None:
+            raise ValueError(what) from error
+        raise
     # ONNX Runtime would answer some errors by running the model again without the provider.
     session.disable_fallback()
     check_assignment(session)
@@ -276,6 +282,9 @@ def _is_left(session: onnxruntime.InferenceSession) -> bool:
         return False
     return not found.taken or any(left.could_be_replaced for left in found.left)
 
+
+# The values of the option ``device``, beside GPUs by their names.
+_DEVICES = ("cpu", "gpu", "gpu:INDEX", "gpu:NAME", "gpu:software")
 
 # The values of the option ``loops`` with which loops are replaced.
 _REPLACING = ("layers", "steps")
@@ -304,6 +313,10 @@ def _options(
             raise ValueError(f"provider_options has {key!r}, expected {known}")
         if not isinstance(value, str):
             raise TypeError(f"provider_options[{key!r}] is {value!r}, expected a str")
+        allowed = get_args(get_type_hints(ProviderOptions)[key]) or _DEVICES
+        if value not in allowed and not (key == "device" and value.startswith("gpu:")):
+            expected = " or ".join(map(repr, allowed))
+            raise ValueError(f"provider_options[{key!r}] is {value!r}, expected {expected}")
         options[key] = value
     if loops is not None:
         if loops == "steps":
