@@ -10,8 +10,9 @@ use crate::provider::report;
 /// The session was given the dynamic option `ep.dynamic.revseq_report` (`SetEpDynamicOptions`) with any
 /// text, such as a unique one, which `key` is. The report is JSON: `{"taken": [{"operator": "Loop", "node":
 /// "x", "graph": [], "to": "LSTM, forward"}], "left": [{"operator": "Loop", "node": "y", "graph": [],
-/// "reason": "…", "could_be_replaced": false}], "layers": 0, "reversals": 2}`: what runs instead of loops,
-/// the nodes that other providers run, and the numbers of the layers and reversals that this one runs.
+/// "reason": "…", "could_be_replaced": false}], "layers": 0, "reversals": 2, "fused_runs": 7}`: what runs
+/// instead of loops, the nodes that other providers run, the numbers of the layers and reversals that this one
+/// runs, and how often the nodes that replace loops have run, all of them together.
 /// The result is to be passed to [`RevSeqFree`](crate::answer::RevSeqFree).
 ///
 /// # Safety

@@ -28,6 +28,8 @@ pub struct Report {
     pub layers: usize,
     /// The number of reversals that it runs.
     pub reversals: usize,
+    /// How often the nodes that replace loops have run so far, all of them together.
+    pub fused_runs: u64,
 }
 
 /// A loop that the provider runs as something else.

@@ -75,6 +75,8 @@ class SessionReport:
     layers: int
     #: The number of reversals that it runs.
     reversals: int
+    #: How often the nodes that replace loops have run so far, all of them together.
+    fused_runs: int
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.taken, *self.left)))
@@ -133,6 +135,7 @@ def _read(text: str) -> SessionReport:
         tuple(Left(*place(it), it["reason"], it["could_be_replaced"]) for it in found["left"]),
         found["layers"],
         found["reversals"],
+        found["fused_runs"],
     )
 
 

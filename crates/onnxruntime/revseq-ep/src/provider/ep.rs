@@ -123,7 +123,7 @@ impl Provider for Ep {
     /// Leaves the report where the option says.
     fn set(&self, key: &str, value: &str) {
         if key == report::OPTION {
-            self.report.leave(value);
+            self.report.leave(value, self.loops.ran());
         }
     }
 

@@ -156,8 +156,8 @@ impl Report {
         }
     }
 
-    /// The report in JSON.
-    fn to_json(&self) -> String {
+    /// The report in JSON, with the number of runs of the nodes that replace others.
+    fn to_json(&self, fused_runs: u64) -> String {
         let (mut taken, mut left) = (Vec::new(), Vec::new());
         let [mut layers, mut reversals] = [0, 0];
         for (place, fate) in &*lock(&self.nodes) {
@@ -179,14 +179,19 @@ impl Report {
                 }
             }
         }
-        let report =
-            json!({ "taken": taken, "left": left, "layers": layers, "reversals": reversals });
+        let report = json!({
+            "taken": taken,
+            "left": left,
+            "layers": layers,
+            "reversals": reversals,
+            "fused_runs": fused_runs,
+        });
         report.to_string()
     }
 
     /// Leaves the report under a key.
-    pub(super) fn leave(&self, key: &str) {
-        let report = self.to_json();
+    pub(super) fn leave(&self, key: &str, fused_runs: u64) {
+        let report = self.to_json(fused_runs);
         let mut asked = lock(&ASKED);
         asked.get_or_insert_default().insert(key.to_owned(), report);
     }
@@ -283,7 +288,7 @@ mod tests {
         report.set(place("LSTM", "c", &[]), Fate::Runs);
         report.set(place("LSTM", "c", &[]), Fate::Runs);
         report.set(place("ReverseSequence", "d", &[]), Fate::Runs);
-        report.leave("a key");
+        report.leave("a key", 3);
         let json: serde_json::Value = serde_json::from_str(&take("a key").unwrap()).unwrap();
         let expected = json!({
             "taken": [{ "operator": "Loop", "node": "a", "graph": [], "to": "LSTM, forward" }],
@@ -296,6 +301,7 @@ mod tests {
             }],
             "layers": 1,
             "reversals": 1,
+            "fused_runs": 3,
         });
         assert_eq!(json, expected);
         assert_eq!(take("a key"), None);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use recurrent_steps::Limits;
 use revseq_onnx::encode;
@@ -31,6 +32,8 @@ pub(crate) struct Compiled {
     names: [Vec<String>; 2],
     /// Their places among those of the node.
     places: [Vec<usize>; 2],
+    /// The number of runs of all fused nodes of the session.
+    ran: Arc<AtomicU64>,
 }
 
 /// What runs the nodes.
@@ -65,6 +68,7 @@ impl Compiled {
                 runs: around.runs(),
             })),
             places: Default::default(),
+            ran: Arc::default(),
         }
     }
 
@@ -92,11 +96,17 @@ impl Compiled {
             runner: Runner::Session(prepared.session(model)?),
             names: [inputs.clone(), outputs.clone()],
             places: Default::default(),
+            ran: Arc::default(),
         })
     }
 
-    /// Takes the place of a node that was fused.
-    pub(super) fn place(mut self, fused: GraphNode<'_>) -> Result<Self, Error> {
+    /// Takes the place of a node that was fused, and counts its runs.
+    pub(super) fn place(
+        mut self,
+        fused: GraphNode<'_>,
+        ran: &Arc<AtomicU64>,
+    ) -> Result<Self, Error> {
+        self.ran = Arc::clone(ran);
         let [inputs, outputs] = &self.names;
         let of_node = [
             message::names(fused.inputs()?)?,
@@ -122,6 +132,7 @@ impl Fused for Compiled {
 
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
         let [inputs, outputs] = &self.places;
+        self.ran.fetch_add(1, Ordering::Relaxed);
         let run = match &self.runner {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
             Runner::Program(steps) => {

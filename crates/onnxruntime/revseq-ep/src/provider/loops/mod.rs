@@ -13,7 +13,8 @@ mod outcome;
 mod program;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ort_sys::OrtNode;
 use revseq_onnx::proto::{ModelProto, NodeProto, ValueInfoProto};
@@ -41,6 +42,8 @@ pub(super) struct Claims {
     claims: Mutex<Vec<Claim>>,
     /// Whether the inputs of fused nodes have what the graphs in their nodes capture.
     fuses_captured: bool,
+    /// The number of runs of all fused nodes.
+    ran: Arc<AtomicU64>,
 }
 
 /// What runs instead of nodes.
@@ -56,6 +59,7 @@ impl Claims {
         Self {
             claims: Mutex::default(),
             fuses_captured,
+            ran: Arc::default(),
         }
     }
 
@@ -109,8 +113,13 @@ impl Claims {
         let compiled = claims.swap_remove(place).compiled;
         match writes_context {
             true => Err(compiled.error(Error::Context)),
-            false => compiled.place(fused),
+            false => compiled.place(fused, &self.ran),
         }
+    }
+
+    /// The number of runs of all fused nodes so far.
+    pub(super) fn ran(&self) -> u64 {
+        self.ran.load(Ordering::Relaxed)
     }
 }
 
