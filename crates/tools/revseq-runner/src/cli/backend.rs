@@ -14,7 +14,7 @@ use crate::note::note;
 pub(crate) enum Backend {
     /// tract, in Rust, on the CPU
     Tract,
-    /// ONNX Runtime, 1.24 or later, with this project's execution provider, without fallback
+    /// ONNX Runtime, 1.24 or later, with this project's execution provider
     Ort,
     /// ONNX Runtime with its own kernels only
     OrtPlain,

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::values::{
-    NamedFile, NamedFileParser, name_and_fill, name_and_size, output_and_tolerance,
+    NamedFile, NamedFileParser, NamedSizes, name_and_fill, names_and_sizes, output_and_tolerance,
 };
 use crate::tensor::compare::Tolerance;
 use crate::tensor::fill::Fill;
@@ -14,9 +14,30 @@ use crate::tensor::fill::Fill;
 pub(crate) struct InputArguments {
     #[command(flatten)]
     pub(crate) values: ValueArguments,
+    #[command(flatten)]
+    pub(crate) sizes: SizeArguments,
+}
+
+/// Sizes that the model leaves open.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SizeArguments {
     /// Set a size: a symbolic one, or as in x.0 the first of input x
-    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
-    pub(crate) dims: Vec<(String, u64)>,
+    #[arg(short, long = "dim", value_name = "NAME=SIZE,…", value_parser = names_and_sizes)]
+    dims: Vec<NamedSizes>,
+}
+
+impl SizeArguments {
+    /// All of them, in order.
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        self.dims.iter().flat_map(|it| it.0.clone()).collect()
+    }
+
+    /// Keeps those that there are.
+    pub(crate) fn retain(&mut self, mut is_size: impl FnMut(&str) -> bool) {
+        for sizes in &mut self.dims {
+            sizes.0.retain(|(name, _)| is_size(name));
+        }
+    }
 }
 
 /// Values of inputs: from files, or made up.

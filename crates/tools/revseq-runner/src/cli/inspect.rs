@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::values::name_and_size;
-use super::{BackendsArguments, ReportArguments};
+use super::{BackendsArguments, ReportArguments, SizeArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Without --backend, the model is tried on tract.
@@ -35,9 +34,8 @@ pub(crate) enum InspectFormat {
 pub(crate) struct InspectArguments {
     /// An ONNX model, a folder with a model.onnx, or - for standard input
     pub(crate) model: PathBuf,
-    /// Set a size: a symbolic one, or as in x.0 the first of input x
-    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
-    pub(crate) dims: Vec<(String, u64)>,
+    #[command(flatten)]
+    pub(crate) sizes: SizeArguments,
     /// How to print it
     #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
     pub(crate) format: InspectFormat,

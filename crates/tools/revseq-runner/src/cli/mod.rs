@@ -13,11 +13,12 @@ mod snapshot;
 mod values;
 mod verify;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
-use clap::error::{ContextKind, Error, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use anyhow::{Result, anyhow, bail};
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use backend::{
@@ -27,7 +28,7 @@ pub(crate) use backend::{
 pub(crate) use bench::{BenchArguments, BenchFormat};
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
-pub(crate) use inputs::{InputArguments, ToleranceArguments, ValueArguments};
+pub(crate) use inputs::{InputArguments, SizeArguments, ToleranceArguments, ValueArguments};
 pub(crate) use inspect::{InspectArguments, InspectFormat};
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
 pub(crate) use rewrite::Assumption;
@@ -101,8 +102,11 @@ pub(crate) struct Arguments {
 pub(crate) fn parse() -> Result<Arguments> {
     // Or a command's version would have the command's name.
     let command = Arguments::command().mut_subcommands(|it| it.display_name("revseq"));
-    let parsed = command.try_get_matches();
-    let parsed = parsed.and_then(|matches| Arguments::from_arg_matches(&matches));
+    let matches = command.try_get_matches();
+    if let Ok(matches) = &matches {
+        refuse_twice(matches)?;
+    }
+    let parsed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
     parsed.map_err(|mut error: Error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -110,9 +114,66 @@ pub(crate) fn parse() -> Result<Arguments> {
         _ => {
             // A value that is spelled alike may mean the contrary.
             error.remove(ContextKind::SuggestedValue);
+            refuse_far_fetched(&mut error);
             anyhow!(one_line(&error))
         }
     })
+}
+
+/// Takes advice out of an error of an unknown option that few who make it can use: another option that begins
+/// otherwise, and a file of that name if there is none.
+fn refuse_far_fetched(error: &mut Error) {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let (given, similar) = (
+        text(ContextKind::InvalidArg),
+        text(ContextKind::SuggestedArg),
+    );
+    let first = |option: &str| option.trim_start_matches('-').chars().next();
+    if first(&given) != first(&similar) {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    if !Path::new(&given).exists() {
+        error.remove(ContextKind::Suggested);
+    }
+}
+
+/// Where a value's name ends.
+type Split = fn(&str) -> Option<(&str, &str)>;
+
+/// Options whose values may begin with a name and an =, by their ids. Of a file's path, only the model tells
+/// the name, and of sizes, too.
+const NAMED: [(&str, &str, Split); 5] = [
+    ("fill", "--fill", |it| it.rsplit_once('=')),
+    ("rtol", "--rtol", |it| it.rsplit_once('=')),
+    ("atol", "--atol", |it| it.rsplit_once('=')),
+    ("session_options", "--session-option", |it| {
+        it.split_once('=')
+    }),
+    ("provider_options", "--provider-option", |it| {
+        it.split_once('=')
+    }),
+];
+
+/// Refuses two values for one name, or two without a name, as clap refuses two of an option that takes one.
+fn refuse_twice(matches: &ArgMatches) -> Result<()> {
+    let Some((_, matches)) = matches.subcommand() else {
+        return Ok(());
+    };
+    for (id, flag, split) in NAMED {
+        let mut values = BTreeMap::new();
+        let given = matches.try_get_raw(id).ok().flatten();
+        for value in given.into_iter().flatten() {
+            let value = value.to_string_lossy();
+            let name = split(&value).map(|(name, _)| name.to_owned());
+            if let Some(before) = values.insert(name, value.clone()) {
+                bail!("{flag} {before} and {flag} {value}: expected one of them");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// An error of the arguments on one line, as all others have; `--help` shows the usage.
@@ -163,7 +224,7 @@ pub(crate) enum Command {
     #[command(after_help = inspect::EXAMPLES)]
     Inspect(InspectArguments),
     /// Rewrite a model: to standard operators, or to cheaper ones
-    #[command(after_help = rewrite::EXAMPLES)]
+    #[command(after_help = rewrite::EXAMPLES, mut_arg("dims", rewrite::written))]
     Rewrite(RewriteArguments),
     /// Measure which way to run a model is the fastest, and show the line of code for it
     #[command(after_help = bench::EXAMPLES, mut_arg("threads", bench::one_thread))]

@@ -4,10 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
-use super::values::name_and_size;
-use super::{BackendsArguments, Format, OverwriteArguments, ToleranceArguments, ValueArguments};
+use super::{
+    BackendsArguments, Format, OverwriteArguments, SizeArguments, ToleranceArguments,
+    ValueArguments,
+};
 
 pub(super) const EXAMPLES: &str = "\
 Without --portable, --fast, --for or --pass, only those passes of --fast run that keep outputs the same bit \
@@ -20,6 +22,13 @@ Examples:
       loops of Keras become LSTM, GRU and RNN; both models are run and compared
   revseq rewrite model.onnx -o vino.onnx --fast --for openvino
       the same, in the form that OpenVINO computes rightly";
+
+/// Sizes become part of the model.
+pub(super) fn written(sizes: Arg) -> Arg {
+    let help = "Write a size into the model, in place of a symbolic one";
+    let long = "SIZE replaces NAME wherever it is declared; INPUT.NUMBER, as in x.0, is a dimension of an input.";
+    sizes.help(help).long_help(format!("{help}\n\n{long}"))
+}
 
 /// An assumption that the caller guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,11 +68,8 @@ pub(crate) struct RewriteArguments {
     /// the exit status is 1 and nothing is written.
     #[arg(long, value_name = "DATA", num_args = 0..=1)]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// Write a size into the model, in place of a symbolic one
-    ///
-    /// SIZE replaces NAME wherever it is declared; INPUT.NUMBER, as in x.0, is a dimension of an input.
-    #[arg(short, long = "dim", value_name = "NAME=SIZE", value_parser = name_and_size)]
-    pub(crate) dims: Vec<(String, u64)>,
+    #[command(flatten)]
+    pub(crate) sizes: SizeArguments,
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArguments,
     /// How to print the report

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{NamedFile, NamedFileParser, seconds};
+use super::values::{NamedFile, NamedFileParser, runs, seconds};
 use super::{BackendArguments, Format, InputArguments, OverwriteArguments};
 
 pub(super) const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) save_test_data: Option<PathBuf>,
     /// Run N times and print how long a run takes
-    #[arg(short, long, allow_negative_numbers = true, value_name = "N", group = "timed", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, allow_negative_numbers = true, value_name = "N", group = "timed", value_parser = runs)]
     pub(crate) repeat: Option<u32>,
     /// Run for S seconds and print how long a run takes
     #[arg(long, allow_negative_numbers = true, value_name = "S", group = "timed", value_parser = seconds)]

@@ -9,6 +9,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use crate::tensor::fill::Fill;
 use crate::threads::MAXIMUM_THREADS;
 
+/// Sizes by their names.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedSizes(pub(super) Vec<(String, u64)>);
+
 /// A file, and the name of the input or output that it is for, as `NAME=FILE` or `FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedFile(OsString);
@@ -116,7 +120,23 @@ pub(super) fn name_and_fill(text: &str) -> Result<(Option<String>, Fill), String
     }
 }
 
-pub(super) fn name_and_size(text: &str) -> Result<(String, u64), String> {
+/// The sizes of one argument: `NAME=SIZE`, or several with commas between. A name may have commas, too, as
+/// those that are formulas do: a size ends where one is given.
+pub(super) fn names_and_sizes(text: &str) -> Result<NamedSizes, String> {
+    let mut sizes = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest
+        .find('=')
+        .and_then(|at| Some(at + rest[at..].find(',')?))
+    {
+        sizes.push(name_and_size(&rest[..at])?);
+        rest = &rest[at + 1..];
+    }
+    sizes.push(name_and_size(rest)?);
+    Ok(NamedSizes(sizes))
+}
+
+fn name_and_size(text: &str) -> Result<(String, u64), String> {
     let (name, size) = text.rsplit_once('=').ok_or("expected NAME=SIZE")?;
     if name.is_empty() {
         return Err("expected NAME=SIZE".to_owned());
@@ -135,6 +155,11 @@ pub(super) fn threads(text: &str) -> Result<u16, String> {
         .ok()
         .filter(|it| (1..=MAXIMUM_THREADS).contains(it));
     threads.ok_or_else(|| format!("expected a number of threads from 1 to {MAXIMUM_THREADS}"))
+}
+
+pub(super) fn runs(text: &str) -> Result<u32, String> {
+    let runs = text.parse().ok().filter(|&runs| runs > 0);
+    runs.ok_or_else(|| format!("expected a number of runs from 1 to {}", u32::MAX))
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {

@@ -11,7 +11,8 @@ A test is a folder with a model.onnx and test_data_set_<n>/{input,output}_<i>.pb
 tests are, or a model NAME.onnx with such data sets in NAME.snapshots. Outputs must match bit for \
 bit. Only floats that a model computes may differ, by 1e-4 of the expected value plus 1e-5, or by \
 the tolerance of the snapshot. A model that the backend does not support is skipped, which fails if \
-its data set was recorded on this backend, or if nothing else was tested.
+its data set was recorded on this backend, or if nothing else was tested. With -q, only tests that \
+failed have a line, before the counts.
 
 Examples:
   revseq verify models

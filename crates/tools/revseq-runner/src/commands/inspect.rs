@@ -39,7 +39,7 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     let mut model = Model::read(&located.model)?;
     let mut symbols = model.input_symbols();
     let has_ours = collect_symbols(&model, &mut symbols).with_context(in_model(&located.model))?;
-    let bindings = model.sizes_among(&arguments.dims, &symbols)?;
+    let bindings = model.sizes_among(&arguments.sizes.all(), &symbols)?;
     model.bind(&bindings);
     let mut whole = Some(model.whole());
     let model = model.without_bytes().without_constants();
@@ -107,14 +107,15 @@ struct Runs {
     executions: Vec<Execution>,
     /// The types of the outputs, if tract takes the model for all sizes at once.
     outputs: Option<Vec<ValueType>>,
-    /// The sizes at which tract takes the model, if it does not for all sizes at once.
+    /// The sizes at which tract takes the model, if it does not for all sizes and values at once.
     tried: Option<Tried>,
 }
 
-/// Sizes at which tract takes a model.
+/// Inputs with which tract takes a model.
 struct Tried {
+    /// Their sizes that the model leaves open.
     sizes: Sizes,
-    /// The reason why no plan serves all sizes.
+    /// The reason why no plan serves all inputs.
     why: String,
 }
 
@@ -125,10 +126,14 @@ impl Support {
             Ok(Runs {
                 tried: Some(tried), ..
             }) => {
-                let (sizes, why) = (trial::in_words(&tried.sizes), &tried.why);
+                let (with, why) = (trial::in_words(&tried.sizes), &tried.why);
+                let what = match tried.sizes.is_empty() {
+                    true => "inputs",
+                    false => "sizes",
+                };
                 format!(
-                    "runs on {described}, prepared for the sizes of each run (tried {sizes}); not for \
-                     all sizes at once: {why}"
+                    "runs on {described}, prepared for the {what} of each run (tried {with}); not for all \
+                     {what} at once: {why}"
                 )
             }
             Ok(_) => format!("runs on {described}"),
@@ -467,6 +472,8 @@ fn on_tract(
     let refuse = |error: anyhow::Error| format!(": {}", chain(&error));
     let model = prepare(whole).map_err(refuse)?;
     let path = model.path.clone();
+    let has_rank = |input: &Input| input.value_type.shape.is_some();
+    let have_ranks = model.inputs().iter().all(has_rank);
     let Refusal {
         why,
         advice,
@@ -499,6 +506,9 @@ fn on_tract(
             Err(format!(
                 " without --dim for {symbols}, if at all: {why}{advice}"
             ))
+        }
+        _ if may_fit_sizes && !have_ranks => {
+            Err(format!(" without its inputs, if at all: {why}{advice}"))
         }
         _ => Err(format!(": {why}{advice}")),
     }

@@ -126,8 +126,8 @@ impl Own {
         let (declared, outputs) = (model.inputs(), model.output_names());
         let is_input = |name: &str| declared.iter().any(|input| input.name == name);
         let is_output = |name: &str| outputs.iter().any(|output| output == name);
-        let InputArguments { values, dims } = &mut self.inputs;
-        dims.retain(|(name, _)| keep("--dim", name, model.has_size(name)));
+        let InputArguments { values, sizes } = &mut self.inputs;
+        sizes.retain(|name| keep("--dim", name, model.has_size(name)));
         values.inputs.retain(|file| match file.split(is_input) {
             (Some(name), _) => keep("--input", name, is_input(name)),
             (None, _) => true,
@@ -158,7 +158,7 @@ fn check(arguments: &SnapshotArguments, models: &[PathBuf]) -> Result<Vec<Own>> 
             _ => own.leave_out(&model),
         };
         let check = || -> Result<()> {
-            model.sizes(&own.inputs.dims)?;
+            model.sizes(&own.inputs.sizes.all())?;
             Tolerances::new(&own.tolerance, &model).map(drop)
         };
         check().with_context(in_model(&model.path))?;
@@ -196,7 +196,7 @@ fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
     let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.dims)?;
+    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
     let model = model.with_data()?;
     let given = &arguments.tolerance;
     let tolerances: BTreeMap<String, Tolerance> = model

@@ -18,6 +18,7 @@ use crate::model::{Bindings, Model};
 use crate::note::note;
 use crate::tensor::Tensors;
 use crate::tensor::fill::Fill;
+use crate::units::bytes;
 
 /// The numbers that axes have by turns. Images and blocks of sound have powers of two.
 const SIZES: [u64; 7] = [512, 64, 256, 16, 128, 8, 1];
@@ -49,6 +50,9 @@ pub(super) type Sizes = Vec<(String, u64)>;
 
 /// The sizes in words.
 pub(super) fn in_words(sizes: &Sizes) -> String {
+    if sizes.is_empty() {
+        return "made-up inputs".to_owned();
+    }
     let sizes = sizes.iter().map(|(name, size)| format!("{name}={size}"));
     sizes.collect::<Vec<_>>().join(", ")
 }
@@ -82,8 +86,8 @@ pub(super) fn run_of<T>(
     Ok((tensors, ran))
 }
 
-/// Returns the first sizes at which tract takes a model, which is not run, and how loops and layers run with
-/// them; `None` if it takes the model at none of them.
+/// Returns the first sizes at which tract takes a model, which is not run, with inputs of zeros, and how loops
+/// and layers run with them; `None` if it takes the model at none of them.
 pub(super) fn on_tract(
     tract: &Tract,
     model: &Model,
@@ -96,7 +100,7 @@ pub(super) fn on_tract(
     };
     let prepare = |inputs: &Tensors| Ok(loaded.plan(inputs)?.0.executions());
     let (_, executions, sizes) = first(FEW, model, &sources, bindings, prepare).ok()?;
-    (!sizes.is_empty()).then_some((executions, sizes))
+    Some((executions, sizes))
 }
 
 /// Returns the inputs of the first sizes at which a model runs, the result, and the sizes that are made up.
@@ -110,11 +114,13 @@ fn first<T>(
     let mut bindings = bindings.clone();
     let known = inputs::known(model, sources, &mut bindings)?;
     let open = open_sizes(model, &known, &bindings);
-    let mut first = None;
+    let (mut first, mut least) = (None, u64::MAX);
     for sizes in choices(&open, sequences) {
         let mut all = bindings.clone();
         all.extend(sizes.iter().cloned());
-        if !sizes.is_empty() && input_bytes(model, &all) > MAXIMUM_BYTES {
+        let size = input_bytes(model, &all);
+        if !sizes.is_empty() && size > MAXIMUM_BYTES {
+            least = least.min(size);
             continue;
         }
         let tensors = inputs::with_made_up(model, sources, known.clone(), &all)?;
@@ -125,7 +131,13 @@ fn first<T>(
             }
         }
     }
-    Err(first.unwrap_or_else(|| anyhow!("its inputs are too large to be made up: give --dim")))
+    Err(first.unwrap_or_else(|| {
+        let (least, most) = (bytes(least), bytes(MAXIMUM_BYTES));
+        anyhow!(
+            "its inputs would have {least} or more, and at most {most} are made up: give smaller sizes by \
+             --dim, or --input"
+        )
+    }))
 }
 
 /// The sizes that are tried, in order; none at once if none are open.

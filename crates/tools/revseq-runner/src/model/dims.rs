@@ -86,7 +86,7 @@ impl Model {
             let own_name = match symbols.contains(name) {
                 true => name.clone(),
                 false => match dimension(&inputs, name)? {
-                    None => bail!("--dim {name}: {}", listed(symbols)),
+                    None => bail!("--dim {name}: {}", listed(&self.input_symbols(), symbols)),
                     Some((_, Dim::Symbol(symbol))) => symbol,
                     Some((_, Dim::Known(known))) => {
                         ensure!(known == *size, "--dim {name}={size}: it is {known}");
@@ -130,15 +130,19 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, Dim)>> {
     Ok(Some((input.size_name(dimension), dim.clone())))
 }
 
-/// The error of a size that the model does not have.
-fn listed(symbols: &BTreeSet<String>) -> String {
-    let symbols: Vec<&String> = symbols.iter().collect();
+/// The error of a size that the model does not have: names those of inputs, and counts others.
+fn listed(of_inputs: &BTreeSet<String>, all: &BTreeSet<String>) -> String {
+    let symbols: Vec<&String> = of_inputs.iter().collect();
     let known = match symbols.is_empty() {
         true => "none".to_owned(),
         false => first_of(&symbols, SHOWN),
     };
+    let inner = match all.difference(of_inputs).count() {
+        0 => String::new(),
+        inner => format!(", and {inner} of values between its nodes"),
+    };
     format!(
-        "there is no symbolic size of that name; the model has {known}; INPUT.NUMBER stands for a \
+        "there is no symbolic size of that name; the model has {known}{inner}; INPUT.NUMBER stands for a \
          dimension of an input"
     )
 }

@@ -2,7 +2,8 @@
 //! run.
 
 use prost::Message;
-use tract_onnx::pb::GraphProto;
+use tract_onnx::pb::type_proto::Value;
+use tract_onnx::pb::{GraphProto, ValueInfoProto};
 
 use crate::common::{
     BOOL, FLOAT, Folder, INT64, branch, graph_attribute, int, ints, model, node, refuses,
@@ -133,6 +134,41 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     let path = path.to_str().expect("a path is text");
     let printed = succeeds(&["run", path, "--fill", "zeros"]);
     assert!(printed.contains("y: float[1,4]"), "{printed}");
+    let shown = succeeds(&["inspect", path]);
+    let expected = "\nruns on tract, prepared for the inputs of each run (tried made-up inputs); not for all inputs at \
+                    once: ";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+/// Nobody can make up its inputs, and whoever has them can run it.
+#[test]
+fn a_model_that_leaves_ranks_open_is_not_said_to_be_refused() {
+    let mut x = value("x", FLOAT, &[]);
+    if let Some(Value::TensorType(tensor)) = x.r#type.as_mut().and_then(|it| it.value.as_mut()) {
+        tensor.shape = None;
+    }
+    let y = ValueInfoProto {
+        name: "y".to_owned(),
+        ..x.clone()
+    };
+    let folder = Folder::new();
+    let path = folder.model(GraphProto {
+        name: "graph".to_owned(),
+        node: vec![node("Neg", &["x"], &["y"])],
+        input: vec![x],
+        output: vec![y],
+        ..GraphProto::default()
+    });
+    let path = path.to_str().expect("a path is text");
+    let shown = succeeds(&["inspect", path]);
+    assert!(
+        shown.contains("\ndoes not run on tract without its inputs, if at all: the rank of an input is not known"),
+        "{shown}"
+    );
+    let data = tensor("x", FLOAT, &[2, 1], &[0; 8]).encode_to_vec();
+    let data = folder.write("x.pb", &data).display().to_string();
+    let printed = succeeds(&["run", path, "--input", &data]);
+    assert!(printed.contains("y: float[2,1]"), "{printed}");
 }
 
 /// The layer is as ONNX Runtime's `quantize_dynamic` writes one, around weights of 0 and a bias of

@@ -282,3 +282,27 @@ fn a_quiet_run_prints_outputs_alone_and_a_verbose_one_says_more() {
     }
     assert_eq!(revseq(&["-q", "-v", "devices"]).code, Some(2));
 }
+
+#[test]
+fn an_option_has_one_value_for_a_name() {
+    let folder = Folder::new();
+    let model = folder.model(reverse_graph()).display().to_string();
+    let twice = |command: &str, flag: &str, first: &str, second: &str| {
+        let values = [command, &model, flag, first, flag, second];
+        refuses(
+            &values,
+            &format!("{flag} {first} and {flag} {second}: expected one of them"),
+        );
+    };
+    twice("run", "--fill", "zeros", "random");
+    twice("run", "--fill", "x=zeros", "x=iota");
+    twice("compare", "--rtol", "1e-3", "1e-4");
+    twice("verify", "--atol", "y=1e-3", "y=1e-4");
+    twice("run", "--session-option", "session.a=1", "session.a=2");
+    twice("bench", "--provider-option", "loops=keep", "loops=layers");
+    succeeds(&["run", &model, "--fill", "x=iota", "--fill", "zeros"]);
+    refuses(
+        &["run", &model, "--fill", "zeros", "--repeat", "0"],
+        "expected a number of runs from 1 to ",
+    );
+}

@@ -49,6 +49,7 @@ fn sizes_are_given_by_name_or_by_number() {
     let expected = Json::from(vec![2, 3, 4]);
     assert_eq!(run(&["b=2", "x.1=3", "t=4"]), expected);
     assert_eq!(run(&["x.0=2", "x.1=3", "x.2=4"]), expected);
+    assert_eq!(run(&["b=2,x.1=3", "t=4"]), expected);
     let fill = ["run", &path, "--fill", "iota"];
     let noted = |dims: &[&'static str], sizes: &str| {
         let dims = dims.iter().flat_map(|dim| ["-d", dim]);
@@ -64,8 +65,13 @@ fn sizes_are_given_by_name_or_by_number() {
     };
     with(&["b=2", "x.0=2"], "--dim x.0: it is given twice");
     with(&["x.1=2", "x.1=2"], "--dim x.1: it is given twice");
+    with(&["b=2,x.0=2"], "--dim x.0: it is given twice");
+    with(&["b=2,t"], "expected NAME=SIZE");
+    with(&["b=two,t=4"], "\"two\" is not a size");
     with(&["x.3=2"], "which has no dimension 3");
     with(&["z.0=2"], "the model has b, t; INPUT.NUMBER");
+    // Sizes of exporters are formulas, too.
+    with(&["Max(a, b)=2,z.0=3"], "--dim Max(a, b): ");
     let known = folder.model(reverse_graph()).display().to_string();
     refuses(&["run", &known, "-d", "x.1=6"], "--dim x.1=6: it is 5");
     succeeds(&["run", &known, "-d", "x.1=5", "--fill", "iota"]);
@@ -219,5 +225,23 @@ fn one_name_for_sizes_that_differ_is_a_note() {
     refuses(
         &["run", &path, "--input", &x, "--dim", "n=2"],
         "input \"x\" is float[2,3]: expected float[2,2]",
+    );
+}
+
+#[test]
+fn sizes_that_are_too_large_to_be_made_up_are_told() {
+    let folder = Folder::new();
+    let path = folder
+        .write("model.onnx", &partly_named())
+        .display()
+        .to_string();
+    refuses(
+        &["run", &path, "--fill", "iota", "--dim", "t=9999999999"],
+        "its inputs would have 37.3 GiB or more, and at most 256 MiB are made up: give smaller sizes by --dim",
+    );
+    refuses(
+        &["inspect", &path, "--dim", "q=1"],
+        "--dim q: there is no symbolic size of that name; the model has b, t, and 1 of values between its nodes; \
+         INPUT.NUMBER",
     );
 }

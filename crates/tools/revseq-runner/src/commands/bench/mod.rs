@@ -230,7 +230,7 @@ fn measure(
     watch: &Watch,
 ) -> Result<Measured> {
     let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.dims)?;
+    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
     let model = model.with_data()?;
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     let rewritten = Rewritten::new(&model).map_err(|error| chain(&error));

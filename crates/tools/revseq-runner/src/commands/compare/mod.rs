@@ -112,7 +112,7 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
     let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.dims)?;
+    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
     let model = model.with_data()?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),

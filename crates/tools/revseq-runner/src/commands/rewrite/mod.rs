@@ -36,7 +36,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         arguments.overwrite.overwrite,
     )?;
     let mut original = Model::read(&located.model)?;
-    let sizes = original.sizes(&arguments.dims)?;
+    let sizes = original.sizes(&arguments.sizes.all())?;
     original = original.with_data()?;
     if arguments.check.is_none() {
         original = original.without_constants();
@@ -175,12 +175,13 @@ fn print_text(
             printable(&report.removed_inputs.join(", "))
         )?;
     }
-    for (name, size) in &arguments.dims {
+    let sizes = arguments.sizes.all();
+    for (name, size) in &sizes {
         writeln!(out, "size of {}: {GREEN}{size}{GREEN:#}", printable(name))?;
     }
     let count = report.rewritten().count();
     let how = match report.exactness() {
-        _ if count == 0 && arguments.dims.is_empty() => "the model is unchanged",
+        _ if count == 0 && sizes.is_empty() => "the model is unchanged",
         Exactness::Exact => "outputs are equal bit for bit",
         Exactness::Rounding => "outputs are equal up to rounding",
     };
@@ -266,9 +267,10 @@ fn as_json(
         "output": arguments.output.display().to_string(),
         "exactness": report.exactness(),
         "sizes": arguments
-            .dims
-            .iter()
-            .map(|(name, size)| (name.clone(), (*size).into()))
+            .sizes
+            .all()
+            .into_iter()
+            .map(|(name, size)| (name, size.into()))
             .collect::<serde_json::Map<String, Json>>(),
         "steps": report.steps,
         "removed_inputs": report.removed_inputs,

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
     let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.dims)?;
+    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
     let model = model.with_data()?;
     let read = start.elapsed();
     detail(format!(
