@@ -77,8 +77,15 @@ fn wrong_settings_are_refused_before_anything_runs() {
         ),
         (
             &["run", &path, "--foo"],
-            "unexpected argument '--foo' found; \
-             tip: to pass '--foo' as a value, use '-- --foo'; try '--help'",
+            "unexpected argument '--foo' found; try '--help'",
+        ),
+        (
+            &["run", &path, "--rtol", "1"],
+            "unexpected argument '--rtol' found; try '--help'",
+        ),
+        (
+            &["run", &path, "--bakend", "ort"],
+            "unexpected argument '--bakend' found; tip: a similar argument exists: '--backend'; try '--help'",
         ),
     ] {
         assert_eq!(revseq(arguments).stderr, format!("error: {why}\n"));
@@ -211,6 +218,20 @@ fn manual_pages_have_a_version_and_the_environment() {
     }
     let help = succeeds(&["--help"]);
     assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
+
+    // Pages of another version are replaced, and other files are not.
+    let run = std::fs::read_to_string(folder.path("revseq-run.1")).unwrap();
+    folder.write("revseq-run.1", run.replace(version, "0.0.1").as_bytes());
+    succeeds(&["man", &pages]);
+    let again = std::fs::read_to_string(folder.path("revseq-run.1")).unwrap();
+    assert_eq!(again, run);
+    folder.write("revseq-run.1", b"notes");
+    std::fs::remove_file(folder.path("revseq.1")).unwrap();
+    refuses(
+        &["man", &pages],
+        "revseq-run.1 is there and is no manual page of revseq: move it, or name another folder",
+    );
+    assert!(!folder.path("revseq.1").exists());
 }
 
 /// The help, the completions and the error have the library's table.
