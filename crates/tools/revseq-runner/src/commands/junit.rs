@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use maud::{PreEscaped, html};
 
-use super::results::{Results, Verdict};
+use super::results::{INTERRUPTED, Results, Verdict};
 use crate::escape::printable;
 
-/// One suite with a case for each test. Models without one are properties, and count nowhere, as in JSON.
+/// One suite with a case for each test, and after Ctrl-C an error for those that were not run. Models without
+/// one are properties, and count nowhere, as in JSON.
 pub(super) fn render(results: &Results) -> String {
     let cases = &results.tested;
     let count = |is_counted: fn(&Verdict) -> bool| {
@@ -16,14 +17,16 @@ pub(super) fn render(results: &Results) -> String {
     };
     let failures = count(|verdict| matches!(verdict, Verdict::Failed(_)));
     let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
+    let errors = usize::from(results.interrupted);
+    let tests = cases.len() + errors;
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
     let time = seconds(cases.iter().map(|it| it.time.0).sum());
     let xml = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
-        testsuites tests=(cases.len()) failures=(failures) skipped=(skipped) errors="0" time=(time) {
+        testsuites tests=(tests) failures=(failures) skipped=(skipped) errors=(errors) time=(time) {
             "\n"
-            testsuite name="revseq verify" tests=(cases.len()) failures=(failures)
-                skipped=(skipped) errors="0" time=(time)
+            testsuite name="revseq verify" tests=(tests) failures=(failures) skipped=(skipped)
+                errors=(errors) time=(time)
             {
                 @if !results.without_snapshot.is_empty() {
                     "\n"
@@ -43,6 +46,12 @@ pub(super) fn render(results: &Results) -> String {
                         }
                     }
                 }
+                @if results.interrupted {
+                    "\n"
+                    testcase classname="revseq" name="all tests" {
+                        error message=(INTERRUPTED) {}
+                    }
+                }
                 "\n"
             }
             "\n"
@@ -50,4 +59,32 @@ pub(super) fn render(results: &Results) -> String {
         "\n"
     };
     xml.into_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_were_not_run_are_an_error() {
+        let mut results = Results {
+            tested: Vec::new(),
+            without_snapshot: Vec::new(),
+            interrupted: false,
+        };
+        let [all, interrupted] = [false, true].map(|interrupted| {
+            results.interrupted = interrupted;
+            render(&results)
+        });
+        assert!(
+            all.contains("tests=\"0\"") && all.contains("errors=\"0\""),
+            "{all}"
+        );
+        let counts = "tests=\"1\" failures=\"0\" skipped=\"0\" errors=\"1\"";
+        assert_eq!(interrupted.matches(counts).count(), 2, "{interrupted}");
+        assert!(
+            interrupted.contains("<error message=\"interrupted: not all tests were run\">"),
+            "{interrupted}"
+        );
+    }
 }

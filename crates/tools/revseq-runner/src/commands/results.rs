@@ -8,6 +8,9 @@ use serde::Serialize;
 use crate::backend::ort::Placement;
 use crate::units::Time;
 
+/// What is said of tests that Ctrl-C kept from running.
+pub(super) const INTERRUPTED: &str = "interrupted: not all tests were run";
+
 /// The result of a test.
 #[derive(Serialize)]
 #[serde(tag = "result", content = "reason", rename_all = "lowercase")]

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
 
 use super::destination::Destination;
-use super::results::{Results, Tested, Verdict};
+use super::results::{INTERRUPTED, Results, Tested, Verdict};
 use super::tolerance::Tolerances;
 use super::{Outcome, data_set, junit, say_nan};
 use crate::backend::ort::Placement;
@@ -21,7 +21,7 @@ use crate::escape::printable;
 use crate::interrupt::Watch;
 use crate::model::Model;
 use crate::model::read::{self, DataSet};
-use crate::note::note;
+use crate::note::{is_quiet, note};
 use crate::progress::Progress;
 use crate::style::{CYAN, FAILED, GREEN, YELLOW};
 use crate::tensor::compare::compare;
@@ -398,8 +398,12 @@ impl RunSet<'_> {
     }
 }
 
+/// Prints a line; of a test that did not fail, none with `--quiet`.
 fn print_verdict(out: &mut dyn Write, tested: &Tested) -> Result<()> {
     let Tested { path, verdict, .. } = tested;
+    if is_quiet() && !matches!(verdict, Verdict::Failed(_)) {
+        return Ok(());
+    }
     let (style, name) = match verdict {
         Verdict::Ok => (GREEN, "ok"),
         Verdict::Updated(_) => (CYAN, "updated"),
@@ -436,7 +440,7 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
         writeln!(out, "{models} without a snapshot: {shown}")?;
     }
     if results.interrupted {
-        writeln!(out, "interrupted: not all tests were run")?;
+        writeln!(out, "{INTERRUPTED}")?;
     }
     Ok(())
 }

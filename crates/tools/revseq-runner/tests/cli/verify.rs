@@ -66,6 +66,16 @@ fn results_and_exit_codes() {
         "{run:?}"
     );
 
+    let quiet = revseq(&["verify", shown, "-q"]);
+    let failed = run
+        .stdout
+        .lines()
+        .filter(|it| !it.contains(": ok") && !it.contains(": skipped"));
+    assert_eq!(
+        quiet.stdout.lines().collect::<Vec<_>>(),
+        failed.collect::<Vec<_>>()
+    );
+
     let run = revseq(&["verify", shown, "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((run.code, &json["failed"]), (Some(1), &1.into()));
