@@ -32,6 +32,10 @@ pub(super) fn page(
         (arrow())
         h1 { (title) }
         @for line in lines { div { (printable(line)) } }
+        @for (title, lines) in runs {
+            h2 { (printable(title)) }
+            @for line in lines { div { (printable(line)) } }
+        }
         @for report in reports {
             h2 {
                 // Lines end after a slash.
@@ -57,10 +61,6 @@ pub(super) fn page(
                     tr { th scope="row" { (printable(operator)) } td.count { (count) } }
                 }
             }
-        }
-        @for (title, lines) in runs {
-            h2 { (printable(title)) }
-            @for line in lines { div { (printable(line)) } }
         }
     };
     revseq_pages::page(&title, &body)
