@@ -123,10 +123,13 @@ def test_threads_may_ask_while_others_run(package):
     rnn = Rnn()
     made = replacing(rnn.model())
     expected, reports, ends = package.report(made), [], threading.Event()
+    ran = 0
 
     def work():
+        nonlocal ran
         while not ends.is_set():
             made.run(None, rnn.feed())
+            ran += 1
 
     def ask():
         reports.extend(package.report(made) for _ in range(50))
@@ -138,7 +141,8 @@ def test_threads_may_ask_while_others_run(package):
         thread.join()
     ends.set()
     runner.join()
-    assert reports == [expected] * 200
+    assert [dataclasses.replace(it, fused_runs=0) for it in reports] == [expected] * 200
+    assert package.report(made).fused_runs == ran > 0
 
 
 def warned(package, model, **arguments):
