@@ -80,7 +80,7 @@ pub(crate) struct ToleranceArguments {
     ///
     /// --rtol and --atol together replace the default, for all outputs or for the one named. By
     /// default only floats of models that compute may differ, by 1e-4 of the expected value plus
-    /// 1e-5.
+    /// 1e-5, half floats by 1e-3 of it (bfloat16 8e-3) plus 1e-5. NaN is the same as NaN, and as nothing else.
     #[arg(long, allow_negative_numbers = true, value_name = "[OUTPUT=]X", value_parser = output_and_tolerance)]
     pub(crate) rtol: Vec<(Option<String>, f64)>,
     /// Absolute tolerance for floats

@@ -307,7 +307,7 @@ impl Recording<'_> {
                 .iter()
                 .filter(|(output, _)| outputs.contains(output))
                 .filter_map(|(output, tolerance)| match tolerance {
-                    Tolerance::Exact => None,
+                    Tolerance::Exact | Tolerance::Computed => None,
                     Tolerance::Within { relative, absolute } => Some((
                         output.clone(),
                         json!({ "rtol": relative, "atol": absolute }),

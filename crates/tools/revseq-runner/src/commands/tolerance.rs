@@ -75,7 +75,7 @@ impl<'a> Tolerances<'a> {
     pub(super) fn new(given: &'a ToleranceArguments, model: &Model) -> Result<Self> {
         let default = match is_exact(model)? {
             true => Tolerance::Exact,
-            false => Tolerance::COMPUTED,
+            false => Tolerance::Computed,
         };
         Self::with_default(given, model, default)
     }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use revseq_graph::ElementType;
+use revseq_kernels::DataType;
+
 use super::element::Element;
 use super::{Data, Tensor, coordinates, type_and_shape};
 
@@ -12,17 +15,28 @@ use super::{Data, Tensor, coordinates, type_and_shape};
 pub(crate) enum Tolerance {
     /// Every element has the same bits.
     Exact,
+    /// That of floats that were computed: 1e-4 of the value plus 1e-5; for types of fewer digits, the last of these
+    /// in place of the 1e-4.
+    Computed,
     /// Floats may be off by a part of the expected value and a distance besides, and
     /// any NaN is as good as any other.
     Within { relative: f64, absolute: f64 },
 }
 
 impl Tolerance {
-    /// The tolerance of floats that were computed.
-    pub(crate) const COMPUTED: Self = Self::Within {
-        relative: 1e-4,
-        absolute: 1e-5,
-    };
+    /// The same tolerance for elements of a type.
+    fn of(self, element_type: ElementType) -> Self {
+        let relative = match (self, element_type) {
+            (Self::Exact | Self::Within { .. }, _) => return self,
+            (_, ElementType::Fixed(DataType::Float16)) => half::f16::EPSILON.to_f64(),
+            (_, ElementType::Fixed(DataType::Bfloat16)) => half::bf16::EPSILON.to_f64(),
+            _ => 1e-4,
+        };
+        Self::Within {
+            relative,
+            absolute: 1e-5,
+        }
+    }
 
     fn allows(self, expected: f64, got: f64) -> bool {
         let Self::Within { relative, absolute } = self else {
@@ -74,6 +88,7 @@ pub(crate) fn compare(
     if expected.data() == got.data() {
         return Ok(());
     }
+    let tolerance = tolerance.of(expected.element_type());
     let mut first = None;
     let mut differing = 0;
     let mut maximum_error: Option<f64> = None;
@@ -195,8 +210,6 @@ impl fmt::Display for Difference {
 
 #[cfg(test)]
 mod tests {
-    use revseq_kernels::DataType;
-
     use super::*;
 
     fn floats(values: &[f32]) -> Tensor {
@@ -213,7 +226,7 @@ mod tests {
             let tolerance = if exact {
                 Tolerance::Exact
             } else {
-                Tolerance::COMPUTED
+                Tolerance::Computed
             };
             let result = compare(&floats(&[0.0, expected]), &floats(&[0.0, got]), tolerance);
             assert_eq!(result.is_ok(), same, "{expected} {got} {exact}: {result:?}");
@@ -235,11 +248,31 @@ mod tests {
     }
 
     #[test]
+    fn half_floats_may_be_off_by_their_last_digit() {
+        let halves = |data_type, bits: u16| {
+            Tensor::new(vec![1], Data::Fixed(data_type, bits.to_le_bytes().into())).unwrap()
+        };
+        for (data_type, one) in [(DataType::Float16, 0x3c00), (DataType::Bfloat16, 0x3f80)] {
+            let is_close = |got, tolerance| {
+                let (expected, got) = (halves(data_type, one), halves(data_type, got));
+                compare(&expected, &got, tolerance).is_ok()
+            };
+            assert!(is_close(one + 1, Tolerance::Computed));
+            assert!(!is_close(one + 2, Tolerance::Computed));
+            let given = Tolerance::Within {
+                relative: 1e-4,
+                absolute: 1e-5,
+            };
+            assert!(!is_close(one + 1, given));
+        }
+    }
+
+    #[test]
     fn the_first_difference_is_named() {
         let difference = compare(
             &floats(&[1.0, 2.0, 3.0]),
             &floats(&[1.0, 4.0, 0.0]),
-            Tolerance::COMPUTED,
+            Tolerance::Computed,
         );
         assert_eq!(
             difference.unwrap_err().to_string(),

@@ -296,3 +296,23 @@ fn values_that_no_backend_returns_are_listed() {
         "{output}"
     );
 }
+
+#[test]
+fn other_data_sets_than_the_first_are_noted() {
+    let folder = Folder::new();
+    let path = folder.model(reverse_graph());
+    let path = path.to_str().unwrap();
+    let folder = folder.path("");
+    let folder = folder.to_str().unwrap().trim_end_matches('/');
+    let note =
+        "the inputs are those of test_data_set_0, one of 2 data sets: `revseq verify` compares all";
+    for notes in [false, true] {
+        succeeds(&["snapshot", path, "--add"]);
+        let run = revseq(&["compare", folder, path]);
+        assert_eq!(
+            (run.code, run.stderr.contains(note)),
+            (Some(0), notes),
+            "{run:?}"
+        );
+    }
+}

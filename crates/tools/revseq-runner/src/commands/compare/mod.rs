@@ -20,6 +20,7 @@ use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
 use crate::model::{Model, read};
+use crate::note::note;
 use crate::style::{BOLD, FAILED, GREEN};
 use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::{Tensor, Tensors};
@@ -132,6 +133,12 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     }
     let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     let sources = inputs::Sources::of(&arguments.inputs.values, &located);
+    if sources.data_set.is_some() && located.data_sets.len() > 1 {
+        let (first, count) = (&located.data_sets[0].name, located.data_sets.len());
+        note(format!(
+            "the inputs are those of {first}, one of {count} data sets: `revseq verify` compares all with their outputs"
+        ));
+    }
     let engines = backend::Engine::open_all(&arguments.on.engine, backends)?;
     let names = model.output_names();
     let compare = |given: &Tensors| {

@@ -254,7 +254,7 @@ impl Check<'_> {
         // Another backend may round differently.
         let across = match is_exact(self.original)? {
             true => self.tolerance,
-            false => Tolerance::COMPUTED,
+            false => Tolerance::Computed,
         };
         let [within, across] = [self.tolerance, across].map(|tolerance| {
             Tolerances::with_default(&self.arguments.tolerance, self.original, tolerance)

@@ -60,7 +60,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
                 sizes: &sizes,
                 tolerance: match report.exactness() {
                     Exactness::Exact => Tolerance::Exact,
-                    Exactness::Rounding => Tolerance::COMPUTED,
+                    Exactness::Rounding => Tolerance::Computed,
                 },
                 arguments,
             };
