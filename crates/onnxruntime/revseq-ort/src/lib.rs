@@ -50,14 +50,16 @@ pub const NAME: &str = "RevSeqExecutionProvider";
 
 /// The execution provider in an environment.
 ///
-/// Its library stays registered as long as the process runs.
+/// Its library stays registered as long as the environment lives; once a session was made, it stays loaded until the
+/// process ends.
 #[derive(Clone, Debug)]
 pub struct Provider {
     environment: Environment,
 }
 
 impl Provider {
-    /// Registers the provider's library in an environment, unless one is registered.
+    /// Registers the provider's library in an environment, unless one is registered. A relative path is one of the
+    /// current folder, while `ort::init_from` has the system's loader look for a name alone.
     ///
     /// # Errors
     /// If there is no such file, or ONNX Runtime does not take it, such as one before 1.24.
@@ -131,6 +133,10 @@ impl Provider {
     }
 
     /// Makes a session of a model in memory, as [`session`](Self::session) does of a file.
+    ///
+    /// ONNX Runtime looks for external data in the current folder. For another one, add the entry
+    /// `session.model_external_initializers_file_folder_path` to a [`builder`](Self::builder), and [`check`] the
+    /// session.
     ///
     /// # Errors
     /// As [`session`](Self::session).
