@@ -11,9 +11,16 @@ pub(super) fn readable(error: Error) -> Error {
         return error;
     }
     match error.downcast::<ort::Error>() {
-        Ok(error) => anyhow!(without_places(error.message())),
+        Ok(error) => anyhow!(innermost(&without_places(error.message())).to_owned()),
         Err(error) => error,
     }
+}
+
+/// The provider's own words where it keeps a session from being made, of which ONNX Runtime makes another error.
+fn innermost(text: &str) -> &str {
+    let status = text.strip_prefix("Exception during initialization: [ONNXRuntimeError] : ");
+    let message = status.and_then(|status| status.splitn(3, " : ").nth(2));
+    message.unwrap_or(text)
 }
 
 /// Removes each file and line, with the signature of the function that follows.
@@ -114,6 +121,23 @@ pub(super) fn refusal(model: &Model, error: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn an_error_within_an_error_is_what_is_shown() {
+        for (text, expected) in [
+            (
+                "Exception during initialization: [ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : option : a",
+                "option : a",
+            ),
+            ("a : b : c", "a : b : c"),
+            (
+                "of Loop: [ONNXRuntimeError] : 1 : FAIL : a",
+                "of Loop: [ONNXRuntimeError] : 1 : FAIL : a",
+            ),
+        ] {
+            assert_eq!(super::innermost(text), expected);
+        }
+    }
+
     #[test]
     fn places_in_the_source_are_removed() {
         for (text, expected) in [
