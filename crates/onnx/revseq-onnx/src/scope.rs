@@ -49,6 +49,10 @@ pub(crate) struct Followed {
     pub(crate) values: Cell<usize>,
     /// Whether a limit was reached.
     pub(crate) is_cut: Cell<bool>,
+    /// How many questions are asked for the sake of another one.
+    pub(crate) nesting: Cell<usize>,
+    /// The first value of the main graph at the largest depth, and the axis that was asked for, or its rank.
+    pub(crate) deepest: RefCell<Option<(String, Option<usize>)>>,
 }
 
 /// Facts proved about sizes; `None` where the proof failed.
@@ -299,9 +303,14 @@ impl<'a> Scope<'a> {
             .map_or(self.proves_more.get(), Self::proves_more)
     }
 
+    /// The graph around all others.
+    pub(crate) fn outermost(&self) -> &Self {
+        self.parent.map_or(self, Self::outermost)
+    }
+
     /// How far the present question about sizes has been followed.
     pub(crate) fn followed(&self) -> &Followed {
-        self.parent.map_or(&self.followed, Self::followed)
+        &self.outermost().followed
     }
 
     /// The first input of the main graph with an axis of this name, and the axis, if such names

@@ -614,7 +614,7 @@ fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
 fn long_chains_and_many_forks_come_to_an_end() {
     let mut nodes = full("x", "one", "zero");
     let mut last = "x".to_owned();
-    for number in 0..5000 {
+    for number in 0..20_000 {
         let next = format!("v{number}");
         nodes.push(node("Neg", &[&last], &next, vec![]));
         last = next;

@@ -98,8 +98,8 @@ TEXTS = {
         sum = ReduceSum <keepdims: int = 0> (x)
         neg = Neg (x) }> }""",
 }
-#: About as long as the proofs of `rewrite --fast` reach.
-CHAIN = 60
+#: More than a proof follows at once.
+CHAIN = 80
 
 #: The files that go through every kind of session: a way of writing layers, or a loop that is none.
 FILES = {

@@ -28,8 +28,14 @@ pub use progression::{Progression, progression};
 pub use truth::truth;
 use window::WINDOWED;
 
-/// The largest depth to which values are followed, so that no model overflows the stack.
+/// The largest depth to which values are followed at once, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
+
+/// How often a question is asked again once what was too deep for it is known, so that none takes forever.
+const MAXIMUM_REPEATS: usize = 8;
+
+/// The most questions within each other that are asked so, for the stack's sake.
+const MAXIMUM_NESTING: usize = 64;
 
 /// Number of values that are visited per query, so that none takes forever.
 const MAXIMUM_VALUES: usize = 4096;
@@ -38,12 +44,55 @@ const MAXIMUM_VALUES: usize = 4096;
 pub const MAXIMUM_RANK: usize = 64;
 
 impl Scope<'_> {
-    /// Asks for a value, which a question or the answer to another one needs; `None` beyond a limit.
-    fn visit<T>(&self, ask: impl FnOnce() -> Option<T>) -> Option<T> {
+    /// Asks for a value, which a question or the answer to another one needs; `None` beyond a limit. A question that
+    /// goes too deep is asked again once the first value at that depth has its answer, which the main graph keeps.
+    fn visit<T>(&self, ask: impl Fn() -> Option<T>) -> Option<T> {
+        let main = self.outermost();
+        let Followed { depth, nesting, .. } = &main.followed();
+        let level = nesting.get();
+        if depth.get() > 0 || level == MAXIMUM_NESTING {
+            return self.visit_once(ask);
+        }
+        for _ in 0..MAXIMUM_REPEATS {
+            let answer = self.visit_once(&ask);
+            let deepest = main.followed().deepest.take();
+            let Some((name, axis)) = deepest.filter(|_| main.followed().is_cut.get()) else {
+                return answer;
+            };
+            nesting.set(level + 1);
+            let is_known = match axis {
+                Some(axis) => {
+                    let _ = self::axis(main, &name, axis);
+                    main.proved.borrow().axes.contains_key(&(name, axis))
+                }
+                None => {
+                    let _ = self::rank(main, &name);
+                    main.proved.borrow().ranks.contains_key(&name)
+                }
+            };
+            nesting.set(level);
+            if !is_known {
+                return answer;
+            }
+        }
+        self.visit_once(ask)
+    }
+
+    /// Notes the first value at the largest depth, of which an axis or the rank is asked for.
+    fn note(&self, name: &str, axis: Option<usize>) {
+        let Followed { depth, deepest, .. } = self.followed();
+        if depth.get() == MAXIMUM_DEPTH - 1 && self.parent.is_none() {
+            let mut deepest = deepest.borrow_mut();
+            deepest.get_or_insert_with(|| (name.to_owned(), axis));
+        }
+    }
+
+    fn visit_once<T>(&self, ask: impl Fn() -> Option<T>) -> Option<T> {
         let Followed {
             depth,
             values,
             is_cut,
+            ..
         } = self.followed();
         let before = depth.get();
         if before == 0 {
@@ -147,6 +196,7 @@ impl<'a> Size<'a> {
 /// The number of a value's axes.
 #[must_use]
 pub fn rank(scope: &Scope<'_>, name: &str) -> Option<usize> {
+    scope.note(name, None);
     scope.visit(|| rank_of(scope, name))
 }
 
@@ -345,6 +395,7 @@ fn kept_axis(rank: usize, removed: &[usize], axis: usize) -> Option<usize> {
 /// is not empty.
 #[must_use]
 pub fn axis<'a>(scope: &'a Scope<'a>, name: &str, axis: usize) -> Option<Size<'a>> {
+    scope.note(name, Some(axis));
     scope.visit(|| (axis < MAXIMUM_RANK).then(|| axis_of(scope, name, axis))?)
 }
 

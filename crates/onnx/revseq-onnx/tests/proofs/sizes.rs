@@ -496,3 +496,20 @@ fn letters_of_an_einsum_have_sizes() {
     assert_eq!(sizes("...ij", &[&[7, 3, 4]]), Some(vec![None; 3]));
     assert_eq!(sizes("...ij->...", &[&[4]]), None);
 }
+
+/// A chain of more nodes than a proof follows at once, of which the last one is asked first.
+#[test]
+fn sizes_are_proved_through_chains_of_any_length() {
+    let name = |index: usize| format!("v{index}");
+    let link = |index: usize| model::node("Relu", &[&name(index)], &[&name(index + 1)], vec![]);
+    let graph = GraphProto {
+        node: (0..2000).map(link).collect(),
+        input: vec![value("v0", FLOAT, &[None, Some(3)])],
+        ..GraphProto::default()
+    };
+    let scope = Scope::graph(&graph, None, 13);
+    let axis = |index: usize, axis| sizes::axis(&scope, &name(index), axis);
+    assert!(axis(2000, 1) == Some(sizes::Size::Known(3)));
+    assert!(axis(2000, 0) == axis(0, 0));
+    assert!(axis(2000, 0).is_some());
+}
