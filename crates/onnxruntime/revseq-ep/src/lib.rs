@@ -50,8 +50,9 @@ use ort_sys::{OrtApiBase, OrtSessionOptions, OrtStatusPtr};
 use crate::plugin::host::{Host, ort_try};
 use crate::plugin::{fence, pin};
 use crate::provider::custom_op::Domain;
-use crate::provider::ep::{Ep, Library};
+use crate::provider::ep::Ep;
 use crate::provider::error::Error;
+use crate::provider::library::Library;
 
 /// This library, in messages.
 const PLUGIN: plugin::Plugin = plugin::Plugin {

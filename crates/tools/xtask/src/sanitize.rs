@@ -140,7 +140,7 @@ fn miri() -> Result<(), String> {
     let tests = [
         ("revseq-kernels", "every_kernel_agrees_on_small_layouts"),
         ("ep-plugin", "provider::factory::tests"),
-        ("revseq-ep", "provider::ep::tests"),
+        ("revseq-ep", "provider::library::tests"),
     ];
     tests.into_iter().try_for_each(|(package, test)| {
         on_nightly("miri", "miri test --lib")?

@@ -13,6 +13,7 @@ pub(crate) mod error;
 mod gpu;
 mod kernel;
 mod layers;
+pub(crate) mod library;
 mod loops;
 mod node;
 pub(crate) mod options;

@@ -4,6 +4,19 @@ use super::step;
 use super::sum::Part;
 use crate::passes::steps::body::{Body, MAXIMUM_STEPS, operands};
 
+/// The functions of ONNX that layers have, too, with the defaults of their constants.
+const FUNCTIONS: [(&str, Option<f32>, Option<f32>); 9] = [
+    ("Elu", Some(1.0), None),
+    ("HardSigmoid", Some(0.2), Some(0.5)),
+    ("LeakyRelu", Some(0.01), None),
+    ("Relu", None, None),
+    ("Sigmoid", None, None),
+    ("Softplus", None, None),
+    ("Softsign", None, None),
+    ("Tanh", None, None),
+    ("ThresholdedRelu", Some(1.0), None),
+];
+
 /// An activation function of ONNX's layers, by its name and its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::passes) struct Activation {
@@ -32,13 +45,32 @@ impl Activation {
         if let Some((function, argument)) = hard_sigmoid(body, value.value) {
             return Some((function, value.of(argument)));
         }
-        if let Some((function, argument)) = step::activation(body, value.value) {
+        if let Some((function, argument)) = function(body, value.value) {
             return Some((function, value.of(argument)));
         }
         let is_sum = operands(body.inner, value.value, "Add").is_some()
             || step::product(body, value.value).is_some();
         is_sum.then_some((Self::NONE, value))
     }
+}
+
+/// The function that one operator is, and its argument.
+fn function<'a>(body: &Body<'a>, value: &'a str) -> Option<(Activation, &'a str)> {
+    let (scope, node, _) = body.inner.producer(value)?;
+    if !std::ptr::eq(scope, body.inner) || !node.domain().is_empty() {
+        return None;
+    }
+    let (name, alpha, beta) = FUNCTIONS.into_iter().find(|it| it.0 == node.op())?;
+    let constant = |name: &str, default: Option<f32>| match default {
+        Some(default) => node.float(name).or(default).map(Some),
+        None => Some(None),
+    };
+    let function = Activation {
+        name,
+        alpha: constant("alpha", alpha)?,
+        beta: constant("beta", beta)?,
+    };
+    Some((function, node.input(0)?))
 }
 
 /// A ramp from 0 to 1, written as sums, products and bounds.

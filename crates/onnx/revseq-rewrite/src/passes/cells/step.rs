@@ -2,7 +2,6 @@
 //!
 //! Answers are certain: `None` if a value is something else, or may be.
 
-use super::activation::Activation;
 use super::matrix::Matrix;
 use crate::constant;
 use crate::passes::steps::body::{Body, MAXIMUM_STEPS, operands};
@@ -11,19 +10,6 @@ use crate::sizes::{self, Size};
 /// Larger than any sliced axis.
 const ANY_SIZE: usize = i32::MAX as usize;
 
-/// The functions of ONNX that layers have, too, with the defaults of their constants.
-const FUNCTIONS: [(&str, Option<f32>, Option<f32>); 9] = [
-    ("Elu", Some(1.0), None),
-    ("HardSigmoid", Some(0.2), Some(0.5)),
-    ("LeakyRelu", Some(0.01), None),
-    ("Relu", None, None),
-    ("Sigmoid", None, None),
-    ("Softplus", None, None),
-    ("Softsign", None, None),
-    ("Tanh", None, None),
-    ("ThresholdedRelu", Some(1.0), None),
-];
-
 /// A value's rows times a constant matrix.
 pub(super) struct Product<'a> {
     pub(super) factor: &'a str,
@@ -31,25 +17,6 @@ pub(super) struct Product<'a> {
     pub(super) weights: Matrix,
     /// A value that the same operator adds.
     pub(super) more: Option<&'a str>,
-}
-
-/// The function that makes a value, and its argument.
-pub(super) fn activation<'a>(body: &Body<'a>, value: &'a str) -> Option<(Activation, &'a str)> {
-    let (scope, node, _) = body.inner.producer(value)?;
-    if !std::ptr::eq(scope, body.inner) || !node.domain().is_empty() {
-        return None;
-    }
-    let (name, alpha, beta) = FUNCTIONS.into_iter().find(|it| it.0 == node.op())?;
-    let constant = |name: &str, default: Option<f32>| match default {
-        Some(default) => node.float(name).or(default).map(Some),
-        None => Some(None),
-    };
-    let function = Activation {
-        name,
-        alpha: constant("alpha", alpha)?,
-        beta: constant("beta", beta)?,
-    };
-    Some((function, node.input(0)?))
 }
 
 /// The value that one operator limits to bounds, the lower and the upper one.
