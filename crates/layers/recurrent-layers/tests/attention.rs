@@ -407,3 +407,22 @@ fn errors_name_the_input_and_what_it_should_have() {
         "its q_num_heads is 3, expected a multiple of kv_num_heads"
     );
 }
+
+#[test]
+fn what_no_convolution_here_has_is_refused() {
+    let of = |name: &'static str, value: i64| {
+        let mut given = Given::default();
+        given.integers([(name, value)]);
+        Attention::of("CausalConvWithState", &given).map_err(|error| error.to_string())
+    };
+    for (name, only, other) in [
+        ("ndim", 1, 2),
+        ("state_length", 0, 8),
+        ("state_channels_last", -1, 1),
+        ("input_channels", 0, 4),
+    ] {
+        assert!(of(name, only).is_ok());
+        let expected = format!("its {name} is {other}, expected {only}");
+        assert_eq!(of(name, other).unwrap_err(), expected);
+    }
+}

@@ -54,6 +54,17 @@ impl Sizes {
     }
 }
 
+/// The attributes of which one value is computed, and that value: all but the first are of ONNX Runtime 1.32 for
+/// CUDA.
+const ONLY: [(&str, i64, &str); 6] = [
+    ("ndim", 1, "1"),
+    ("input_channel_offset", 0, "0"),
+    ("input_channels", 0, "0"),
+    ("state_channels_last", -1, "-1"),
+    ("state_length", 0, "0"),
+    ("state_update_capacity", 0, "0"),
+];
+
 impl CausalConvolution {
     pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
         let activation = attributes.text("activation")?;
@@ -65,8 +76,10 @@ impl CausalConvolution {
                 return wrong("activation", format!("{other:?}"), others);
             }
         };
-        if let Some(ndim) = attributes.integer("ndim")?.filter(|ndim| *ndim != 1) {
-            return wrong("ndim", ndim, "1");
+        for (name, only, expected) in ONLY {
+            if let Some(other) = attributes.integer(name)?.filter(|it| *it != only) {
+                return wrong(name, other, expected);
+            }
         }
         Ok(Self {
             silu,
