@@ -29,6 +29,9 @@ pub struct Report {
     /// The number of reversals that it runs.
     pub reversals: usize,
     /// How often the nodes that replace loops have run so far, all of them together.
+    ///
+    /// 0 from a library of before they were counted.
+    #[serde(default)]
     pub fused_runs: u64,
 }
 
