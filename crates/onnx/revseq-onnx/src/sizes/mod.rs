@@ -31,6 +31,10 @@ use window::WINDOWED;
 /// The largest depth to which values are followed at once, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
 
+/// The depth below the largest one at which a value may be asked for first, to be known before the question is
+/// asked again.
+const NEAR: usize = 8;
+
 /// How often a question is asked again once what was too deep for it is known, so that none takes forever.
 const MAXIMUM_REPEATS: usize = 8;
 
@@ -78,10 +82,10 @@ impl Scope<'_> {
         self.visit_once(ask)
     }
 
-    /// Notes the first value at the largest depth, of which an axis or the rank is asked for.
+    /// Notes the first value near the largest depth of which an axis or the rank is asked for: others are not kept.
     fn note(&self, name: &str, axis: Option<usize>) {
         let Followed { depth, deepest, .. } = self.followed();
-        if depth.get() == MAXIMUM_DEPTH - 1 && self.parent.is_none() {
+        if depth.get() >= MAXIMUM_DEPTH - NEAR && self.parent.is_none() {
             let mut deepest = deepest.borrow_mut();
             deepest.get_or_insert_with(|| (name.to_owned(), axis));
         }
