@@ -65,8 +65,8 @@ impl Kernel for Neg {
     }
 
     fn compute(&self, context: Context<'_>) -> Result<(), Error> {
-        let input = context.input(0)?;
-        context.write(0, input.sizes, input.iter::<f32>()?.map(|it| -it))
+        let (sizes, elements) = context.read::<f32>(0)?;
+        context.write(0, sizes, elements.map(|it| -it))
     }
 }
 

@@ -16,10 +16,8 @@ use super::{PLUGIN, Plugin};
 /// this crate's declaration of it is still right slot by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// The table of ONNX Runtime's C API.
-    pub api: *const OrtApi,
-    /// The table for plugins.
-    pub ep_api: *const OrtEpApi,
+    pub(crate) api: *const OrtApi,
+    pub(crate) ep_api: *const OrtEpApi,
 }
 
 // SAFETY: the tables are constants of the host, read by any thread.
@@ -34,10 +32,10 @@ unsafe impl Sync for Host {}
 #[macro_export]
 macro_rules! ort {
     ($host:expr, ep $function:ident($($argument:expr),* $(,)?)) => {
-        ((*$host.ep_api).$function)($($argument),*)
+        ((*$host.ep_api()).$function)($($argument),*)
     };
     ($host:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        ((*$host.api).$function)($($argument),*)
+        ((*$host.api()).$function)($($argument),*)
     };
 }
 
@@ -91,13 +89,13 @@ macro_rules! ort_own {
     ($host:expr, ep $function:ident $arguments:tt => $release:ident) => {
         $crate::host::Owned::new(
             $crate::ort_get!($host, ep $function $arguments),
-            (*$host.ep_api).$release,
+            (*$host.ep_api()).$release,
         )
     };
     ($host:expr, $function:ident $arguments:tt => $release:ident) => {
         $crate::host::Owned::new(
             $crate::ort_get!($host, $function $arguments),
-            (*$host.api).$release,
+            (*$host.api()).$release,
         )
     };
 }
@@ -170,6 +168,18 @@ impl Host {
         }
         // SAFETY: the table is that of the version asked for.
         Ok(unsafe { Self::from_api(api) })
+    }
+
+    /// The table of ONNX Runtime's C API.
+    #[inline(always)]
+    pub fn api(self) -> *const OrtApi {
+        self.api
+    }
+
+    /// The table for plugins.
+    #[inline(always)]
+    pub fn ep_api(self) -> *const OrtEpApi {
+        self.ep_api
     }
 
     /// The tables of a host, by the first of them.
@@ -301,7 +311,7 @@ unsafe fn version(base: *const OrtApiBase) -> String {
 ///
 /// # Safety
 /// `base` comes from ONNX Runtime's `OrtGetApiBase`.
-pub unsafe fn is_since(base: *const OrtApiBase, minor: u32) -> bool {
+pub(super) unsafe fn is_since(base: *const OrtApiBase, minor: u32) -> bool {
     // SAFETY: the caller's.
     let version = unsafe { version(base) };
     minor_version(&version).is_none_or(|it| it >= minor)

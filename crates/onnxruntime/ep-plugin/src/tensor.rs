@@ -81,6 +81,22 @@ impl<'a> Context<'a> {
         input.ok_or(Error::argument("Compute", missing))
     }
 
+    /// The sizes of an input, and its elements one after the other, which may be where an output is written.
+    ///
+    /// # Errors
+    /// If the host fails, or the input has another type or is not there.
+    pub fn read<T: Element>(
+        self,
+        index: usize,
+    ) -> Result<(&'a [i64], impl Iterator<Item = T> + 'a), Error> {
+        let input = self.input(index)?;
+        input.check::<T>("an input has elements of another type")?;
+        let first = input.bytes.cast_const().cast::<T>();
+        // SAFETY: the input has so many elements of this type, which may not be aligned.
+        let element = move |index| unsafe { first.add(index).read_unaligned() };
+        Ok((input.sizes, (0..input.count()).map(element)))
+    }
+
     /// An input, if it is there.
     #[inline]
     pub fn optional_input(self, index: usize) -> Result<Option<Tensor<'a>>, Error> {
@@ -236,17 +252,6 @@ impl<'a> Tensor<'a> {
             true => Ok(()),
             false => Err(Error::argument("Compute", problem)),
         }
-    }
-
-    /// The elements one after the other, which may be where an output is written.
-    ///
-    /// # Errors
-    /// If they are of another type.
-    pub fn iter<T: Element>(self) -> Result<impl Iterator<Item = T> + 'a, Error> {
-        self.check::<T>("an input has elements of another type")?;
-        let first = self.bytes.cast_const().cast::<T>();
-        // SAFETY: the tensor has so many elements of this type, which may not be aligned.
-        Ok((0..self.count()).map(move |index| unsafe { first.add(index).read_unaligned() }))
     }
 
     /// The elements, which are copied if they are not aligned: a caller of ONNX Runtime may bind any memory.

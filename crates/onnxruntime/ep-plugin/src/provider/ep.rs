@@ -27,7 +27,7 @@ struct Head {
 
 /// The provider of a session, with its table.
 #[repr(C)]
-pub struct Ep<P: Provider> {
+pub(super) struct Ep<P: Provider> {
     /// First, so that a pointer to it is one to the whole.
     head: Head,
     host: Host,

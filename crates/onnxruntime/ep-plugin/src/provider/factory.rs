@@ -290,7 +290,7 @@ unsafe extern "system" fn get_custom_op_domains<P: Provider>(
     unsafe {
         let domain = P::domain(&Factory::<P>::from_table(factory).shared);
         if let Some(domain) = domain.filter(|_| count > 0) {
-            *domains = domain;
+            *domains = domain.domain;
         }
     }
     OrtStatusPtr::default()

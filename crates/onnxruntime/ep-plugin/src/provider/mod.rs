@@ -25,7 +25,7 @@ use crate::runs::Runs;
 use crate::session::Around;
 use crate::tensor::Context;
 
-pub use ep::Ep;
+use ep::Ep;
 pub use factory::Factory;
 
 /// An execution provider on the CPU, of which each session has its own.
@@ -50,8 +50,8 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// If the host fails.
     fn register(registry: &Registry) -> Result<(), Self::Failure>;
 
-    /// The domain of its custom ops, if it has such. The host uses it as long as `shared` lives.
-    fn domain(_shared: &Self::Shared) -> Option<*mut OrtCustomOpDomain> {
+    /// The domain of its custom ops, if it has such.
+    fn domain(_shared: &Self::Shared) -> Option<Domain<'_>> {
         None
     }
 
@@ -89,6 +89,24 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// Notes that the run of this thread ends.
     fn end(&self) {}
+}
+
+/// A domain of custom ops that lives for `'a`.
+#[derive(Clone, Copy, Debug)]
+pub struct Domain<'a> {
+    domain: *mut OrtCustomOpDomain,
+    life: PhantomData<&'a OrtCustomOpDomain>,
+}
+
+impl Domain<'_> {
+    /// # Safety
+    /// `domain` and its ops are the host's that loads the library, and live as long as this may.
+    pub unsafe fn new(domain: *mut OrtCustomOpDomain) -> Self {
+        Self {
+            domain,
+            life: PhantomData,
+        }
+    }
 }
 
 /// What runs the fused nodes of a provider that fuses none, whose error is `E`.

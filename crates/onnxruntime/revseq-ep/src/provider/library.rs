@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use ort_sys::{OrtCustomOpDomain, OrtRunOptions};
+use ort_sys::OrtRunOptions;
 use revseq_graph::Operator;
 
 use super::custom_op::Domain;
@@ -56,8 +56,9 @@ impl Provider for Ep {
         Ok(())
     }
 
-    fn domain(library: &Library) -> Option<*mut OrtCustomOpDomain> {
-        Some(library.domain.as_ptr())
+    fn domain(library: &Library) -> Option<plugin::Domain<'_>> {
+        // SAFETY: the library's domain is of the host that loads it, and its ops live as long.
+        Some(unsafe { plugin::Domain::new(library.domain.as_ptr()) })
     }
 
     fn open(session: &Opening<'_, Self>) -> Result<Self, Error> {

@@ -1,7 +1,6 @@
 //! The tensors of a layer as slices of numbers.
 
 use std::borrow::Cow;
-use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::{iter, ptr, slice};
@@ -12,13 +11,12 @@ use recurrent_layers::Bytes;
 
 use super::super::error::{Error, list};
 use super::super::kernel::overlaps;
-use super::super::schemas::{BOOL, DOUBLE, FLOAT, HALF};
-use crate::plugin::tensor::{Context, Tensor, collect, reserve};
+use super::super::schemas::{BOOL, HALF};
+use crate::plugin::tensor::{Context, Element, Tensor, collect, reserve};
 
-/// A type whose every pattern of bits is a value, and its name and number in ONNX Runtime.
-pub(super) trait Plain: Copy + 'static {
+/// A type of elements, and its name in messages.
+pub(super) trait Plain: Element {
     const NAME: &'static str;
-    const CODE: c_int;
 
     /// Returns half floats as numbers of this type, if they are read as such.
     fn of_halves(_halves: &[f16]) -> Option<Result<Vec<Self>, Error>> {
@@ -31,7 +29,6 @@ pub(super) trait Plain: Copy + 'static {
 
 impl Plain for f32 {
     const NAME: &'static str = "float";
-    const CODE: c_int = FLOAT;
 
     fn of_halves(halves: &[f16]) -> Option<Result<Vec<Self>, Error>> {
         let zeros = collect(halves.len(), iter::repeat_n(0.0, halves.len()));
@@ -47,19 +44,18 @@ impl Plain for f32 {
 }
 
 macro_rules! plain {
-    ($($type:ty: $name:literal, $code:expr;)*) => {$(
+    ($($type:ty: $name:literal;)*) => {$(
         impl Plain for $type {
             const NAME: &'static str = $name;
-            const CODE: c_int = $code;
         }
     )*};
 }
 
 plain! {
-    f64: "double", DOUBLE;
-    i32: "int32", 6;
-    u8: "uint8", 2;
-    i8: "int8", 3;
+    f64: "double";
+    i32: "int32";
+    u8: "uint8";
+    i8: "int8";
 }
 
 /// The elements of an input.
