@@ -2,15 +2,23 @@
 
 use std::mem::MaybeUninit;
 
+use rten_simd::Elem;
+use rten_simd::ops::BitOps;
+
 /// A place of an output: a number, or memory for one that has none yet, a `MaybeUninit`.
-pub trait Place<T>: Set<T> {}
+pub trait Place<T: Copy>: Set<T> {}
 
 impl<T: Copy + Send> Place<T> for T {}
 impl<T: Copy + Send> Place<T> for MaybeUninit<T> {}
 
 /// What a number can be written to.
-pub trait Set<T>: Send {
+pub trait Set<T: Copy>: Send + Sized {
     fn set(&mut self, number: T);
+
+    /// Writes a vector to the first places.
+    fn store<O: BitOps<T>>(ops: O, vector: O::Simd, to: &mut [Self])
+    where
+        T: Elem;
 }
 
 impl<T: Copy + Send> Set<T> for T {
@@ -18,12 +26,28 @@ impl<T: Copy + Send> Set<T> for T {
     fn set(&mut self, number: T) {
         *self = number;
     }
+
+    #[inline(always)]
+    fn store<O: BitOps<T>>(ops: O, vector: O::Simd, to: &mut [Self])
+    where
+        T: Elem,
+    {
+        ops.store(vector, to);
+    }
 }
 
 impl<T: Copy + Send> Set<T> for MaybeUninit<T> {
     #[inline(always)]
     fn set(&mut self, number: T) {
         self.write(number);
+    }
+
+    #[inline(always)]
+    fn store<O: BitOps<T>>(ops: O, vector: O::Simd, to: &mut [Self])
+    where
+        T: Elem,
+    {
+        ops.store_uninit(vector, to);
     }
 }
 

@@ -168,8 +168,17 @@ impl CausalConvolution {
                 // The number of steps that its states are behind; it is 0 without steps alone.
                 match (steps + 1 + slot).checked_sub(slots) {
                     Some(after) if after > 0 || steps == 0 => {
-                        for (index, to) in to.chunks_mut(of_state).enumerate() {
-                            row(index).copy(to, after * unit);
+                        let after = after * unit;
+                        // All rows but their ends at once, as most states are a few elements.
+                        let moved = after.min(of_state);
+                        let (kept, _) = to.split_at_mut(to.len() - moved);
+                        match past {
+                            Some(past) => copy(kept, &past[moved..][..kept.len()]),
+                            None => fill(kept, 0.0),
+                        }
+                        for (index, to) in to.chunks_exact_mut(of_state).enumerate() {
+                            let input = &row(index).input[after - moved..after];
+                            copy(&mut to[of_state - moved..], input);
                         }
                     }
                     _ => fill(to, 0.0),
@@ -189,19 +198,17 @@ impl CausalConvolution {
             weights: weights.as_deref().unwrap_or(inputs.required(WEIGHT)),
             bias: inputs.get(BIAS),
         };
-        // Tasks are some rows, or some steps of one.
+        // Tasks are some channels of a sequence, or some of its steps.
         let at_once = match self.channels_last {
-            false => (ELEMENTS / steps).clamp(1, rows) * steps,
+            false => (ELEMENTS / steps).clamp(1, channels) * steps,
             true => (ELEMENTS / channels).clamp(1, steps) * channels,
         };
-        let mut tasks = collect(output.len().div_ceil(at_once), std::iter::empty())?;
-        let parts = match self.channels_last {
-            false => output.len(),
-            true => of_row,
-        };
-        for (index, row) in output.chunks_mut(parts).enumerate() {
-            let starts = (0..).map(|task| index * parts + task * at_once);
-            tasks.extend(starts.zip(row.chunks_mut(at_once)));
+        let of_sequence = channels * steps;
+        let count = batch * of_sequence.div_ceil(at_once);
+        let mut tasks = collect(count, std::iter::empty())?;
+        for (index, output) in output.chunks_mut(of_sequence).enumerate() {
+            let starts = (0..).map(|task| index * of_sequence + task * at_once);
+            tasks.extend(starts.zip(output.chunks_mut(at_once)));
         }
         let work = input.len().saturating_mul(sizes.taps);
         share(
@@ -214,16 +221,14 @@ impl CausalConvolution {
                     false => {
                         clear_to_zeros(padded, &[state + steps])?;
                         let first = first / steps;
-                        let mut channel = first % channels;
-                        let rows = made.chunks_mut(steps).enumerate().map(|(index, made)| {
-                            let own = channel;
-                            channel = if own + 1 < channels { own + 1 } else { 0 };
-                            (own, row(first + index), made)
-                        });
                         Channels {
                             kernel: &kernel,
-                            rows,
+                            first: first % channels,
+                            steps,
+                            past: past.map(|past| &past[first * state..]),
+                            input: &input[first * steps..],
                             padded,
+                            made,
                         }
                         .dispatch();
                     }
@@ -252,22 +257,6 @@ struct Row<'a> {
     input: &'a [f32],
 }
 
-impl Row<'_> {
-    /// Copies elements from one on, of the past and then of the input.
-    #[inline(always)]
-    fn copy<P: Place<f32>>(self, to: &mut [P], first: usize) {
-        // As many as those of a state, which is all of the past.
-        let count = to.len();
-        let (of_past, of_input) = to.split_at_mut(count.saturating_sub(first));
-        match self.past {
-            Some(past) if !of_past.is_empty() => copy(of_past, &past[first..]),
-            _ => fill(of_past, 0.0),
-        }
-        let last = &self.input[first.saturating_sub(count)..];
-        copy(of_input, &last[..of_input.len()]);
-    }
-}
-
 /// The kernel of each channel.
 struct Kernel<'a> {
     taps: usize,
@@ -278,21 +267,28 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
+    /// Convolves an element of each of some channels, with all that is before in the row.
+    #[inline(always)]
+    fn step(&self, channel: usize, row: Row<'_>, made: &mut [f32]) {
+        let weights = self.weights[channel * self.taps..].chunks_exact(self.taps);
+        let state = (self.taps - 1) * self.dilation;
+        let mut past = row.past.map(|past| past.chunks_exact(state.max(1)));
+        let inputs = std::iter::zip(row.input, weights);
+        for (index, (made, (input, weights))) in std::iter::zip(made, inputs).enumerate() {
+            let bias = self.bias.map_or(0.0, |bias| bias[channel + index]);
+            *made = bias + weights[self.taps - 1] * input;
+            let past = past.as_mut().and_then(Iterator::next).unwrap_or_default();
+            for (tap, weight) in weights[..self.taps - 1].iter().enumerate() {
+                *made += weight * past.get(tap * self.dilation).unwrap_or(&0.0);
+            }
+        }
+    }
+
     /// Convolves a channel, whose elements and those before are padded to one slice.
     #[inline(always)]
     fn channel(&self, channel: usize, row: Row<'_>, padded: &mut [f32], made: &mut [f32]) {
         let weights = &self.weights[channel * self.taps..][..self.taps];
         let bias = self.bias.map_or(0.0, |bias| bias[channel]);
-        if let ([made], [input], Some((weight, of_past))) =
-            (&mut *made, row.input, weights.split_last())
-        {
-            *made = bias + weight * input;
-            let past = row.past.unwrap_or_default().iter().step_by(self.dilation);
-            for (past, weight) in std::iter::zip(past, of_past) {
-                *made += weight * past;
-            }
-            return;
-        }
         let (past, input) = padded.split_at_mut(padded.len() - made.len());
         match row.past {
             Some(of_row) => copy(past, of_row),
@@ -331,20 +327,39 @@ impl Kernel<'_> {
     }
 }
 
-/// Convolves some channels.
-struct Channels<'a, R> {
+/// Convolves some channels, whose rows are beside each other.
+struct Channels<'a> {
     kernel: &'a Kernel<'a>,
-    rows: R,
+    first: usize,
+    steps: usize,
+    past: Option<&'a [f32]>,
+    input: &'a [f32],
     padded: &'a mut [f32],
+    made: &'a mut [f32],
 }
 
-impl<'b, R: Iterator<Item = (usize, Row<'b>, &'b mut [f32])>> SimdOp for Channels<'_, R> {
+impl SimdOp for Channels<'_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, _isa: I) {
-        for (channel, row, made) in self.rows {
-            self.kernel.channel(channel, row, self.padded, made);
+        let Self {
+            kernel,
+            first,
+            steps,
+            past,
+            input,
+            padded,
+            made,
+        } = self;
+        if steps == 1 {
+            return kernel.step(first, Row { past, input }, made);
+        }
+        let state = padded.len() - steps;
+        let rows = std::iter::zip(input.chunks(steps), made.chunks_mut(steps));
+        for (index, (input, made)) in rows.enumerate() {
+            let past = past.map(|past| &past[index * state..][..state]);
+            kernel.channel(first + index, Row { past, input }, padded, made);
         }
     }
 }

@@ -223,16 +223,18 @@ impl LinearAttention {
             &past[(before + task.at) * size..][..size]
         });
         let mut of_steps = std::mem::take(&mut memory.factors);
+        let decays = sizes.decays.max(1);
         match self.decays {
             false => {
-                clear(&mut of_steps, &[key])?;
-                of_steps.resize(key, 1.0);
+                clear(&mut of_steps, &[1])?;
+                of_steps.push(1.0);
             }
-            true => factors(
-                rows(DECAY, states, state, 1, sizes.decays),
-                sizes,
-                &mut of_steps,
-            )?,
+            true => {
+                clear(&mut of_steps, &[steps, decays])?;
+                let rows = rows(DECAY, states, state, 1, decays);
+                (0..steps).for_each(|step| of_steps.extend_from_slice(rows.at(step)));
+                Exp {}.map_mut(&mut of_steps);
+            }
         }
         let betas = match sizes.betas {
             0 => rows(BETA, 1, 0, 1, 1),
@@ -252,8 +254,8 @@ impl LinearAttention {
             factors: Rows {
                 elements: &of_steps,
                 first: 0,
-                stride: if self.decays { key } else { 0 },
-                len: key,
+                stride: if self.decays { decays } else { 0 },
+                len: decays,
             },
             betas: self.corrects.then_some(betas),
             memory: memory.of(key)?,
@@ -290,18 +292,4 @@ fn places<P>(
         places[place(index)] = Some(part);
     }
     Ok(places)
-}
-
-/// Sets what a state is multiplied with before each step, for each element of a key.
-fn factors(decays: Rows<'_>, sizes: &Sizes, factors: &mut Vec<f32>) -> Result<(), Error> {
-    let Sizes { steps, key, .. } = *sizes;
-    clear(factors, &[steps, key])?;
-    for step in 0..steps {
-        match decays.at(step) {
-            [decay] => factors.extend(std::iter::repeat_n(*decay, key)),
-            decays => factors.extend_from_slice(decays),
-        }
-    }
-    Exp {}.map_mut(factors);
-    Ok(())
 }

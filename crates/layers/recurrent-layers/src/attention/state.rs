@@ -8,7 +8,7 @@ use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::Error;
-use crate::memory::clear_to_zeros;
+use crate::memory::{clear, clear_to_zeros};
 use crate::place::{Place, copy, fill};
 
 /// The most columns at once.
@@ -30,24 +30,34 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The columns of a row that are at hand. Vectors that cross cache lines would take twice as long.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Row([f32; WIDTH]);
+
+const ZEROS: Row = Row([0.0; WIDTH]);
+
 /// Memory for the columns that are at hand.
 pub(super) struct Memory {
     /// What the state is multiplied with before each step.
     pub(super) factors: Vec<f32>,
-    block: Vec<f32>,
+    /// Those of a step, for each element of a key.
+    factor: Vec<f32>,
+    block: Vec<Row>,
     /// What the state is multiplied with to recall what it has for the next key.
     next: Vec<f32>,
     /// What it recalls, so that no register holds it but in the loop over rows.
-    recalled: [f32; WIDTH],
+    recalled: Row,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         Self {
             factors: vec![],
+            factor: vec![],
             block: vec![],
             next: vec![],
-            recalled: [0.0; WIDTH],
+            recalled: ZEROS,
         }
     }
 }
@@ -56,8 +66,10 @@ impl Memory {
     /// Makes room for keys of this size.
     pub(super) fn of(&mut self, key: usize) -> Result<&mut Self, Error> {
         if self.next.len() != key {
-            clear_to_zeros(&mut self.block, &[key, WIDTH])?;
+            clear(&mut self.block, &[key])?;
+            self.block.resize(key, ZEROS);
             clear_to_zeros(&mut self.next, &[key])?;
+            clear_to_zeros(&mut self.factor, &[key])?;
         }
         Ok(self)
     }
@@ -77,7 +89,7 @@ pub(super) struct State<'a, 'b, P> {
     pub(super) queries: Rows<'a>,
     pub(super) keys: Rows<'a>,
     pub(super) values: Rows<'a>,
-    /// What the state is multiplied with before each step.
+    /// What the state is multiplied with before each step, all of it or each element of a key.
     pub(super) factors: Rows<'a>,
     pub(super) betas: Option<Rows<'a>>,
     pub(super) memory: &'a mut Memory,
@@ -141,7 +153,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
             let is_last = step + 1 == self.steps;
             if let (true, Some(betas)) = (CORRECTS, self.betas) {
                 let beta = ops.splat(betas.at(step)[0]);
-                let recalled = ops.load_many::<V>(&self.memory.recalled);
+                let recalled = ops.load_many::<V>(&self.memory.recalled.0);
                 for vector in 0..V {
                     value[vector] = ops.mul(beta, ops.sub(value[vector], recalled[vector]));
                 }
@@ -157,7 +169,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
             };
             self.answer::<I, V>(isa, columns, step, 0, asked);
             for head in 1..groups {
-                let asked = self.ask::<I, V>(isa, columns, step, head);
+                let asked = self.ask::<I, V>(isa, step, head);
                 self.answer::<I, V>(isa, columns, step, head, asked);
             }
             if let Some(slot) = (step + self.window).checked_sub(self.steps)
@@ -174,9 +186,20 @@ impl<P: Place<f32>> State<'_, '_, P> {
     /// Sets what the state is multiplied with to recall what it has for the key of a step, once it has decayed.
     #[inline(always)]
     fn recall(&mut self, step: usize) {
-        let operands = std::iter::zip(self.keys.at(step), self.factors.at(step));
+        self.decay(step);
+        let operands = std::iter::zip(self.keys.at(step), &self.memory.factor);
         for (next, (key, factor)) in std::iter::zip(&mut self.memory.next, operands) {
             *next = key * factor;
+        }
+    }
+
+    /// Sets what the state is multiplied with before a step.
+    #[inline(always)]
+    fn decay(&mut self, step: usize) {
+        match self.factors.at(step) {
+            _ if self.factors.stride == 0 && step > 0 => {}
+            [factor] => self.memory.factor.fill(*factor),
+            factors => self.memory.factor.copy_from_slice(factors),
         }
     }
 
@@ -193,13 +216,13 @@ impl<P: Place<f32>> State<'_, '_, P> {
         let ops = isa.f32();
         let key = &self.keys.at(step)[..self.key];
         let query = &self.queries.at(step)[..self.key];
-        let factors = &self.factors.at(step)[..self.key];
+        self.decay(step);
+        let factors = &self.memory.factor[..self.key];
         let next = &self.memory.next[..self.key];
         let mut slot = self.slots.last_mut().and_then(Option::as_deref_mut);
         let mut asked = [ops.zero(); V];
         let mut recalled = [ops.zero(); V];
-        let rows = self.memory.block.chunks_exact_mut(columns.width);
-        for (index, row) in rows.take(self.key).enumerate() {
+        for (index, Row(row)) in self.memory.block.iter_mut().enumerate() {
             let mut state = ops.load_many::<V>(row);
             let (factor, at) = (ops.splat(factors[index]), ops.splat(key[index]));
             let (asks, recalls) = (ops.splat(query[index]), ops.splat(next[index]));
@@ -215,28 +238,22 @@ impl<P: Place<f32>> State<'_, '_, P> {
                 store(isa, state, row);
             } else if let Some(slot) = &mut slot {
                 let to = &mut slot[index * self.value + columns.first..][..columns.width];
-                write(isa, state, to);
+                store(isa, state, to);
             }
         }
         if RECALLS {
-            store(isa, recalled, &mut self.memory.recalled);
+            store(isa, recalled, &mut self.memory.recalled.0);
         }
         asked
     }
 
     /// Returns what a query, of a step and a head, asks of the state.
     #[inline(always)]
-    fn ask<I: Isa, const V: usize>(
-        &self,
-        isa: I,
-        columns: Columns,
-        step: usize,
-        head: usize,
-    ) -> [I::F32; V] {
+    fn ask<I: Isa, const V: usize>(&self, isa: I, step: usize, head: usize) -> [I::F32; V] {
         let ops = isa.f32();
         let query = &self.queries.at(step)[head * self.key..][..self.key];
         let mut asked = [ops.zero(); V];
-        for (row, query) in std::iter::zip(self.memory.block.chunks_exact(columns.width), query) {
+        for (Row(row), query) in std::iter::zip(&self.memory.block, query) {
             let state = ops.load_many::<V>(row);
             let query = ops.splat(*query);
             for vector in 0..V {
@@ -270,8 +287,8 @@ impl<P: Place<f32>> State<'_, '_, P> {
     fn read<I: Isa, const V: usize, const RECALLS: bool>(&mut self, isa: I, columns: Columns) {
         let ops = isa.f32();
         let mut recalled = [ops.zero(); V];
-        let rows = self.memory.block.chunks_exact_mut(columns.width);
-        for (index, (row, next)) in std::iter::zip(rows, &self.memory.next).enumerate() {
+        let rows = std::iter::zip(&mut self.memory.block, &self.memory.next);
+        for (index, (Row(row), next)) in rows.enumerate() {
             let past = match self.past {
                 Some(past) => &past[index * self.value + columns.first..][..columns.len],
                 None => &[],
@@ -286,7 +303,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
             }
         }
         if RECALLS {
-            store(isa, recalled, &mut self.memory.recalled);
+            store(isa, recalled, &mut self.memory.recalled.0);
         }
     }
 
@@ -296,8 +313,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
         let Some(Some(slot)) = self.slots.get_mut(slot) else {
             return;
         };
-        let rows = self.memory.block.chunks_exact(columns.width).take(self.key);
-        for (index, row) in rows.enumerate() {
+        for (index, Row(row)) in self.memory.block.iter().enumerate() {
             let to = &mut slot[index * self.value + columns.first..][..columns.len];
             copy(to, &row[..columns.len]);
         }
@@ -327,22 +343,20 @@ fn load<I: Isa, const V: usize>(isa: I, from: &[f32]) -> [I::F32; V] {
 
 /// Stores a row.
 #[inline(always)]
-fn store<I: Isa, const V: usize>(isa: I, row: [I::F32; V], to: &mut [f32]) {
+fn store<I: Isa, const V: usize, P: Place<f32>>(isa: I, row: [I::F32; V], to: &mut [P]) {
     let ops = isa.f32();
-    for vector in 0..V {
-        ops.store(row[vector], &mut to[vector * ops.len()..]);
+    for (vector, to) in std::iter::zip(row, to.chunks_exact_mut(ops.len())) {
+        P::store(ops, vector, to);
     }
 }
 
 /// Writes the beginning of a row to places.
 #[inline(always)]
 fn write<I: Isa, const V: usize, P: Place<f32>>(isa: I, row: [I::F32; V], to: &mut [P]) {
-    let lanes = isa.f32().len();
+    if to.len() == V * isa.f32().len() {
+        return store(isa, row, to);
+    }
     let mut elements = [0.0_f32; WIDTH];
     store(isa, row, &mut elements);
-    match to.len() == V * lanes {
-        // As many as are known beforehand.
-        true => copy(&mut to[..V * lanes], &elements[..V * lanes]),
-        false => copy(to, &elements[..to.len()]),
-    }
+    copy(to, &elements[..to.len()]);
 }
