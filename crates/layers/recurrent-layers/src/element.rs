@@ -9,6 +9,7 @@ use rten_simd::{Isa, SimdUnaryOp};
 use crate::logistic::{Sigmoid, Tanh};
 use crate::product::AddProducts;
 use crate::quantized::Quantizing;
+use crate::unpacked::AddDots;
 
 /// The numbers that layers compute with: `f32` and `f64`.
 pub trait Element: Number {}
@@ -30,6 +31,7 @@ pub trait Number: Float + From<f32> + Debug + Send + Sync + 'static {
     fn product<I: Isa>(isa: I, a: Self::Vector<I>, b: Self::Vector<I>) -> Self::Vector<I>;
 
     fn add_products<I: Isa>(isa: I, products: AddProducts<'_, Self>);
+    fn add_dots<I: Isa>(isa: I, products: AddDots<'_, Self>);
 
     /// The logistic function of whole vectors, in place.
     fn sigmoid_all<I: Isa>(isa: I, all: &mut [Self]);
@@ -87,6 +89,11 @@ impl Number for f32 {
 
     #[inline(always)]
     fn add_products<I: Isa>(isa: I, products: AddProducts<'_, Self>) {
+        products.by_vectors(isa);
+    }
+
+    #[inline(always)]
+    fn add_dots<I: Isa>(isa: I, products: AddDots<'_, Self>) {
         products.by_vectors(isa);
     }
 
@@ -151,6 +158,11 @@ impl Number for f64 {
 
     #[inline(always)]
     fn add_products<I: Isa>(_isa: I, products: AddProducts<'_, Self>) {
+        products.plain();
+    }
+
+    #[inline(always)]
+    fn add_dots<I: Isa>(_isa: I, products: AddDots<'_, Self>) {
         products.plain();
     }
 

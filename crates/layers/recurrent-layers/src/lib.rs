@@ -62,6 +62,7 @@ mod step;
 mod team;
 mod threads;
 mod units;
+mod unpacked;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -76,7 +77,7 @@ pub use error::Error;
 pub use integer_products::Bytes;
 pub use layer::{Direction, Layer, ValidSteps};
 pub use matrix::PackedMatrix;
-pub use packed::{PackedInput, PackedLayer, PackedState, Weights};
+pub use packed::{PackedInput, PackedLayer, PackedState, Weights, is_worth_packing};
 pub use place::Place;
 pub use quantized::{Quantization, Quantized};
 pub use recurrent::{Mask, Recurrent};

@@ -8,6 +8,8 @@
 //! GRU: h, z, r, with the input; z, r, with the state; then h, with the reset state, or beside them
 //! ```
 
+use rten_simd::{Isa, SimdOp};
+
 use crate::activation::Activation;
 
 use crate::bytes::BytePanels;
@@ -18,6 +20,7 @@ use crate::layer::Layer;
 use crate::memory;
 use crate::panels::Panels;
 use crate::quantized::{Quantized, Quantizing};
+use crate::unpacked::AddDots;
 
 /// The weights of a layer, in ONNX's layouts.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +35,16 @@ pub struct Weights<'a, T> {
     pub p: Option<&'a [T]>,
 }
 
-/// The packed weights of some gates.
+/// The packed weights of some gates, or those that each run reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Matrix<T> {
     Floats(Panels<T>),
     Bytes(BytePanels),
+    /// Those of a direction.
+    OfRun {
+        direction: usize,
+        gates: &'static [usize],
+    },
 }
 
 impl<T: Element> Matrix<T> {
@@ -45,11 +53,22 @@ impl<T: Element> Matrix<T> {
         match self {
             Self::Floats(panels) => panels.is_finite(),
             Self::Bytes(panels) => panels.is_finite(),
+            // To know it costs as much as the product.
+            Self::OfRun { .. } => false,
         }
     }
 }
 
-/// The packed weights W of a layer's input. A clone shares their memory.
+impl<T: Element> SimdOp for AddDots<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        T::add_dots(isa, self);
+    }
+}
+
+/// The packed weights W of a layer's input, or that each run [reads them](crate::Inputs::w). A clone shares their memory.
 #[derive(Clone, Debug)]
 pub struct PackedInput<T> {
     /// Those of each direction.
@@ -58,7 +77,7 @@ pub struct PackedInput<T> {
     cell: Cell,
 }
 
-/// The packed weights R of a layer's state. A clone shares their memory.
+/// The packed weights R of a layer's state, or that each run [reads them](crate::Inputs::r). A clone shares their memory.
 #[derive(Clone, Debug)]
 pub struct PackedState<T> {
     /// Those of each direction: for all gates, or for those before the reset, and those after it.
@@ -132,9 +151,17 @@ impl Cell {
 }
 
 /// The part of a direction, of equal parts.
-fn part<T>(all: &[T], index: usize, count: usize) -> &[T] {
+pub(crate) fn part<T>(all: &[T], index: usize, count: usize) -> &[T] {
     let len = all.len() / count;
     &all[index * len..][..len]
+}
+
+/// Returns whether to pack so many weights for one run of so many rows, steps by sequences, rather than to
+/// [read](Layer::input_of_run) them in it: packing takes as long as 4 rows of a few thousand weights, and as 50 of
+/// a million, which no near cache holds.
+#[must_use]
+pub fn is_worth_packing(weights: usize, rows: usize) -> bool {
+    rows > (weights / 4096).clamp(4, 48)
 }
 
 impl Layer {
@@ -172,6 +199,25 @@ impl Layer {
             let r = part(r, direction, of[0]);
             Panels::pack(r, gates, self.units, self.units).map(Matrix::Floats)
         })
+    }
+
+    /// Returns what stands for weights W that each run [reads](crate::Inputs::w), as ONNX lays them. For few rows, steps
+    /// by sequences, that costs less than to pack them.
+    ///
+    /// # Errors
+    /// If the layer has no directions, or others than it says.
+    pub fn input_of_run<T>(&self) -> Result<PackedInput<T>, Error> {
+        self.check()?;
+        self.input_of(|direction, gates| Ok(Matrix::OfRun { direction, gates }))
+    }
+
+    /// Returns what stands for weights R that each run [reads](crate::Inputs::r), as ONNX lays them.
+    ///
+    /// # Errors
+    /// As [`input_of_run`](Self::input_of_run).
+    pub fn state_of_run<T>(&self) -> Result<PackedState<T>, Error> {
+        self.check()?;
+        self.state_of(|direction, gates| Ok(Matrix::OfRun { direction, gates }))
     }
 
     /// Packs the weights W of a layer that [quantizes](Self::quantizes) its input.
@@ -219,7 +265,7 @@ impl Layer {
     /// The weights of the input, of some gates of each direction.
     fn input_of<T>(
         &self,
-        pack: impl Fn(usize, &[usize]) -> Result<Matrix<T>, Error>,
+        pack: impl Fn(usize, &'static [usize]) -> Result<Matrix<T>, Error>,
     ) -> Result<PackedInput<T>, Error> {
         let directions = 0..self.directions.len();
         let panels = directions.map(|direction| pack(direction, self.cell.of_slots()));
@@ -233,12 +279,11 @@ impl Layer {
     /// The weights of the state, of some gates of each direction.
     fn state_of<T>(
         &self,
-        pack: impl Fn(usize, &[usize]) -> Result<Matrix<T>, Error>,
+        pack: impl Fn(usize, &'static [usize]) -> Result<Matrix<T>, Error>,
     ) -> Result<PackedState<T>, Error> {
-        let last = [self.cell.gates() - 1];
         let panels = (0..self.directions.len()).map(|direction| {
             let late = self.cell.resets_before_product();
-            let late = late.then(|| pack(direction, &last));
+            let late = late.then(|| pack(direction, &[2]));
             let all = pack(direction, self.cell.recurrent().0);
             Ok((all?, late.transpose()?))
         });
@@ -362,6 +407,15 @@ impl<T> PackedState<T> {
 }
 
 impl<T> PackedLayer<T> {
+    /// Whether each run reads W, and R.
+    #[must_use]
+    pub fn reads(&self) -> [bool; 2] {
+        let of_run = |matrix: &Matrix<T>| matches!(matrix, Matrix::OfRun { .. });
+        let any =
+            |of: fn(&Direction<T>) -> &Matrix<T>| self.directions.iter().any(|it| of_run(of(it)));
+        [any(|it| &it.input), any(|it| &it.recurrent)]
+    }
+
     /// The cell.
     #[must_use]
     pub fn cell(&self) -> Cell {

@@ -40,6 +40,10 @@ pub struct Inputs<'a, T> {
     pub layout: Layout,
     /// The valid steps.
     pub valid: ValidSteps<'a>,
+    /// The weights W, [directions, gates * units, features], if they are [of a run](crate::Layer::input_of_run).
+    pub w: Option<&'a [T]>,
+    /// The weights R, [directions, gates * units, units], if they are [of a run](crate::Layer::state_of_run).
+    pub r: Option<&'a [T]>,
     /// The state h before the first step; 0 if it is not given.
     pub initial_h: Option<&'a [T]>,
     /// The state c of an LSTM before the first step; 0 if it is not given.
@@ -56,6 +60,8 @@ impl<'a, T> Inputs<'a, T> {
             batch,
             layout: Layout::TimeFirst,
             valid: ValidSteps::All,
+            w: None,
+            r: None,
             initial_h: None,
             initial_c: None,
         }
@@ -130,6 +136,7 @@ impl<T: Element> PackedLayer<T> {
             first: 0,
             batch,
             valid: inputs.valid,
+            weights: [inputs.w, inputs.r].map(Option::unwrap_or_default),
         };
         let available = team::worthwhile(self, [steps, batch], threads);
         let mut parts = team::parts(self, sequences, available);
@@ -149,6 +156,20 @@ impl<T: Element> PackedLayer<T> {
         let Inputs { steps, batch, .. } = *inputs;
         let (directions, units) = (self.directions.len(), self.units);
         check("X", inputs.x.len(), &[steps, batch, self.features])?;
+        let [reads_w, reads_r] = self.reads();
+        for (operand, reads, given, inputs) in [
+            ("W", reads_w, inputs.w, self.features),
+            ("R", reads_r, inputs.r, units),
+        ] {
+            if reads {
+                let given = given.ok_or(Error::Missing { operand })?;
+                check(
+                    operand,
+                    given.len(),
+                    &[directions, self.cell.gates() * units, inputs],
+                )?;
+            }
+        }
         let state = [directions, batch, units];
         for (operand, len) in [
             ("initial_h", inputs.initial_h.map(<[T]>::len)),

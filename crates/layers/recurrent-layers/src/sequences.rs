@@ -21,6 +21,8 @@ pub(crate) struct Sequences<'a, T> {
     /// The number of sequences from the first on.
     pub(crate) batch: usize,
     pub(crate) valid: ValidSteps<'a>,
+    /// W and R of all directions, if they are those of a run.
+    pub(crate) weights: [&'a [T]; 2],
 }
 
 impl<T: Element> Sequences<'_, T> {

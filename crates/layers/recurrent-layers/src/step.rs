@@ -11,11 +11,12 @@ use crate::activation::GateFunction;
 use crate::bytes::QuantizedRows;
 use crate::cell::Cell;
 use crate::element::Element;
-use crate::packed::{Direction, Matrix, PackedLayer};
+use crate::packed::{Direction, Matrix, PackedLayer, part};
 use crate::panels::block_units;
 use crate::product::{Rows, Sums};
 use crate::sequences::{Change, Sequences};
 use crate::units::Units;
+use crate::unpacked::AddDots;
 use rten_simd::{Isa, SimdOp};
 
 /// A batch of at most this many sequences, of more units than these, is not shared among threads in
@@ -82,6 +83,16 @@ impl<T: Element> PackedLayer<T> {
                     self.quantize_state(&mut units.quantized, sequence, shared);
                     panels.add_products(units.blocks.clone(), &units.quantized, sums);
                 }
+                Matrix::OfRun { direction, gates } => AddDots {
+                    weights: self.of_run(sequence.weights[1], *direction),
+                    gates,
+                    units: self.units,
+                    range: units.range.clone(),
+                    inputs: self.units,
+                    rows: shared,
+                    to: sums,
+                }
+                .dispatch(),
             }
         }
         Update {
@@ -155,18 +166,15 @@ impl<T: Element> PackedLayer<T> {
             width: units.width,
             stride,
         };
-        let panels = match &direction.input {
-            Matrix::Floats(panels) => panels,
-            Matrix::Bytes(panels) => {
-                let Some((quantizing, of_x)) = self.quantizing.zip(sequence.of_x) else {
-                    return;
-                };
-                units.quantized.clear();
-                rows.for_each(|row| units.quantized.push(quantizing, of_x, row));
-                units.quantized.pack(features);
-                return panels.add_products(units.blocks.clone(), &units.quantized, sums);
-            }
-        };
+        if let Matrix::Bytes(panels) = &direction.input {
+            let Some((quantizing, of_x)) = self.quantizing.zip(sequence.of_x) else {
+                return;
+            };
+            units.quantized.clear();
+            rows.for_each(|row| units.quantized.push(quantizing, of_x, row));
+            units.quantized.pack(features);
+            return panels.add_products(units.blocks.clone(), &units.quantized, sums);
+        }
         let elements = if sequence.are_dense(steps, features) {
             &sequence.x[start..][..steps * batch * features]
         } else {
@@ -179,7 +187,25 @@ impl<T: Element> PackedLayer<T> {
             count: steps * batch,
             stride: features,
         };
-        panels.add_products(units.blocks.clone(), x, sums);
+        match &direction.input {
+            Matrix::Floats(panels) => panels.add_products(units.blocks.clone(), x, sums),
+            Matrix::OfRun { direction, gates } => AddDots {
+                weights: self.of_run(sequence.weights[0], *direction),
+                gates,
+                units: self.units,
+                range: units.range.clone(),
+                inputs: features,
+                rows: x,
+                to: sums,
+            }
+            .dispatch(),
+            Matrix::Bytes(_) => {}
+        }
+    }
+
+    /// The weights of a direction that a run reads.
+    fn of_run<'a>(&self, weights: &'a [T], direction: usize) -> &'a [T] {
+        part(weights, direction, self.directions.len())
     }
 }
 

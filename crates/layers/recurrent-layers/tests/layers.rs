@@ -129,9 +129,25 @@ macro_rules! run {
             b: case.has_bias.then_some(&*b),
             p: (case.has_peepholes && is_lstm).then_some(&*p),
         };
-        let packed = case.layer.pack(&weights).unwrap();
+        // Weights are packed, or each run reads them.
+        let [reads_w, reads_r] = [4, 8].map(|bit| case.seed & bit != 0);
+        let packed_w = match reads_w {
+            false => case.layer.pack_input(&w),
+            true => case.layer.input_of_run(),
+        };
+        let packed_r = match reads_r {
+            false => case.layer.pack_state(&r),
+            true => case.layer.state_of_run(),
+        };
+        let (packed_w, packed_r) = (packed_w.unwrap(), packed_r.unwrap());
+        let packed = case
+            .layer
+            .packed(&packed_w, &packed_r, weights.b, weights.p);
+        let packed = packed.unwrap();
         let inputs = Inputs {
             x: &x,
+            w: reads_w.then_some(&*w),
+            r: reads_r.then_some(&*r),
             steps: case.steps,
             batch: case.batch,
             layout: case.layout,
@@ -382,6 +398,31 @@ fn wrong_operands_are_named_with_their_right_sizes() {
         run(&wrong),
         format!("X has 0 elements, expected [{},3,2]", usize::MAX)
     );
+    let of_run = layer.packed(
+        &layer.input_of_run().unwrap(),
+        &layer.state_of_run().unwrap(),
+        None,
+        None,
+    );
+    let of_run = of_run.unwrap();
+    let mut run = |inputs: &Inputs<'_, f32>| {
+        let outputs = Outputs {
+            last_h: Some(&mut last),
+            ..Outputs::default()
+        };
+        let run = of_run.run(inputs, outputs, &mut Memory::default(), &Serial);
+        run.map_err(|error| error.to_string())
+    };
+    let mut inputs = Inputs::new(&[0.0; 6], 3, 1);
+    inputs.r = Some(weights.r);
+    assert_eq!(run(&inputs), Err("it lacks W".to_owned()));
+    inputs.w = Some(&[0.0; 5]);
+    assert_eq!(
+        run(&inputs),
+        Err("W has 5 elements, expected 6: [1,3,2]".to_owned())
+    );
+    inputs.w = Some(weights.w);
+    assert_eq!(run(&inputs), Ok(()));
     let mut other = Layer::new(Cell::Rnn, 2, 3, &[true, false]);
     let [w, r] = [
         layer.pack_input(weights.w).unwrap(),

@@ -200,7 +200,8 @@ assert session.run(None, feeds)[0].any()
 def test_a_lack_of_memory_for_weights_is_a_status():
     found = limited("""
 layer = Layer("GRU", units=1500, outputs=["", "y_h"], weights_are_inputs=True)
-session, feeds = layer.session(threads=1), layer.feeds(1, 1)
+# For fewer rows they are not packed.
+session, feeds = layer.session(threads=1), layer.feeds(7, 7)
 limit(10 << 20)
 refused(lambda: session.run(None, feeds))
 """)

@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::sync::Mutex;
 
 use recurrent_layers::{
-    Cell, Element, Inputs, Layer, Mask, Memory, Outputs, PackedLayer, ValidSteps,
+    Cell, Element, Inputs, Layer, Mask, Memory, Outputs, PackedLayer, ValidSteps, is_worth_packing,
 };
 use tract_onnx::tract_hir::internal::*;
 
@@ -100,8 +100,13 @@ fn plain<V: Borrow<Tensor>>(tensor: Option<&V>) -> TractResult<Option<PlainView<
 }
 
 impl<V: Borrow<Tensor>> Operands<V> {
-    /// Packs the weights of a layer, whose sizes follow from them.
-    pub(super) fn pack<T: Element + Datum>(&self, form: &Layer) -> TractResult<PackedLayer<T>> {
+    /// Packs the weights of a layer, whose sizes follow from them, or leaves those to a run that are not worth it
+    /// for so many rows.
+    pub(super) fn pack<T: Element + Datum>(
+        &self,
+        form: &Layer,
+        rows: usize,
+    ) -> TractResult<PackedLayer<T>> {
         let (w, r) = (self.w.borrow(), self.r.borrow());
         let (b, p) = (plain(self.bias.as_ref())?, plain(self.peepholes.as_ref())?);
         // Quantised weights are transposed.
@@ -121,8 +126,16 @@ impl<V: Borrow<Tensor>> Operands<V> {
             }
             None => {
                 let (w, r) = (w.try_as_plain_ram()?, r.try_as_plain_ram()?);
-                let w = layer.pack_input(w.as_slice::<T>()?)?;
-                (w, layer.pack_state(r.as_slice()?)?)
+                let (w, r) = (w.as_slice::<T>()?, r.as_slice::<T>()?);
+                let w = match is_worth_packing(w.len(), rows) {
+                    true => layer.pack_input(w),
+                    false => layer.input_of_run(),
+                };
+                let r = match is_worth_packing(r.len(), rows) {
+                    true => layer.pack_state(r),
+                    false => layer.state_of_run(),
+                };
+                (w?, r?)
             }
         };
         let b = b.as_ref().map(|it| it.as_slice()).transpose()?;
@@ -216,7 +229,7 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         let konst = |outlet: &OutletId| Ok(model.outlet_fact(*outlet)?.konst.clone());
         rule_if_some!(known = weights.known(konst)?);
         let op = Self {
-            layer: Of::Packed(Arc::new(known.pack(form)?)),
+            layer: Of::Packed(Arc::new(known.pack(form, usize::MAX)?)),
             ..self.clone()
         };
         let inputs: TVec<OutletId> = x.into_iter().chain(inputs).collect();
@@ -293,6 +306,8 @@ impl<T: Element + Datum> OpState for Kept<T> {
 /// The inputs of a run, which have the sizes that they should have.
 struct Given<'a> {
     x: &'a TValue,
+    /// W and R, if they are inputs.
+    weights: [Option<&'a TValue>; 2],
     /// Lengths or a mask.
     counted: Option<&'a TValue>,
     /// The states h and c before the first step.
@@ -314,6 +329,7 @@ impl<T: Element + Datum> Recurrent<T> {
     fn run(&self, inputs: &[TValue], memory: &mut Memory<T>) -> TractResult<TVec<TValue>> {
         let (x, inputs) = inputs.split_first().context("a layer has an input")?;
         let mut inputs = inputs.iter();
+        let mut weights = None;
         let layer = &*match &self.layer {
             Of::Packed(layer) => Arc::clone(layer),
             Of::Inputs {
@@ -321,14 +337,19 @@ impl<T: Element + Datum> Recurrent<T> {
                 bias,
                 peepholes,
             } => {
-                let mut weights = inputs.by_ref().cloned();
                 let shape = [form.quantizes, *bias, *peepholes];
-                Arc::new(Operands::of(&mut weights, shape)?.pack(form)?)
+                let of_run = Operands::of(&mut inputs.by_ref().cloned(), shape)?;
+                let rows = x.shape()[..2].iter().product();
+                Arc::new(weights.insert(of_run).pack(form, rows)?)
             }
         };
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
         let given = Given {
             x,
+            weights: match &weights {
+                Some(of_run) => [Some(&of_run.w), Some(&of_run.r)],
+                None => [None, None],
+            },
             counted: input(self.counted != Counted::All),
             initial: self.initial.map(input),
         };
@@ -376,6 +397,14 @@ impl<T: Element + Datum> Recurrent<T> {
             _ => ValidSteps::All,
         };
         let mut inputs = Inputs::new(x.as_slice::<T>()?, given.steps(), given.batch());
+        let mut views = [None, None];
+        let of_run = std::iter::zip(given.weights, layer.reads());
+        for (view, (weights, is_read)) in std::iter::zip(&mut views, of_run) {
+            *view = plain(weights.filter(|_| is_read))?;
+        }
+        let [w, r] = views.each_ref().map(Option::as_ref);
+        inputs.w = w.map(|it| it.as_slice()).transpose()?;
+        inputs.r = r.map(|it| it.as_slice()).transpose()?;
         inputs.valid = valid;
         inputs.initial_h = h.as_ref().map(|it| it.as_slice()).transpose()?;
         inputs.initial_c = c.as_ref().map(|it| it.as_slice()).transpose()?;

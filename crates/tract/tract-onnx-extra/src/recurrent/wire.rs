@@ -70,7 +70,7 @@ impl Layer {
         };
         let mut operands = tvec![x];
         let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
-            Some(known) => Of::<T>::Packed(Arc::new(known.pack(form)?)),
+            Some(known) => Of::<T>::Packed(Arc::new(known.pack(form, usize::MAX)?)),
             None => {
                 operands.extend(weights.iter().copied());
                 Of::Inputs {

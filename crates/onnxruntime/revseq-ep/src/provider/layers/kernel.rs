@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use recurrent_layers::{
     Element, Inputs, Layer, Layout, Mask, Memory, Outputs, PackedInput, PackedLayer, PackedState,
-    Quantized, Recurrent, ValidSteps,
+    Quantized, Recurrent, ValidSteps, is_worth_packing,
 };
 
 use super::super::ep::Ep;
@@ -157,8 +157,8 @@ impl<T: Element + Plain + From<f32>> Node<T> {
     ) -> Result<bool, Error> {
         let none = &[None; NAMES.len()];
         match input {
-            W => keep(&self.w, || self.pack_w(read()?, none)),
-            R => keep(&self.r, || self.pack_r(read()?, none)),
+            W => keep(&self.w, || self.pack_w(read()?, none, usize::MAX)),
+            R => keep(&self.r, || self.pack_r(read()?, none, usize::MAX)),
             _ => Ok(false),
         }
     }
@@ -180,11 +180,12 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         }
     }
 
-    /// Packs W, unless it is quantised and its scales are not at hand.
+    /// Packs W, or leaves it to a run of few rows; `None` if it is quantised and its scales are not at hand.
     fn pack_w(
         &self,
         w: Tensor<'_>,
         tensors: &Tensors<'_>,
+        rows_of_run: usize,
     ) -> Result<Option<PackedInput<T>>, Error> {
         let gates = self.form.layer.cell.gates();
         let [directions, mut rows, mut features] = three("W", w)?;
@@ -194,16 +195,20 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         let layer = self.layer(features, rows / gates);
         self.check_weights("W", w, [directions, rows, features], &layer, features)?;
         if !self.form.layer.quantizes {
-            return Ok(Some(layer.pack_input(&elements("W", w)?)?));
+            return Ok(Some(match is_worth_packing(w.count(), rows_of_run) {
+                true => layer.pack_input(&elements("W", w)?)?,
+                false => layer.input_of_run()?,
+            }));
         }
         self.quantized(W, w, tensors, |w| layer.pack_quantized_input(w))
     }
 
-    /// Packs R, unless it is quantised and its scales are not at hand.
+    /// Packs R, as W is packed.
     fn pack_r(
         &self,
         r: Tensor<'_>,
         tensors: &Tensors<'_>,
+        rows_of_run: usize,
     ) -> Result<Option<PackedState<T>>, Error> {
         let [directions, mut rows, mut units] = three("R", r)?;
         if self.form.layer.quantizes {
@@ -212,7 +217,10 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         let layer = self.layer(0, units);
         self.check_weights("R", r, [directions, rows, units], &layer, layer.units)?;
         if !self.form.layer.quantizes {
-            return Ok(Some(layer.pack_state(&elements("R", r)?)?));
+            return Ok(Some(match is_worth_packing(r.count(), rows_of_run) {
+                true => layer.pack_state(&elements("R", r)?)?,
+                false => layer.state_of_run()?,
+            }));
         }
         self.quantized(R, r, tensors, |r| layer.pack_quantized_state(r))
     }
@@ -264,8 +272,18 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         if let Some(layer) = self.layer.get() {
             return Ok(Arc::clone(layer));
         }
-        let w = self.weights(&self.w, W, || self.pack_w(given.input(W)?, &given.tensors))?;
-        let r = self.weights(&self.r, R, || self.pack_r(given.input(R)?, &given.tensors))?;
+        // Constants are multiplied in other runs, too.
+        let rows = |input| -> Result<usize, Error> {
+            let [steps, batch, _] = three("X", given.input(X)?)?;
+            Ok(match self.is_constant([input]) {
+                true => usize::MAX,
+                false => steps.saturating_mul(batch),
+            })
+        };
+        let (of_w, of_r) = (rows(W)?, rows(R)?);
+        let tensors = &given.tensors;
+        let w = self.weights(&self.w, W, || self.pack_w(given.input(W)?, tensors, of_w))?;
+        let r = self.weights(&self.r, R, || self.pack_r(given.input(R)?, tensors, of_r))?;
         let layer = self.layer(w.features(), r.units());
         let (directions, gates) = (layer.directions.len(), layer.cell.gates());
         let vector = |input: usize, times: usize| -> Result<Option<Cow<'_, [T]>>, Error> {
@@ -358,8 +376,16 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         let (h, c) = (given.numbers(INITIAL_H)?, given.numbers(INITIAL_C)?);
         let (h, c) = (h.map(apart).transpose()?, c.map(apart).transpose()?);
         let x = apart(elements("X", x)?)?;
+        let [reads_w, reads_r] = packed.reads();
+        let weights = |input, reads: bool| match reads {
+            true => given.numbers(input)?.map(apart).transpose(),
+            false => Ok(None),
+        };
+        let (w, r) = (weights(W, reads_w)?, weights(R, reads_r)?);
         let inputs = Inputs {
             x: &x,
+            w: w.as_deref(),
+            r: r.as_deref(),
             steps: sizes.steps,
             batch: sizes.batch,
             layout: self.form.layout,
