@@ -11,6 +11,13 @@ use rten_simd::ops::{BitOps, NumOps};
 /// in the L1 cache.
 const DEPTH: usize = 256;
 
+/// The most weights, for each lane of a vector, that an L2 cache holds: of some 512 KiB where vectors have 8 lanes,
+/// and of 1 MiB where they have 16.
+const NEAR: usize = 1 << 14;
+
+/// The floats of a cache line.
+const LINE: usize = 16;
+
 /// The rows of a matrix.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a, T> {
@@ -101,16 +108,23 @@ impl AddProducts<'_, f32> {
     #[inline(always)]
     pub(crate) fn by_vectors<I: Isa>(self, isa: I) {
         match self.at_once * self.units / isa.f32().len() {
-            1 => self.by::<I, 1>(isa),
-            2 => self.by::<I, 2>(isa),
-            3 => self.by::<I, 3>(isa),
-            _ => self.by::<I, 4>(isa),
+            1 => self.by::<I, 1, false>(isa),
+            2 if self.are_far(isa) => self.by::<I, 2, true>(isa),
+            2 => self.by::<I, 2, false>(isa),
+            3 => self.by::<I, 3, false>(isa),
+            _ => self.by::<I, 4, false>(isa),
         }
     }
 
-    /// The products with panels of so many vectors.
+    /// Whether weights lie beyond the L2 cache, and rows are enough to fetch some while others are multiplied.
     #[inline(always)]
-    fn by<I: Isa, const VECTORS: usize>(self, isa: I) {
+    fn are_far<I: Isa>(&self, isa: I) -> bool {
+        self.rows.count > maximum_rows(2) && self.panels.len() > NEAR * isa.f32().len()
+    }
+
+    /// The products with panels of so many vectors, whose rows may fetch what is next.
+    #[inline(always)]
+    fn by<I: Isa, const VECTORS: usize, const FETCHES: bool>(self, isa: I) {
         let columns = VECTORS * isa.f32().len();
         let rows = self.rows.count;
         let Tiles {
@@ -118,26 +132,37 @@ impl AddProducts<'_, f32> {
             size,
             larger,
         } = Tiles::new(rows, const { maximum_rows(VECTORS) });
+        // The share of a tile for each row of a panel, a cache line at most.
+        let share = (columns / tiles.max(1)).clamp(1, LINE);
         let panels = self.panels.chunks_exact(self.inputs * columns);
         for (panel, start) in std::iter::zip(panels, self.starts) {
             for (depth, part) in panel.chunks(DEPTH * columns).enumerate() {
+                let mut next = part.as_ptr_range().end;
                 let mut first = 0;
                 for tile in 0..tiles {
                     let count = size + usize::from(tile < larger);
-                    let a = Rows {
-                        elements: &self.rows.elements[first * self.rows.stride + depth * DEPTH..],
-                        ..self.rows
+                    let at = Tile {
+                        rows: Rows {
+                            elements: &self.rows.elements
+                                [first * self.rows.stride + depth * DEPTH..],
+                            ..self.rows
+                        },
+                        panel: part,
+                        to: &mut self.to.elements[start + first * self.to.stride..],
+                        stride: self.to.stride,
+                        next,
+                        share,
                     };
-                    let to = &mut self.to.elements[start + first * self.to.stride..];
                     match count {
-                        1 => add_tile::<I, VECTORS, 1>(isa, a, part, to, self.to.stride),
-                        2 => add_tile::<I, VECTORS, 2>(isa, a, part, to, self.to.stride),
-                        3 => add_tile::<I, VECTORS, 3>(isa, a, part, to, self.to.stride),
-                        4 => add_tile::<I, VECTORS, 4>(isa, a, part, to, self.to.stride),
-                        5 => add_tile::<I, VECTORS, 5>(isa, a, part, to, self.to.stride),
-                        _ => add_tile::<I, VECTORS, 6>(isa, a, part, to, self.to.stride),
+                        1 => at.add::<I, VECTORS, FETCHES, 1>(isa),
+                        2 => at.add::<I, VECTORS, FETCHES, 2>(isa),
+                        3 => at.add::<I, VECTORS, FETCHES, 3>(isa),
+                        4 => at.add::<I, VECTORS, FETCHES, 4>(isa),
+                        5 => at.add::<I, VECTORS, FETCHES, 5>(isa),
+                        _ => at.add::<I, VECTORS, FETCHES, 6>(isa),
                     }
                     first += count;
+                    next = next.wrapping_add(share * part.len() / columns);
                 }
             }
         }
@@ -187,56 +212,69 @@ pub(crate) fn sums_as_many(rows: usize) -> bool {
     matches!(rows, 4 | 6 | 8..)
 }
 
-/// The products of a few rows with a part of a panel.
-#[inline(always)]
-fn add_tile<I: Isa, const VECTORS: usize, const ROWS: usize>(
-    isa: I,
-    rows: Rows<'_, f32>,
-    panel: &[f32],
-    to: &mut [f32],
+/// A few rows, and a part of a panel.
+struct Tile<'a> {
+    rows: Rows<'a, f32>,
+    panel: &'a [f32],
+    to: &'a mut [f32],
+    /// The sums from one row to the next.
     stride: usize,
-) {
-    if const { ROWS > maximum_rows(VECTORS) } {
-        return;
-    }
-    let ops = isa.f32();
-    let sides = const { sides(VECTORS, ROWS) };
-    let columns = VECTORS * ops.len();
-    let depth = panel.len() / columns;
-    let rows: [&[f32]; ROWS] =
-        std::array::from_fn(|row| &rows.elements[row * rows.stride..][..depth]);
-    let mut sums = [[[ops.zero(); VECTORS]; ROWS]; 4];
-    let whole = depth / sides * sides;
-    let (by_sides, rest) = panel.split_at(whole * columns);
-    for (at, side_rows) in by_sides.chunks_exact(sides * columns).enumerate() {
-        for side in 0..sides {
-            let b = ops.load_many::<VECTORS>(&side_rows[side * columns..][..columns]);
-            for row in 0..ROWS {
-                let a = ops.splat(rows[row][at * sides + side]);
-                for vector in 0..VECTORS {
-                    let sum = &mut sums[side][row][vector];
-                    *sum = ops.mul_add(a, b[vector], *sum);
+    /// What is read next, and how much of it each row of the panel fetches.
+    next: *const f32,
+    share: usize,
+}
+
+impl Tile<'_> {
+    /// Adds their products.
+    #[inline(always)]
+    fn add<I: Isa, const VECTORS: usize, const FETCHES: bool, const ROWS: usize>(self, isa: I) {
+        if const { ROWS > maximum_rows(VECTORS) } {
+            return;
+        }
+        let ops = isa.f32();
+        let mut next = self.next;
+        let sides = const { sides(VECTORS, ROWS) };
+        let columns = VECTORS * ops.len();
+        let depth = self.panel.len() / columns;
+        let rows: [&[f32]; ROWS] =
+            std::array::from_fn(|row| &self.rows.elements[row * self.rows.stride..][..depth]);
+        let mut sums = [[[ops.zero(); VECTORS]; ROWS]; 4];
+        let whole = depth / sides * sides;
+        let (by_sides, rest) = self.panel.split_at(whole * columns);
+        for (at, side_rows) in by_sides.chunks_exact(sides * columns).enumerate() {
+            for side in 0..sides {
+                if FETCHES {
+                    ops.prefetch(next);
+                    next = next.wrapping_add(self.share);
+                }
+                let b = ops.load_many::<VECTORS>(&side_rows[side * columns..][..columns]);
+                for row in 0..ROWS {
+                    let a = ops.splat(rows[row][at * sides + side]);
+                    for vector in 0..VECTORS {
+                        let sum = &mut sums[side][row][vector];
+                        *sum = ops.mul_add(a, b[vector], *sum);
+                    }
                 }
             }
         }
-    }
-    for (input, b) in (whole..depth).zip(rest.chunks_exact(columns)) {
-        let b = ops.load_many::<VECTORS>(b);
-        for row in 0..ROWS {
-            let a = ops.splat(rows[row][input]);
-            for vector in 0..VECTORS {
-                sums[0][row][vector] = ops.mul_add(a, b[vector], sums[0][row][vector]);
+        for (input, b) in (whole..depth).zip(rest.chunks_exact(columns)) {
+            let b = ops.load_many::<VECTORS>(b);
+            for row in 0..ROWS {
+                let a = ops.splat(rows[row][input]);
+                for vector in 0..VECTORS {
+                    sums[0][row][vector] = ops.mul_add(a, b[vector], sums[0][row][vector]);
+                }
             }
         }
-    }
-    for row in 0..ROWS {
-        let to = &mut to[row * stride..][..columns];
-        for (vector, to) in to.chunks_exact_mut(ops.len()).enumerate() {
-            let mut sum = ops.load(to);
-            for side in &sums[..sides] {
-                sum = ops.add(sum, side[row][vector]);
+        for row in 0..ROWS {
+            let to = &mut self.to[row * self.stride..][..columns];
+            for (vector, to) in to.chunks_exact_mut(ops.len()).enumerate() {
+                let mut sum = ops.load(to);
+                for side in &sums[..sides] {
+                    sum = ops.add(sum, side[row][vector]);
+                }
+                ops.store(sum, to);
             }
-            ops.store(sum, to);
         }
     }
 }
