@@ -138,8 +138,10 @@ fn run(u: &mut Unstructured<'_>, layer: &Layer) -> Result<()> {
         lengths.push(u.int_in_range(0..=21)?);
     }
     let mask = vec![u.arbitrary()?; steps.saturating_mul(batch).min(MOST)];
-    let inputs = Inputs {
+    let mut inputs = Inputs {
         x: &x,
+        w: None,
+        r: None,
         steps,
         batch,
         layout: *u.choose(&[Layout::TimeFirst, Layout::BatchFirst])?,
@@ -161,6 +163,21 @@ fn run(u: &mut Unstructured<'_>, layer: &Layer) -> Result<()> {
         y: u.arbitrary::<bool>()?.then_some(&mut *y),
         last_h: u.arbitrary::<bool>()?.then_some(&mut *last_h),
         last_c: u.arbitrary::<bool>()?.then_some(&mut *last_c),
+    };
+    let packed = match u.arbitrary()? {
+        true => packed,
+        // Weights that are not packed.
+        false => {
+            inputs.w = Some(&w);
+            // One that lacks is an error.
+            inputs.r = u.ratio(7, 8)?.then_some(&*r);
+            let of_run = layer.input_of_run().and_then(|w| {
+                let r = layer.state_of_run()?;
+                layer.packed(&w, &r, weights.b, weights.p)
+            });
+            // A layer that quantises its input has packed weights alone.
+            of_run.unwrap_or(packed)
+        }
     };
     if let Err(error) = packed.run(&inputs, outputs, &mut Memory::default(), &Serial) {
         assert!(!error.to_string().is_empty());

@@ -7,6 +7,9 @@
 //! LayerNormalization<axis=-5>(x: [N,3,4])  →  its axis is -5, expected one from -3 to 2
 //! ```
 
+use crate::operators::NamedAxes::{self, Axes, AxesAndEnd, AxesOrScalar, WithOneMore, WithThese};
+use crate::operators::Operator;
+use crate::operators::Place::{Attribute, Input, Or};
 use crate::tensor::MAXIMUM_RANK;
 
 /// Knowledge of a node.
@@ -21,85 +24,12 @@ pub trait Known {
     fn elements(&self, input: usize) -> Option<Vec<i64>>;
 }
 
-/// The place of a node's axes.
-#[derive(Clone, Copy)]
-enum Place {
-    Attribute(&'static str),
-    /// An attribute with a default.
-    Or(&'static str, i64),
-    /// A constant input.
-    Input(usize),
-}
-
-/// The axes that may be named, of an input of this rank.
-#[derive(Clone, Copy)]
-enum Of {
-    Axes,
-    /// The same, where a scalar counts as a list of one element.
-    AxesOrScalar,
-    /// The axes and the end.
-    AxesAndEnd,
-    /// The axes of the output, which has one more.
-    WithOneMore,
-    /// The axes of the output, which has one more for each named.
-    WithThese,
-}
-
-use Of::{Axes, AxesAndEnd, AxesOrScalar, WithOneMore, WithThese};
-use Place::{Attribute, Input, Or};
-
-/// The operators that name axes of their first input, besides reductions.
-const NAMING: &[(&str, Place, Of)] = &[
-    ("ArgMax", Attribute("axis"), AxesOrScalar),
-    ("ArgMin", Attribute("axis"), AxesOrScalar),
-    ("CenterCropPad", Attribute("axes"), Axes),
-    ("Compress", Attribute("axis"), Axes),
-    ("Concat", Attribute("axis"), Axes),
-    ("CumProd", Input(1), AxesOrScalar),
-    ("CumSum", Input(1), AxesOrScalar),
-    ("DFT", Attribute("axis"), Axes),
-    ("DFT", Input(2), Axes),
-    ("Flatten", Attribute("axis"), AxesAndEnd),
-    ("Gather", Attribute("axis"), Axes),
-    ("GatherElements", Attribute("axis"), Axes),
-    ("Hardmax", Attribute("axis"), AxesOrScalar),
-    ("LayerNormalization", Or("axis", -1), Axes),
-    ("LogSoftmax", Attribute("axis"), AxesOrScalar),
-    ("LpNormalization", Attribute("axis"), AxesOrScalar),
-    ("MeanVarianceNormalization", Attribute("axes"), AxesOrScalar),
-    ("OneHot", Attribute("axis"), WithOneMore),
-    ("Pad", Input(3), Axes),
-    ("RMSNormalization", Or("axis", -1), Axes),
-    ("Resize", Attribute("axes"), Axes),
-    ("Scatter", Attribute("axis"), Axes),
-    ("ScatterElements", Attribute("axis"), Axes),
-    ("SimplifiedLayerNormalization", Or("axis", -1), Axes),
-    ("Slice", Attribute("axes"), Axes),
-    ("Slice", Input(3), Axes),
-    ("Softmax", Attribute("axis"), AxesOrScalar),
-    ("Split", Attribute("axis"), Axes),
-    ("SplitToSequence", Attribute("axis"), Axes),
-    ("Squeeze", Attribute("axes"), Axes),
-    ("Squeeze", Input(1), Axes),
-    ("TensorScatter", Attribute("axis"), Axes),
-    ("TopK", Attribute("axis"), AxesOrScalar),
-    ("Unique", Attribute("axis"), Axes),
-    ("Unsqueeze", Attribute("axes"), WithThese),
-    ("Unsqueeze", Input(1), WithThese),
-];
-
-/// The same of each reduction.
-const REDUCING: [(Place, Of); 2] = [(Attribute("axes"), AxesOrScalar), (Input(1), AxesOrScalar)];
-
 /// Checks that an operator of ONNX names axes that there are, as far as ranks are known.
 ///
 /// # Errors
 /// The first axis beyond the rank, or beyond the highest rank of all if the rank is not known.
 pub fn check(op: &str, inputs: usize, known: &impl Known) -> Result<(), String> {
-    let reducing = REDUCING.iter().filter(|_| op.starts_with("Reduce"));
-    let naming = NAMING.iter().filter(|(name, ..)| *name == op);
-    let naming = naming.map(|(_, place, of)| (place, of));
-    for (place, of) in naming.chain(reducing.map(|(place, of)| (place, of))) {
+    for (place, of) in Operator::of(op).map_or(&[][..], |row| row.axes) {
         let (what, axes) = match *place {
             Attribute(name) => (name, known.integers(name)),
             Or(name, axis) => (name, known.integers(name).or(Some(vec![axis]))),
@@ -134,7 +64,7 @@ fn check_scan(inputs: usize, known: &impl Known) -> Result<(), String> {
 }
 
 /// The least axis and the greatest, of an input of this rank.
-fn range(rank: Option<usize>, of: Of, named: usize) -> (i64, i64) {
+fn range(rank: Option<usize>, of: NamedAxes, named: usize) -> (i64, i64) {
     let rank = rank.unwrap_or(MAXIMUM_RANK) as i64;
     match of {
         Axes => (-rank, rank - 1),

@@ -1,7 +1,8 @@
 //! Proves element types.
 
-use crate::model::{Attribute, BOOL, FLOAT, INT64, NodeProto, STRING, element_type};
-use crate::operators::{BROADCAST, REDUCE, SAME_RANK, has_sizes_of_input};
+use crate::model::{Attribute, FLOAT, INT64, NodeProto, STRING, element_type};
+use crate::operators::Operator;
+pub use crate::operators::OutputType;
 use crate::scope::{Scope, Source};
 
 /// The most values that are followed, so that no model takes long.
@@ -62,19 +63,6 @@ fn inferred(scope: &Scope<'_>, name: &str) -> Known {
     Known::Nothing
 }
 
-/// The element type of a node's output, as far as the node itself tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputType {
-    /// ONNX's code of the type.
-    Code(i32),
-    /// The type of the input at this index.
-    Input(usize),
-    /// One that holds no strings.
-    NoStrings,
-    /// Any type.
-    Unknown,
-}
-
 /// Returns the element type of a node's output, by its index.
 #[must_use]
 pub fn of_output(node: &NodeProto, output: usize) -> OutputType {
@@ -86,9 +74,6 @@ pub fn of_output(node: &NodeProto, output: usize) -> OutputType {
     }
 }
 
-/// Operators whose outputs have the first input's type.
-const KEEP_TYPE: [&[&str]; 3] = [BROADCAST, REDUCE, SAME_RANK];
-
 fn by_operator(node: &NodeProto, output: usize) -> OutputType {
     let of_tensor = |name: &str, default: i32| match node.tensor(name) {
         Attribute::Value(tensor) => tensor.data_type,
@@ -96,27 +81,7 @@ fn by_operator(node: &NodeProto, output: usize) -> OutputType {
         Attribute::Reference => None,
     };
     let known = |code: Option<i32>| code.map_or(OutputType::Unknown, OutputType::Code);
-    let chosen = |name: &str, default: OutputType| match node.int(name) {
-        Attribute::Value(code) => known(code.try_into().ok()),
-        Attribute::Absent => default,
-        Attribute::Reference => OutputType::Unknown,
-    };
     match node.op() {
-        // Outputs behind the first.
-        "Dropout" if output > 0 => OutputType::Code(BOOL),
-        "LayerNormalization" if output > 0 => OutputType::Code(FLOAT),
-        "MaxPool" | "TopK" | "Unique" if output > 0 => OutputType::Code(INT64),
-        "BitCast" | "Cast" => chosen("to", OutputType::Unknown),
-        "CastLike" | "RMSNormalization" | "Where" => OutputType::Input(1),
-        "DequantizeLinear" => chosen("output_dtype", OutputType::Input(1)),
-        "OneHot" => OutputType::Input(2),
-        "Bernoulli" | "EyeLike" | "RandomNormalLike" | "RandomUniformLike" => {
-            chosen("dtype", OutputType::Input(0))
-        }
-        "RandomNormal" | "RandomUniform" => chosen("dtype", OutputType::Code(FLOAT)),
-        "BlackmanWindow" | "HammingWindow" | "HannWindow" | "MelWeightMatrix" => {
-            chosen("output_datatype", OutputType::Code(FLOAT))
-        }
         "Constant" => match node.attribute.first().and_then(|it| it.name.as_deref()) {
             Some("value") => known(of_tensor("value", FLOAT)),
             Some("value_float" | "value_floats") => OutputType::Code(FLOAT),
@@ -125,25 +90,19 @@ fn by_operator(node: &NodeProto, output: usize) -> OutputType {
             _ => OutputType::Unknown,
         },
         "ConstantOfShape" => known(of_tensor("value", FLOAT)),
-        "ArgMax" | "ArgMin" | "NonMaxSuppression" | "NonZero" | "SequenceLength" | "Shape"
-        | "Size" => OutputType::Code(INT64),
-        "And" | "Equal" | "Greater" | "GreaterOrEqual" | "IsInf" | "IsNaN" | "Less"
-        | "LessOrEqual" | "Not" | "Or" | "Xor" => OutputType::Code(BOOL),
-        "DynamicQuantizeLinear" | "QuantizeLinear" => OutputType::NoStrings,
-        "Attention" | "AveragePool" | "Col2Im" | "Compress" | "Concat" | "Conv"
-        | "ConvTranspose" | "DeformConv" | "Det" | "Einsum" | "Expand" | "Flatten" | "GRU"
-        | "Gather" | "GatherElements" | "GatherND" | "Gemm" | "GlobalAveragePool"
-        | "GlobalLpPool" | "GlobalMaxPool" | "LRN" | "LSTM" | "LpPool" | "MatMul" | "MaxPool"
-        | "MaxRoiPool" | "MaxUnpool" | "RNN" | "Range" | "Reshape" | "RoiAlign"
-        | "RotaryEmbedding" | "STFT" | "Scatter" | "Slice" | "Split" | "Squeeze" | "TopK"
-        | "Transpose" | "Unique" | "Unsqueeze" => OutputType::Input(0),
-        op if has_sizes_of_input(op) || KEEP_TYPE.iter().any(|it| it.contains(&op)) => {
-            OutputType::Input(0)
+        op => {
+            let Some(row) = Operator::of(op) else {
+                return OutputType::NoStrings;
+            };
+            if let Some(code) = row.behind.filter(|_| output > 0) {
+                return OutputType::Code(code);
+            }
+            match row.chosen.map(|name| node.int(name)) {
+                Some(Attribute::Value(code)) => known(code.try_into().ok()),
+                Some(Attribute::Reference) => OutputType::Unknown,
+                Some(Attribute::Absent) | None => row.output,
+            }
         }
-        "ConcatFromSequence" | "If" | "Loop" | "Optional" | "OptionalGetElement" | "Scan"
-        | "SequenceAt" | "SequenceConstruct" | "SplitToSequence" | "StringConcat"
-        | "StringNormalizer" | "StringSplit" | "TfIdfVectorizer" => OutputType::Unknown,
-        _ => OutputType::NoStrings,
     }
 }
 

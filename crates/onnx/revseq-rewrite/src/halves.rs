@@ -26,6 +26,7 @@ use crate::model::{
     ValueInfoProto, int, node,
 };
 use crate::onnx::type_proto;
+use crate::operators::{HalfFloats, Operator};
 use crate::scope::Names;
 use crate::types::{OutputType, of_output};
 
@@ -233,9 +234,9 @@ impl Halves {
         let mut held = node.inputs().filter_map(|name| self.held(name));
         let is_concerned = held.next().is_some();
         let made = match how(node) {
-            How::Moves => self.prevailing(node),
-            How::Computes => Held::Floats,
-            How::MeansHalves | How::ReadsBoth => Held::Halves,
+            HalfFloats::Moves => self.prevailing(node),
+            HalfFloats::Computes => Held::Floats,
+            HalfFloats::MeansHalves | HalfFloats::ReadsBoth => Held::Halves,
         };
         let outputs = (0..node.output.len()).map(|index| {
             let is_half = match of_output(node, index) {
@@ -336,10 +337,10 @@ impl Halves {
     fn read_node(&mut self, node: &mut NodeProto, names: &Names) {
         if node.graphs().next().is_none() {
             let needed = match how(node) {
-                How::Moves => Some(self.prevailing(node)),
-                How::Computes => Some(Held::Floats),
-                How::MeansHalves => Some(Held::Halves),
-                How::ReadsBoth => None,
+                HalfFloats::Moves => Some(self.prevailing(node)),
+                HalfFloats::Computes => Some(Held::Floats),
+                HalfFloats::MeansHalves => Some(Held::Halves),
+                HalfFloats::ReadsBoth => None,
             };
             for input in &mut node.input {
                 self.read_as(input, needed, names);
@@ -458,54 +459,12 @@ impl Halves {
     }
 }
 
-/// How an operator takes half floats.
-enum How {
-    /// As they are, as it only moves elements: its outputs are held as its inputs.
-    Moves,
-    /// As floats, like its outputs.
-    Computes,
-    /// As half floats, like its outputs: it means their bits, their range, or a type that another value
-    /// gets.
-    MeansHalves,
-    /// As they are, as it reads floats alike, and has no outputs of that kind but half floats.
-    ReadsBoth,
-}
-
-fn how(node: &NodeProto) -> How {
+/// How a node takes half floats.
+fn how(node: &NodeProto) -> HalfFloats {
     let combines = || !matches!(node.text("reduction").or("none"), Some("none"));
-    match node.op() {
-        "Scatter" | "ScatterElements" | "ScatterND" if !combines() => How::Moves,
-        "CenterCropPad"
-        | "Compress"
-        | "Concat"
-        | "DepthToSpace"
-        | "Dropout"
-        | "Expand"
-        | "Flatten"
-        | "Gather"
-        | "GatherElements"
-        | "GatherND"
-        | "Identity"
-        | "OneHot"
-        | "Pad"
-        | "Reshape"
-        | "ReverseSequence"
-        | "ReverseSubsequences"
-        | "Slice"
-        | "SpaceToDepth"
-        | "Split"
-        | "Squeeze"
-        | "Tile"
-        | "Transpose"
-        | "Trilu"
-        | "Unique"
-        | "Unsqueeze"
-        | "Where" => How::Moves,
-        "Bernoulli" | "BitCast" | "CastLike" | "Constant" | "ConstantOfShape"
-        | "DequantizeLinear" | "EyeLike" | "IsInf" | "QuantizeLinear" | "RandomNormal"
-        | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike" => How::MeansHalves,
-        "Cast" | "IsNaN" | "Shape" | "Size" => How::ReadsBoth,
-        _ => How::Computes,
+    match Operator::of(node.op()).map_or(HalfFloats::Computes, |it| it.halves) {
+        HalfFloats::Moves if combines() => HalfFloats::Computes,
+        halves => halves,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use revseq_onnx::operators::Operator;
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::{NodeProto, ValueInfoProto, type_proto};
 use tract_onnx::tract_hir::internal::*;
@@ -58,35 +59,10 @@ pub(crate) fn is_one_of(operators: &str, operator: &str) -> bool {
     operators.split_ascii_whitespace().any(|it| it == operator)
 }
 
-/// The number of inputs that an operator does not do without.
-fn required(operator: &str) -> usize {
-    match operator {
-        "Constant" | "Loop" | "Optional" | "RandomNormal" | "RandomUniform" | "SequenceEmpty" => 0,
-        "Add" | "And" | "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" | "Compress"
-        | "Conv" | "ConvInteger" | "ConvTranspose" | "CumSum" | "DequantizeLinear" | "Div"
-        | "Equal" | "Expand" | "Gather" | "GatherElements" | "GatherND" | "Gemm" | "Greater"
-        | "GreaterOrEqual" | "LayerNormalization" | "Less" | "LessOrEqual" | "MatMul"
-        | "MatMulInteger" | "Mod" | "Mul" | "Or" | "PRelu" | "Pow" | "QuantizeLinear" | "Sub"
-        | "Tile" | "Xor" => 2,
-        "GRU"
-        | "InstanceNormalization"
-        | "LSTM"
-        | "OneHot"
-        | "RNN"
-        | "Range"
-        | "ScatterElements"
-        | "ScatterND"
-        | "Where" => 3,
-        "BatchNormalization" => 5,
-        "QLinearConv" | "QLinearMatMul" => 8,
-        _ => 1,
-    }
-}
-
 /// Refuses a node without an output, or without an input that its operator requires: what reads it
 /// takes them by their places.
 pub(crate) fn check_arity(node: &NodeProto) -> TractResult<()> {
-    let required = required(&node.op_type);
+    let required = Operator::of(&node.op_type).map_or(1, |it| it.inputs);
     let given = node.input.iter().take_while(|name| !name.is_empty());
     let given = given.count();
     ensure!(

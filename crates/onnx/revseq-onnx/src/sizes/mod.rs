@@ -18,7 +18,7 @@ mod window;
 
 use crate::constant::{self, Range};
 use crate::model::{Attribute, NodeProto, ValueInfoProto, declared_sizes};
-use crate::operators::{BROADCAST, REDUCE, SAME_RANK, SAME_RANK_OF_MICROSOFT, has_sizes_of_input};
+use crate::operators::{SAME_RANK_OF_MICROSOFT, Sizes, sizes_of};
 use crate::scope::{Followed, ProvedSize, Scope, Source, names_of_sizes};
 pub use einsum::Equation;
 pub use element::{element_at, every_element, origin, scalar};
@@ -26,7 +26,6 @@ pub use loops::LoopBody;
 use node::node_axis;
 pub use progression::{Progression, progression};
 pub use truth::truth;
-use window::WINDOWED;
 
 /// The largest depth to which values are followed at once, so that no model overflows the stack.
 const MAXIMUM_DEPTH: usize = 128;
@@ -290,17 +289,19 @@ fn node_rank(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize
             "ArgMax" | "ArgMin" => {
                 of_input(0)?.checked_sub(usize::from(node.int("keepdims").or(1)? == 0))
             }
-            op if REDUCE.contains(&op) => match node.int("keepdims").or(1)? {
-                0 => of_input(0)?.checked_sub(reduced(scope, node)?.len()),
-                _ => of_input(0),
+            op => match sizes_of(op) {
+                Sizes::Reduced => match node.int("keepdims").or(1)? {
+                    0 => of_input(0)?.checked_sub(reduced(scope, node)?.len()),
+                    _ => of_input(0),
+                },
+                Sizes::Elementwise | Sizes::OfInput | Sizes::RankOfInput | Sizes::Windowed => {
+                    of_input(0)
+                }
+                Sizes::Broadcast => node
+                    .inputs()
+                    .try_fold(0, |most, input| Some(self::rank(scope, input)?.max(most))),
+                Sizes::Other => None,
             },
-            op if has_sizes_of_input(op) || WINDOWED.contains(&op) || SAME_RANK.contains(&op) => {
-                of_input(0)
-            }
-            op if BROADCAST.contains(&op) => node
-                .inputs()
-                .try_fold(0, |most, input| Some(self::rank(scope, input)?.max(most))),
-            _ => None,
         },
         _ => None,
     }

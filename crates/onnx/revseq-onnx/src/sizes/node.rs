@@ -1,14 +1,14 @@
 //! The lengths of the axes of a node's outputs.
 
 use super::reshape::reshape_axis;
-use super::window::{WINDOWED, window_axis};
+use super::window::window_axis;
 use super::{
     Size, axis_of_input, branches, broadcast_axis, einsum, expand_axis, kept_axis, loops, matmul,
     reduced, shape_range, slice_axis,
 };
 use crate::constant;
 use crate::model::NodeProto;
-use crate::operators::{BROADCAST, REDUCE, has_sizes_of_input};
+use crate::operators::{Sizes, sizes_of};
 use crate::scope::Scope;
 use crate::sizes;
 
@@ -124,19 +124,21 @@ fn first_output_axis<'a>(
                 Some(place) => of_input(gathered + place - indices + 1),
             }
         }
-        op if has_sizes_of_input(op) => of_input(axis),
-        op if WINDOWED.contains(&op) => window_axis(scope, node, axis),
-        op if BROADCAST.contains(&op) => broadcast_axis(scope, node, axis),
-        op if REDUCE.contains(&op) => {
-            let reduced = reduced(scope, node)?;
-            if node.int("keepdims").or(1)? == 0 {
-                of_input(kept_axis(rank(0)?, &reduced, axis)?)
-            } else if reduced.contains(&axis) {
-                Some(Size::Known(1))
-            } else {
-                of_input(axis)
+        op => match sizes_of(op) {
+            Sizes::Elementwise | Sizes::OfInput => of_input(axis),
+            Sizes::Windowed => window_axis(scope, node, axis),
+            Sizes::Broadcast => broadcast_axis(scope, node, axis),
+            Sizes::Reduced => {
+                let reduced = reduced(scope, node)?;
+                if node.int("keepdims").or(1)? == 0 {
+                    of_input(kept_axis(rank(0)?, &reduced, axis)?)
+                } else if reduced.contains(&axis) {
+                    Some(Size::Known(1))
+                } else {
+                    of_input(axis)
+                }
             }
-        }
-        _ => None,
+            Sizes::RankOfInput | Sizes::Other => None,
+        },
     }
 }

@@ -5,16 +5,7 @@ use crate::model::NodeProto;
 use crate::scope::Scope;
 use crate::sizes;
 
-/// Operators that keep the rank and the first axis.
-pub(super) const WINDOWED: &[&str] = &[
-    "AveragePool",
-    "Conv",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "MaxPool",
-];
-
-/// The length of an axis of such an operator's first output.
+/// The length of an axis of such an operator's first output, which has the rank and the first axis of its input.
 pub(super) fn window_axis<'a>(
     scope: &'a Scope<'a>,
     node: &'a NodeProto,

@@ -11,7 +11,7 @@
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::NodeProto;
-use crate::operators::ELEMENTWISE;
+use crate::operators::is_elementwise;
 use crate::scope::Scope;
 use crate::sizes;
 
@@ -73,7 +73,7 @@ impl<'a> Reversal<'a> {
             return None;
         }
         match node.op() {
-            op if ELEMENTWISE.contains(&op) => Some(self.clone()),
+            op if is_elementwise(op) => Some(self.clone()),
             _ => self.with_axes(|axis| sizes::axis_of_input(scope, node, axis)),
         }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use revseq_onnx::constant;
 use revseq_onnx::model::NodeProto;
-use revseq_onnx::operators::BROADCAST;
+use revseq_onnx::operators::broadcasts;
 use revseq_onnx::scope::{Scope, Source};
 use revseq_onnx::sizes::{self, Size};
 
@@ -167,7 +167,7 @@ impl Features {
             "BatchNormalization" | "InstanceNormalization" => set(0, 1, size(1, 0)),
             "LayerNormalization" => set(0, -1, size(1, -1)),
             // An operand has to fit another of known sizes, such as a mean.
-            op if BROADCAST.contains(&op) => {
+            op if broadcasts(op) => {
                 for (one, other) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
                     let rank = |input| sizes::rank(scope, node.input(input)?);
                     let ranks = rank(one).min(rank(other)).unwrap_or(0) as i64;
@@ -191,7 +191,7 @@ fn traced(scope: &Scope<'_>, node: &NodeProto, input: usize, axis: i64) -> Optio
         };
         let (scope, source) = scope.source(value)?;
         let node = match source {
-            Source::Node { node, .. } if BROADCAST.contains(&node.op()) => node,
+            Source::Node { node, .. } if broadcasts(node.op()) => node,
             Source::Input(_) if scope.parent.is_none() => return Some((value.to_owned(), axis)),
             _ => return None,
         };

@@ -8,7 +8,7 @@ use revseq_onnx::model::{
     AttributeProto, NodeProto, TensorProto, ValueInfoProto, element_type, size_name, tensor_type,
     type_name,
 };
-use revseq_onnx::operators::{BROADCAST, has_sizes_of_input};
+use revseq_onnx::operators::{broadcasts, has_sizes_of_input};
 use revseq_onnx::types::{self, OutputType};
 
 use super::Bindings;
@@ -179,7 +179,7 @@ pub(crate) fn propagate(
             let shape = first().filter(|_| attributes.is_empty());
             shape.map(|shape| vec![Dim::Known(shape.len() as u64)])
         }
-        op if BROADCAST.contains(&op) => same_shape(inputs),
+        op if broadcasts(op) => same_shape(inputs),
         op if has_sizes_of_input(op) => first(),
         _ => None,
     };

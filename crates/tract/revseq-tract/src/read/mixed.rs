@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use revseq_onnx::ModelProto;
 use revseq_onnx::model::{GraphProto, NodeProto, element_type};
-use revseq_onnx::operators::BROADCAST;
+use revseq_onnx::operators::broadcasts;
 use revseq_onnx::types::{OutputType, of_output};
 
 use crate::error::{Error, ErrorKind, MAXIMUM_NAME, shortened};
@@ -71,7 +71,7 @@ impl<'a> Types<'a> {
     /// The known types of the inputs that have one type by ONNX.
     fn operands(&self, node: &NodeProto) -> impl Iterator<Item = i32> {
         let op = node.op();
-        let is_of_one = op == "Concat" || BROADCAST.contains(&op) && op != "Pow";
+        let is_of_one = op == "Concat" || broadcasts(op) && op != "Pow";
         let from = match node.domain().is_empty() && is_of_one {
             true => usize::from(op == "Where"),
             false => node.input.len(),

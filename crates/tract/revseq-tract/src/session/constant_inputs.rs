@@ -4,45 +4,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use revseq_graph::ElementType;
+use revseq_onnx::operators::Operator;
 use tract_onnx::pb::{GraphProto, NodeProto, TensorProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
 use super::Inputs;
 use super::values::element_type;
-
-/// The inputs of operators that tract wants as constants, by place, and ONNX's names for them.
-pub(crate) fn wanted(operator: &str) -> &'static [(usize, &'static str)] {
-    match operator {
-        "BatchNormalization" => &[(1, "scale"), (2, "B"), (3, "mean"), (4, "var")],
-        "BlackmanWindow" | "HammingWindow" | "HannWindow" => &[(0, "size")],
-        "CenterCropPad" | "Expand" | "Reshape" => &[(1, "shape")],
-        "ConstantOfShape" => &[(0, "input")],
-        "CumSum" => &[(1, "axis")],
-        "DFT" => &[(1, "dft_length"), (2, "axis")],
-        "MelWeightMatrix" => &[
-            (0, "num_mel_bins"),
-            (1, "dft_length"),
-            (2, "sample_rate"),
-            (3, "lower_edge_hertz"),
-            (4, "upper_edge_hertz"),
-        ],
-        "OneHot" => &[(1, "depth"), (2, "values")],
-        "Pad" => &[(1, "pads"), (2, "constant_value"), (3, "axes")],
-        "Range" => &[(0, "start"), (1, "limit"), (2, "delta")],
-        "Resize" => &[(1, "roi"), (2, "scales"), (3, "sizes")],
-        "STFT" => &[(1, "frame_step"), (2, "window"), (3, "frame_length")],
-        "Slice" => &[(1, "starts"), (2, "ends"), (3, "axes"), (4, "steps")],
-        "Split" => &[(1, "split")],
-        "Squeeze" | "Unsqueeze" => &[(1, "axes")],
-        "Tile" => &[(1, "repeats")],
-        "TopK" => &[(1, "K")],
-        "Trilu" => &[(1, "k")],
-        "Upsample" => &[(1, "scales")],
-        reduce if reduce.starts_with("Reduce") => &[(1, "axes")],
-        _ => &[],
-    }
-}
 
 /// The most elements of an input that counts as axes, sizes or a condition.
 const MAXIMUM_ELEMENTS: usize = 64;
@@ -74,7 +42,8 @@ impl<'a> Search<'a> {
                 .extend(node.output.iter().map(|output| (output.as_str(), node)));
         }
         for node in &graph.node {
-            let wanted = wanted(&node.op_type).iter().map(|(index, _)| *index);
+            let wanted = Operator::of(&node.op_type).map_or(&[][..], |it| it.constants);
+            let wanted = wanted.iter().map(|(index, _)| *index);
             let condition = (node.op_type == "If").then_some(0);
             for index in wanted.chain(condition) {
                 if let Some(name) = node.input.get(index) {

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use revseq_graph::ElementType;
-use revseq_onnx::operators::BROADCAST;
+use revseq_onnx::operators::{Operator, broadcasts};
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
 use tract_onnx_extra::{BeyondLimits, Interrupted, OtherSizes};
 
-use super::constant_inputs;
 use super::values::{element_type, fact_in_words};
 use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, beginning, shortened};
 use crate::read::adapt::node_label;
@@ -128,7 +127,8 @@ impl AtNode {
             return error;
         }
         let inputs: Vec<&InferenceFact> = inputs.collect();
-        let wanted = constant_inputs::wanted(operator).iter();
+        let wanted = Operator::of(operator).map_or(&[][..], |it| it.constants);
+        let wanted = wanted.iter();
         let unknown = wanted.filter(|(index, _)| {
             let place = places.iter().position(|place| place == index);
             let input = place.and_then(|place| inputs.get(place));
@@ -159,7 +159,7 @@ fn contradict(operator: &str, inputs: &[&InferenceFact]) -> bool {
     let differ = |a: Option<i64>, b: Option<i64>| a.zip(b).is_some_and(|(a, b)| a != b);
     match operator {
         "MatMul" if a.len() > 1 && b.len() > 1 => differ(a[0], b[1]),
-        _ if BROADCAST.contains(&operator) => {
+        _ if broadcasts(operator) => {
             std::iter::zip(a, b).any(|(a, b)| a != Some(1) && b != Some(1) && differ(a, b))
         }
         _ => false,

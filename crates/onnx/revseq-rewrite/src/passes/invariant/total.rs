@@ -6,7 +6,7 @@
 
 use crate::constant::{self, normal_axes, normal_axis};
 use crate::model::{BFLOAT16, DOUBLE, FLOAT, FLOAT16, NodeProto};
-use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
+use crate::operators::{broadcasts, is_elementwise, reduces};
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 use crate::types;
@@ -27,7 +27,7 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
     let is_axis = |axis: i64, rank: usize| normal_axis(axis, rank).is_some();
     Some(match node.op() {
         "Cast" => !types::may_be_strings(scope, node.input(0)?),
-        op if ELEMENTWISE.contains(&op) => true,
+        op if is_elementwise(op) => true,
         "Shape" | "Size" => true,
         "LogSoftmax" | "Softmax" => is_axis(node.int("axis").or(1)?, rank(0)?),
         "Transpose" => {
@@ -125,11 +125,11 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
         }
         "Div" | "Mod" if !is_float(scope, node.input(0)?) => false,
         "BitShift" | "PRelu" => false,
-        op if BROADCAST.contains(&op) => {
+        op if broadcasts(op) => {
             let all = node.inputs().map(|input| known_sizes(scope, input));
             agree(&all.collect::<Option<Vec<_>>>()?)
         }
-        op if REDUCE.contains(&op) => {
+        op if reduces(op) => {
             let rank = rank(0)?;
             let axes = constant::axes(scope, node)?;
             let axes = if axes.is_empty() {

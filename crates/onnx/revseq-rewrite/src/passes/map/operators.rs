@@ -7,7 +7,7 @@
 use crate::constant::{axes, normal_axis};
 use crate::emit::{AXES_BY_INPUT, SOFTMAX_BY_ONE_AXIS};
 use crate::model::{self, AttributeProto, NodeProto};
-use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
+use crate::operators::{self, broadcasts, reduces};
 use crate::passes::steps::body::{Count, Sequence};
 
 use super::refusal::{axes_behind, axis_behind, int, refusal};
@@ -75,8 +75,8 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
             "MatMul" => products::matmul(values, node, &inputs)?,
             "Gemm" => products::gemm(values, node, &inputs)?,
             op if is_elementwise(op) => elementwise(values, node, &inputs)?,
-            op if BROADCAST.contains(&op) => broadcast(values, node, &inputs)?,
-            op if REDUCE.contains(&op) => reduce(values, node, &inputs)?,
+            op if broadcasts(op) => broadcast(values, node, &inputs)?,
+            op if reduces(op) => reduce(values, node, &inputs)?,
             op if along(op).is_some() => along_axis(values, node, &inputs)?,
             op if windows::OPERATORS.contains(&op) => windows::write(values, node, &inputs)?,
             op if shapes::OPERATORS.contains(&op) => shapes::write(values, node, &inputs)?,
@@ -97,7 +97,7 @@ fn depending<'v>(node: &NodeProto, inputs: &'v [Value]) -> &'v [Value] {
 
 /// Whether an operator is one on each element of its first input.
 fn is_elementwise(op: &str) -> bool {
-    ELEMENTWISE.contains(&op) || op == "Clip"
+    operators::is_elementwise(op) || op == "Clip"
 }
 
 /// The axis along which an operator computes by default.
@@ -107,14 +107,10 @@ fn along(op: &str) -> Option<i64> {
 }
 
 fn is_known(op: &str) -> bool {
-    let lists = [
-        BROADCAST,
-        REDUCE,
-        FIXED_ONLY,
-        windows::OPERATORS,
-        shapes::OPERATORS,
-    ];
+    let lists = [FIXED_ONLY, windows::OPERATORS, shapes::OPERATORS];
     is_elementwise(op)
+        || broadcasts(op)
+        || reduces(op)
         || lists.iter().any(|list| list.contains(&op))
         || along(op).is_some()
         || matches!(op, "CastLike" | "Gather" | "Gemm" | "MatMul" | "Shape")

@@ -14,7 +14,7 @@
 use crate::constant;
 use crate::emit::SOFTMAX_BY_ONE_AXIS;
 use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
-use crate::operators::{BROADCAST, ELEMENTWISE, REDUCE};
+use crate::operators::{broadcasts, is_elementwise, reduces};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
 use crate::{order, sizes};
@@ -175,8 +175,8 @@ fn keeps_elements(step: &FirstStep<'_>, node: &NodeProto) -> Option<()> {
     let keeps = match (node.domain(), node.op()) {
         // Its slope has no more axes than its data.
         ("", "PRelu") => false,
-        ("", op) if BROADCAST.contains(&op) || ELEMENTWISE.contains(&op) => true,
-        ("", op) if REDUCE.contains(&op) => {
+        ("", op) if broadcasts(op) || is_elementwise(op) => true,
+        ("", op) if reduces(op) => {
             let axes = constant::axes(scope, node)?;
             let is_noop = node.int("noop_with_empty_axes").or(0)? != 0;
             let keeps_axes = node.int("keepdims").or(1)? != 0;
