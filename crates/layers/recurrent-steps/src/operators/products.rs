@@ -69,6 +69,9 @@ pub(super) fn matrices(
     }
     let size = |axes: &[Axis]| axes.iter().map(|axis| axis.size).collect::<Vec<_>>();
     let batch = broadcast([&*size(lead_a), &*size(lead_b)])?;
+    if let Some(made) = with_outer(planner, &a, &b)? {
+        return Ok(made);
+    }
     let count: usize = batch.iter().product();
     let small = row.size * term.size * column.size;
     let vector = row.size == 1 || column.size == 1;
@@ -78,12 +81,6 @@ pub(super) fn matrices(
             return Ok(made);
         }
         // A product of few columns with a constant from the left is that of what is turned.
-        let turned = |view: &View| {
-            let mut order: Vec<usize> = (0..view.rank()).collect();
-            let rank = order.len();
-            order.swap(rank - 1, rank - 2);
-            view.permute(&order)
-        };
         if column.size < WIDE
             && planner.constant_index(&a).is_some()
             && let Some(made) = packed(planner, &turned(&b), &turned(&a), &batch)?
@@ -110,7 +107,43 @@ pub(super) fn matrices(
         };
         return Ok(made.with(made.view.without(&[middle])));
     }
+    // Vectors read one row after another of the second matrix, or one column after another of the first.
+    let is_wide = |axis: Axis| axis.size >= WIDE && axis.stride == 1;
+    if !is_wide(last_two(&b).1[1]) && is_wide(row) {
+        let made = multiply(planner, &turned(&b), &turned(&a), &batch)?;
+        return Ok(made.with(turned(&made.view)));
+    }
     multiply(planner, &a, &b, &batch)
+}
+
+/// Matrices, the last two axes, with rows for columns.
+fn turned(view: &View) -> View {
+    let mut order: Vec<usize> = (0..view.rank()).collect();
+    let rank = order.len();
+    order.swap(rank - 1, rank - 2);
+    view.permute(&order)
+}
+
+/// A product with the product of a column and a row, which is that with the column, times the row.
+fn with_outer(planner: &mut Planner<'_>, a: &View, b: &View) -> Result<Option<Value>, Error> {
+    let ([row, term], [_, column]) = (last_two(a).1, last_two(b).1);
+    if row.size.min(term.size).min(column.size) < 2 {
+        return Ok(None);
+    }
+    let value = |view: View| Value::new(Kind::Float, view);
+    let (one, other) = if let Some((right, below)) = planner.outer_product(b) {
+        (
+            matrices(planner, &value(a.clone()), &value(right))?,
+            value(below),
+        )
+    } else if let Some((right, below)) = planner.outer_product(a) {
+        let below = matrices(planner, &value(below), &value(b.clone()))?;
+        (value(right), below)
+    } else {
+        return Ok(None);
+    };
+    let multiply = float2(Float2::Mul);
+    Ok(Some(planner.map(multiply, Kind::Float, &[&one, &other])?))
 }
 
 /// Products of matrices as they lie, for each of a batch.

@@ -8,7 +8,7 @@ use super::{Buffer, Data, Needs, Operation, Primitive, Source};
 use crate::body::Constant;
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
-use crate::function::{Function, Int1, Reduction};
+use crate::function::{Float2, Function, Int1, Reduction};
 use crate::kernels::zeros;
 use crate::known::{Comparison, MOST_KNOWN, Scalar};
 use crate::view::{Axis, Base, View, contiguous};
@@ -96,6 +96,64 @@ impl Planner<'_> {
                 }
                 Ok(PackedMatrix::pack(&elements, shape)?)
             })
+    }
+
+    /// The column and the row that a matrix, the last two axes, is the product of, if it is one.
+    pub(crate) fn outer_product(&self, view: &View) -> Option<(View, View)> {
+        let buffer = view.buffer()?;
+        let mut writers = self.primitives.iter().filter(|it| it.writes() == buffer);
+        let (Some(made), None) = (writers.next(), writers.next()) else {
+            return None;
+        };
+        if !matches!(
+            made.operation,
+            Operation::Map(Function::Float2(Float2::Mul))
+        ) {
+            return None;
+        }
+        // The axes of the product that the view has, but for those of one element.
+        let mut open = made
+            .output
+            .axes
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| it.size != 1);
+        let mut places = vec![];
+        for axis in &view.axes {
+            places.push(match axis.size {
+                1 => None,
+                _ => Some(open.next().filter(|(_, own)| *own == axis)?.0),
+            });
+        }
+        if open.next().is_some()
+            || (view.offset, view.step) != (made.output.offset, made.output.step)
+        {
+            return None;
+        }
+        let seen = |from: &View| {
+            let axis = |place: &Option<usize>| match place {
+                Some(place) => from.axes[*place],
+                None => Axis { size: 1, stride: 0 },
+            };
+            View {
+                axes: places.iter().map(axis).collect(),
+                ..from.clone()
+            }
+        };
+        let [one, other] = [seen(&made.inputs[0]), seen(&made.inputs[1])];
+        let rank = view.rank();
+        let is = |view: &View, axis: usize| view.axes[rank - axis].stride == 0;
+        let (column, row) = if is(&one, 1) && is(&other, 2) {
+            (one, other)
+        } else if is(&other, 1) && is(&one, 2) {
+            (other, one)
+        } else {
+            return None;
+        };
+        Some((
+            column.slice(rank - 1, 0, 1, 1),
+            row.slice(rank - 2, 0, 1, 1),
+        ))
     }
 
     /// A copy in a buffer of its own, which primitives may change.
