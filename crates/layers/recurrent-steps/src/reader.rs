@@ -265,8 +265,9 @@ impl Outside for Caller<'_> {
     }
 
     fn doubles_of(&self, name: &str) -> Option<TensorProto> {
-        let is_double = self.0.code(name) == Some(DOUBLE);
-        is_double.then(|| self.0.constant(name)).flatten()
+        let may_be = matches!(self.0.code(name), None | Some(DOUBLE));
+        let constant = may_be.then(|| self.0.constant(name)).flatten();
+        constant.filter(|tensor| tensor.code() == DOUBLE)
     }
 
     fn may_know(&self, _name: &str) -> bool {

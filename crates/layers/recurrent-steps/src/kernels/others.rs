@@ -4,9 +4,11 @@ use std::cmp::Ordering;
 
 use recurrent_layers::PackedMatrix;
 
+use super::functions::{max, min};
 use super::memory::Memory;
 use crate::elements::Lane;
 use crate::error::Error;
+use crate::function::Reduction;
 
 /// Where elements start in a buffer, and how far that moves with a step.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +151,8 @@ pub(crate) struct Scatter {
     /// The sizes and strides of the axes that indices are of, and the distance of indices of one element.
     pub(crate) targets: Vec<(usize, isize)>,
     pub(crate) apart: isize,
+    /// What becomes of an element and its update, if not the update.
+    pub(crate) reduction: Option<Reduction>,
 }
 
 impl Scatter {
@@ -162,8 +166,28 @@ impl Scatter {
         let indices = memory[self.indices.buffer].ints();
         let updates = &memory[self.updates.buffer];
         let done = match self.lane {
-            Lane::Float => self.scatter(indices, updates.floats(), starts, taken.floats_mut()),
-            Lane::Int => self.scatter(indices, updates.ints(), starts, taken.ints_mut()),
+            Lane::Float => {
+                let both = (updates.floats(), taken.floats_mut());
+                match self.reduction {
+                    None => self.scatter(indices, both, starts, |_, update| update),
+                    Some(Reduction::Sum) => self.scatter(indices, both, starts, |a, b| a + b),
+                    Some(Reduction::Product) => self.scatter(indices, both, starts, |a, b| a * b),
+                    Some(Reduction::Max) => self.scatter(indices, both, starts, max),
+                    Some(Reduction::Min) => self.scatter(indices, both, starts, min),
+                }
+            }
+            Lane::Int => {
+                let both = (updates.ints(), taken.ints_mut());
+                match self.reduction {
+                    None => self.scatter(indices, both, starts, |_, update| update),
+                    Some(Reduction::Sum) => self.scatter(indices, both, starts, i64::wrapping_add),
+                    Some(Reduction::Product) => {
+                        self.scatter(indices, both, starts, i64::wrapping_mul)
+                    }
+                    Some(Reduction::Max) => self.scatter(indices, both, starts, i64::max),
+                    Some(Reduction::Min) => self.scatter(indices, both, starts, i64::min),
+                }
+            }
         };
         memory[self.to.buffer] = taken;
         done
@@ -172,14 +196,20 @@ impl Scatter {
     fn scatter<T: Copy>(
         &self,
         indices: &[i64],
-        updates: &[T],
+        (updates, to): (&[T], &mut [T]),
         starts: [isize; 3],
-        to: &mut [T],
+        with: impl Fn(T, T) -> T,
     ) -> Result<(), Error> {
-        let count: usize = self.axes.iter().map(|axis| axis.0).product();
+        // A row of one index is written at once.
+        let ((row, apart, along), outer) = match self.axes.split_last() {
+            Some((&(size, [0, apart, along]), outer)) => ((size, apart, along), outer),
+            _ => ((1, 1, 1), &self.axes[..]),
+        };
+        let count: usize = outer.iter().map(|axis| axis.0).product();
+        let count = if row == 0 { 0 } else { count };
         for number in 0..count {
             let (mut rest, mut places) = (number, starts);
-            for (size, strides) in self.axes.iter().rev() {
+            for (size, strides) in outer.iter().rev() {
                 for (place, stride) in std::iter::zip(&mut places, strides) {
                     *place += (rest % size) as isize * stride;
                 }
@@ -190,7 +220,18 @@ impl Scatter {
                 let index = indices[(index + number as isize * self.apart) as usize];
                 place += normal(index, *size)? as isize * stride;
             }
-            to[place as usize] = updates[update as usize];
+            if (apart, along) == (1, 1) {
+                let updates = &updates[update as usize..update as usize + row];
+                let to = &mut to[place as usize..place as usize + row];
+                for (to, update) in std::iter::zip(to, updates) {
+                    *to = with(*to, *update);
+                }
+                continue;
+            }
+            for number in 0..row as isize {
+                let to = &mut to[(place + number * along) as usize];
+                *to = with(*to, updates[(update + number * apart) as usize]);
+            }
         }
         Ok(())
     }

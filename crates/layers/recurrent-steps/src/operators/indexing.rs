@@ -1,9 +1,11 @@
 //! Elements at indices.
 
+use revseq_onnx::model::NodeProto;
+
 use super::{Call, axis};
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
-use crate::function::{Float2, Function};
+use crate::function::{Float2, Function, Int1, Reduction};
 use crate::known::{Comparison, MOST_KNOWN, Scalar};
 use crate::plan::{Operation, Planner, Value};
 use crate::view::{Axis, Base, View};
@@ -189,9 +191,41 @@ pub(super) fn scatter_elements(
     let operation = Operation::Scatter {
         targets: vec![(target.size, target.stride)],
         apart: 0,
+        reduction: reduction(call)?,
     };
     planner.add_to(operation, vec![written, updates], to);
-    Ok(vec![whole])
+    Ok(vec![wrapped(planner, whole)?])
+}
+
+/// Says what of a node that writes elements no program has.
+pub(super) fn check_scatter(node: &NodeProto) -> Result<(), String> {
+    match node.text("reduction").value() {
+        None | Some("none" | "add" | "mul" | "max" | "min") => Ok(()),
+        Some(reduction) => Err(format!("has the reduction {reduction:?}")),
+    }
+}
+
+/// What becomes of an element and its update, if not the update.
+fn reduction(call: &Call<'_>) -> Result<Option<Reduction>, Error> {
+    let made = match call.node.text("reduction").value() {
+        Some("add") => Reduction::Sum,
+        Some("mul") => Reduction::Product,
+        Some("max") => Reduction::Max,
+        Some("min") => Reduction::Min,
+        _ => return Ok(None),
+    };
+    match call.input(0)?.kind {
+        Kind::Bool => values("a reduction of truth values"),
+        _ => Ok(Some(made)),
+    }
+}
+
+/// The lowest 32 bits of what was reduced, if it is of that type.
+fn wrapped(planner: &mut Planner<'_>, made: Value) -> Result<Value, Error> {
+    match made.kind {
+        Kind::Int32 => planner.map(Function::Int1(Int1::Wrap), Kind::Int32, &[&made]),
+        _ => Ok(made),
+    }
 }
 
 pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
@@ -218,9 +252,11 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
     }
     let whole = planner.own_copy(value)?;
     let all = &whole.view.axes;
+    let reduction = reduction(call)?;
     // An element of known indices is a part of the output that moves with the step.
     if let Some(scalars) = indices.scalars()
         && lead.iter().product::<usize>() == 1
+        && reduction.is_none()
     {
         let steps = planner.steps();
         let places = std::iter::zip(&scalars, all);
@@ -261,12 +297,13 @@ pub(super) fn scatter_nd(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<V
         ..written
     };
     let updates = planner.materialised(updates)?;
-    planner.add_to(
-        Operation::Scatter { targets, apart },
-        vec![written, updates],
-        to,
-    );
-    Ok(vec![whole])
+    let operation = Operation::Scatter {
+        targets,
+        apart,
+        reduction,
+    };
+    planner.add_to(operation, vec![written, updates], to);
+    Ok(vec![wrapped(planner, whole)?])
 }
 
 pub(super) fn best(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {

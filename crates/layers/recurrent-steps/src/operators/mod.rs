@@ -304,10 +304,7 @@ pub(crate) fn check(node: &NodeProto, opset: i64) -> Result<(), String> {
             Some(mode) => Err(format!("has the mode {mode:?}")),
         },
         "TopK" if opset < 10 => Err(format!("is of opset {opset}")),
-        "ScatterElements" | "ScatterND" => match node.text("reduction").value() {
-            None | Some("none") => Ok(()),
-            Some(reduction) => Err(format!("has the reduction {reduction:?}")),
-        },
+        "ScatterElements" | "ScatterND" => indexing::check_scatter(node),
         _ => Ok(()),
     }
 }

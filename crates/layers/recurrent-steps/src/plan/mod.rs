@@ -83,10 +83,11 @@ pub(crate) enum Operation {
     Pick {
         axis: (usize, isize),
     },
-    /// Writes the second input to the output at indices, the first.
+    /// Writes the second input to the output at indices, the first, or what a reduction makes of both.
     Scatter {
         targets: Vec<(usize, isize)>,
         apart: isize,
+        reduction: Option<Reduction>,
     },
     /// The indices of so many largest or smallest elements along an axis of this size and stride.
     Best {

@@ -215,7 +215,11 @@ pub(super) fn kernel(
             lane: lane_of(&inputs[0]),
             axis: *axis,
         })),
-        Operation::Scatter { targets, apart } => single(Kernel::Scatter(Scatter {
+        Operation::Scatter {
+            targets,
+            apart,
+            reduction,
+        } => single(Kernel::Scatter(Scatter {
             axes: together([&inputs[0].axes, &inputs[1].axes, &output.axes]),
             indices: at(&inputs[0]),
             updates: at(&inputs[1]),
@@ -223,6 +227,7 @@ pub(super) fn kernel(
             lane: lane_of(output),
             targets: targets.clone(),
             apart: *apart,
+            reduction: *reduction,
         })),
         Operation::Best {
             axis,
