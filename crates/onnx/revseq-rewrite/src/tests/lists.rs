@@ -104,6 +104,38 @@ pub(super) const BODIES: &[(&str, &str, &str, &str)] = &[
         "c2 = Identity(c)\nk = Equal(i, 1)\nl2 = If<then_branch=@puts a number;else_branch=@puts none>(k)",
     ),
     (
+        "adds in a loop",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nl2 = Loop<body=@adds some>(i, _, l)",
+    ),
+    (
+        "adds some",
+        "j d m",
+        "d2 m2",
+        "d2 = Identity(d)\nk = Equal(j, 1)\nm2 = If<then_branch=@puts some;else_branch=@puts no more>(k)",
+    ),
+    (
+        "adds numbers in a loop",
+        "i c l",
+        "c2 l2",
+        "c2 = Identity(c)\nl2 = Loop<body=@adds numbers>(i, _, l)",
+    ),
+    (
+        "adds numbers",
+        "j d m",
+        "d2 m2",
+        "d2 = Identity(d)\nk = Equal(j, 1)\nm2 = If<then_branch=@puts no more;else_branch=@puts its number>(k)",
+    ),
+    ("puts some", "", "o", "b = Neg(x)\no = SequenceInsert(m, b)"),
+    ("puts no more", "", "o", "o = Identity(m)"),
+    (
+        "puts its number",
+        "",
+        "o",
+        "b = Size(x)\no = SequenceInsert(m, b)",
+    ),
+    (
         "puts a number",
         "",
         "o",
@@ -657,4 +689,33 @@ fn a_list_that_grows_under_a_condition_is_what_is_kept_of_a_scan_output() {
             "{body}: {reasons:?}"
         );
     }
+}
+
+#[test]
+fn a_list_that_grows_in_graphs_of_the_body_is_a_tensor_where_it_is_joined() {
+    check(&[
+        (
+            17,
+            "e = SequenceEmpty<dtype=7>()\nq = Loop<body=@adds numbers in a loop>(n, _, e)\ny = ConcatFromSequence<axis=0;new_axis=1>(q)",
+            "ConstantOfShape Loop",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x)\nq = Loop<body=@adds in a loop>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+            "Loop",
+        ),
+        (
+            17,
+            "e = SequenceConstruct(x)\nq = Loop<body=@adds in a loop>(n, _, e)\ny = SequenceAt(q, n)",
+            "SequenceConstruct Loop SequenceAt",
+        ),
+    ]);
+    let inner = body(
+        "e = SequenceConstruct(x)\nq = Loop<body=@adds in a loop>(n, _, e)\ny = ConcatFromSequence<axis=0>(q)",
+    );
+    let operators = all_nodes(&inner).map(NodeProto::op);
+    assert_eq!(
+        operators.collect::<Vec<_>>().join(" "),
+        "Identity Loop Identity Equal If Neg Concat Identity"
+    );
 }

@@ -4,12 +4,14 @@
 //! A list to which each iteration adds one tensor of a fixed shape is a scan output. One that
 //! iterations read, too, is a state that holds its tensors stacked. One of tensors of many sizes that
 //! are joined along that axis is a state that holds them joined. One to which only some iterations add
-//! is a scan output, too, of which these are kept. The list itself becomes the parts of
+//! is a scan output, too, of which these are kept. One to which graphs within the body add is a state that holds
+//! its tensors joined, if they are. The list itself becomes the parts of
 //! the result, whose reads the pass `list` replaces.
 
 mod body;
 mod conditional;
 mod fixed;
+mod joined;
 mod reads;
 mod write;
 
@@ -45,12 +47,17 @@ fn find(at: &At<'_>) -> Verdict {
         }
         let written = conditional::replaced(at, state, &initial).or_else(|| {
             let body = LoopBody::of(scope, node)?;
-            let list = List::of(&body.scope, state, initial);
+            let list = List::of(&body.scope, state, initial.clone());
             Some(list.and_then(|list| replaced(at, &list)))
         });
         match written {
             Some(Ok(edit)) => return edit,
-            Some(Err(why)) => left = Err(format!("{why}: tract has no sequences").into()),
+            Some(Err(why)) => {
+                if let Some(edit) = joined::replaced(at, state, &initial) {
+                    return edit;
+                }
+                left = Err(format!("{why}: tract has no sequences").into());
+            }
             None => {}
         }
     }

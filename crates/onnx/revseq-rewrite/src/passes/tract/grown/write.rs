@@ -210,41 +210,50 @@ impl<'w> Write<'w> {
 
     /// A tensor of zeros, of these sizes and the list's type.
     pub(super) fn zeros(&self, sizes: &[Size<'_>]) -> Result<String, String> {
-        let name = self
-            .node
-            .input(BEFORE_STATES + self.list.state)
-            .unwrap_or_default();
-        let maker = self.scope.producer(name).map(|(_, node, _)| node);
-        let code = maker.and_then(|node| match node.op() {
-            "SequenceEmpty" => i32::try_from(node.int("dtype").or(model::FLOAT.into())?).ok(),
-            "SequenceConstruct" => types::of(self.scope, node.input(0)?),
-            _ => None,
-        });
-        let mut zero = code
-            .and_then(model::zero)
-            .ok_or("the type of its tensors is not known")?;
-        zero.dims = vec![1];
-        let mut parts = Vec::new();
-        for &size in sizes {
-            parts.push(match size {
-                Size::Known(size) => self.edit.emit.ints(&[size]),
-                Size::Axis { scope, value, axis } => {
-                    if !self.scope.sees(scope, value) {
-                        return Err(format!("the sizes of {value} are not seen before it"));
-                    }
-                    self.edit.emit.sizes(value, axis as i64, axis as i64 + 1)
-                }
-            });
-        }
-        let shape = match parts.is_empty() {
-            true => self.edit.emit.ints(&[]),
-            false => self.edit.emit.concat(parts, 0),
-        };
-        Ok(self
-            .edit
-            .emit
-            .with("ConstantOfShape", shape, ("value", zero)))
+        let name = self.node.input(BEFORE_STATES + self.list.state);
+        zeros(self.edit.emit, self.scope, name.unwrap_or_default(), sizes)
     }
+}
+
+/// A tensor of zeros, of these sizes and the type of a list.
+pub(super) fn zeros(
+    emit: &Emit<'_>,
+    scope: &Scope<'_>,
+    list: &str,
+    sizes: &[Size<'_>],
+) -> Result<String, String> {
+    let maker = scope.producer(list).map(|(_, node, _)| node);
+    let code = maker.and_then(|node| match node.op() {
+        "SequenceEmpty" => i32::try_from(node.int("dtype").or(model::FLOAT.into())?).ok(),
+        "SequenceConstruct" => types::of(scope, node.input(0)?),
+        _ => None,
+    });
+    let mut zero = code
+        .and_then(model::zero)
+        .ok_or("the type of its tensors is not known")?;
+    zero.dims = vec![1];
+    let mut parts = Vec::new();
+    for &size in sizes {
+        parts.push(match size {
+            Size::Known(size) => emit.ints(&[size]),
+            Size::Axis {
+                scope: own,
+                value,
+                axis,
+            } => {
+                if !scope.sees(own, value) {
+                    return Err(format!("the sizes of {value} are not seen before it"));
+                }
+                emit.sizes(value, axis as i64, axis as i64 + 1)
+            }
+        });
+    }
+    let shape = match parts.len() {
+        0 => emit.ints(&[]),
+        1 => parts.remove(0),
+        _ => emit.concat(parts, 0),
+    };
+    Ok(emit.with("ConstantOfShape", shape, ("value", zero)))
 }
 
 /// Replaces the reads of a list's length in a graph and those in it.
