@@ -11,8 +11,9 @@ pub struct Limits {
     pub steps: Option<u64>,
     /// The most bytes of memory that the run makes, its outputs included.
     pub bytes: Option<u64>,
-    /// The most programs: a step that no other is like has one of its own, which takes far longer to make
-    /// than to run.
+    /// The most programs that the run makes: a step that no other is like has one of its own, which takes far
+    /// longer to make than to run. Those that earlier runs made do not count; a loop has too many at last, and runs
+    /// no more within this limit.
     pub programs: Option<usize>,
 }
 
@@ -25,10 +26,10 @@ impl Limits {
         }
     }
 
-    /// Checks the programs of a run, before another is made.
-    pub(crate) fn allow_programs(self, programs: usize) -> Result<(), Error> {
+    /// Checks the programs that a run has made, before another one.
+    pub(crate) fn allow_another(self, made: usize) -> Result<(), Error> {
         match self.programs {
-            Some(limit) if programs > limit => values(format!("more than {limit} programs")),
+            Some(limit) if made >= limit => values(format!("more than {limit} programs")),
             _ => Ok(()),
         }
     }

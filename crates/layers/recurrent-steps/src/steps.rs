@@ -15,6 +15,10 @@ use crate::run::{Carried, Running};
 /// The most programs of a loop that are kept.
 const MOST_PLANS: usize = 4;
 
+/// The most programs of single steps that are kept beside them: where each step has other sizes, as a list of
+/// tokens grows, later runs find those of earlier ones.
+const MOST_OF_STEPS: usize = 128;
+
 /// A Loop or Scan of ONNX's that runs as a program.
 ///
 /// A program is made for the sizes of a run's inputs, and for the elements of small integers among them,
@@ -22,8 +26,16 @@ const MOST_PLANS: usize = 4;
 #[derive(Debug)]
 pub struct Steps {
     body: Body,
-    /// The latest programs, each behind what it is for.
-    plans: Mutex<Vec<(Key, Arc<Plan>)>>,
+    plans: Mutex<Plans>,
+}
+
+/// The programs of a loop, each behind what it is for.
+#[derive(Debug, Default)]
+struct Plans {
+    /// The latest ones.
+    latest: Vec<(Key, Arc<Plan>)>,
+    /// Those of single steps behind others.
+    of_steps: Vec<(Key, Arc<Plan>)>,
 }
 
 /// What a program is for.
@@ -95,12 +107,10 @@ impl Steps {
         }
         let mut first = 0;
         let mut carried: Option<Carried> = None;
-        let mut programs = 0;
+        let mut made = 0;
         loop {
-            programs += 1;
-            limits.allow_programs(programs)?;
             let states = carried.as_ref().map(Carried::sizes);
-            let plan = self.plan(inputs, first, states)?;
+            let plan = self.plan(inputs, first, states, (limits, &mut made))?;
             limits.allow_steps(first.saturating_add(plan.steps.unwrap_or(0)))?;
             limits.allow_bytes(bytes_of(&plan.buffers))?;
             let mut running = Running::new(&plan, inputs, outputs, carried)?;
@@ -115,12 +125,14 @@ impl Steps {
         }
     }
 
-    /// The program for these inputs.
+    /// The program for these inputs, which is made if there is none; `made` is the number of those that the run
+    /// has made.
     fn plan(
         &self,
         inputs: &[Tensor<'_>],
         first: usize,
         states: Option<Vec<Vec<usize>>>,
+        (limits, made): (Limits, &mut usize),
     ) -> Result<Arc<Plan>, Error> {
         let fits = |key: &Key| {
             let sizes = inputs.iter().map(|input| input.sizes);
@@ -133,9 +145,15 @@ impl Steps {
                 && key.known.iter().all(known)
         };
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = plans.iter().position(|(key, _)| fits(key)) {
-            return Ok(Arc::clone(&plans[place].1));
+        if plans.of_steps.len() >= MOST_OF_STEPS {
+            limits.allow_another(usize::MAX)?;
         }
+        let mut known = plans.latest.iter().chain(&plans.of_steps);
+        if let Some((_, plan)) = known.find(|(key, _)| fits(key)) {
+            return Ok(Arc::clone(plan));
+        }
+        limits.allow_another(*made)?;
+        *made += 1;
         let mut given = Vec::with_capacity(inputs.len());
         for (Tensor { sizes, elements }, (_, kind)) in std::iter::zip(inputs, &self.body.inputs) {
             if elements.kind() != *kind || elements.len() != count(sizes)? {
@@ -162,16 +180,21 @@ impl Steps {
             let elements = inputs[index].elements.integers();
             (index, elements.unwrap_or_default())
         });
+        let is_of_step = plan.is_single && states.is_some();
         let key = Key {
             sizes: inputs.iter().map(|input| input.sizes.to_vec()).collect(),
             known: known.collect(),
             first,
             states,
         };
-        if plans.len() >= MOST_PLANS {
-            plans.remove(0);
+        let (all, most) = match is_of_step {
+            true => (&mut plans.of_steps, MOST_OF_STEPS),
+            false => (&mut plans.latest, MOST_PLANS),
+        };
+        if all.len() >= most {
+            all.remove(0);
         }
-        plans.push((key, Arc::clone(&plan)));
+        all.push((key, Arc::clone(&plan)));
         Ok(plan)
     }
 }

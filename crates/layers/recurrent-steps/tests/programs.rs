@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use recurrent_layers::Stop;
-use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Outputs, Steps, Tensor};
+use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Limits, Outputs, Steps, Tensor};
 use revseq_onnx::model::{
     self, AttributeProto, AttributeType, DOUBLE, FLOAT, GraphProto, INT64, NodeProto, TensorProto,
     int, int64_tensor, ints, node, tensor, text, texts, untyped,
@@ -1271,4 +1271,48 @@ fn what_is_written_twice_is_reduced() {
             close(&memory[0], &h, &format!("{op} with {reduction}"));
         }
     }
+}
+
+/// A state that grows with each step has a program for each: runs make two of them, find those of earlier runs, and
+/// stop when there are too many.
+#[test]
+fn programs_of_a_state_that_grows_are_made_by_several_runs() {
+    let along = || vec![int("axis", 0)];
+    let nodes = vec![
+        node("Concat", &["s", "x"], &["next"], along()),
+        node("Identity", &["on"], &["go"], vec![]),
+    ];
+    let attributes = vec![body(nodes, &["i", "on", "s"], &["go", "next"])];
+    let grown = node("Loop", &["n", "", "s0"], &["last"], attributes);
+    let run = |program: &Steps, steps: usize| {
+        let number = [steps as i64];
+        let names: Vec<String> = program.inputs().map(|it| it.0.to_owned()).collect();
+        let of = |name: &String| match &**name {
+            "n" => Tensor {
+                sizes: &[],
+                elements: Elements::Int64(&number),
+            },
+            "s0" => floats(&[1], &[1.0]),
+            _ => floats(&[1], &[2.0]),
+        };
+        let given: Vec<Tensor<'_>> = names.iter().map(of).collect();
+        let mut memory = [vec![f32::NAN; steps + 1]];
+        let limits = Limits {
+            programs: Some(2),
+            ..Limits::default()
+        };
+        let mut room = Room::new(&mut memory);
+        let done = program.run_within(limits, &given, &mut room, None)?;
+        assert_eq!(done, steps as u64);
+        assert_eq!((memory[0][0], memory[0][steps]), (1.0, 2.0));
+        Ok::<_, Error>(())
+    };
+    let program = Steps::read(&grown, 17, &Values).unwrap();
+    let all: Vec<bool> = (0..4).map(|_| run(&program, 6).is_ok()).collect();
+    assert_eq!(all, [false, false, true, true]);
+    let program = Steps::read(&grown, 17, &Values).unwrap();
+    assert!((0..200).all(|_| run(&program, 200).is_err()));
+    // Not even those of few steps run now.
+    let error = run(&program, 2).unwrap_err().to_string();
+    assert!(error.contains("more than 2 programs"), "{error}");
 }
