@@ -412,3 +412,79 @@ def test_what_onnx_runtime_computes_in_less_time_stays(group):
     assert taken(session) == (HANDS_ON and group == 4)
     feeds = {"h0": floats(1, 4, 6, 6), "w": floats(4, 4 // group, 3, 3) / 9, "most": np.array(5)}
     same(session, plain(bytes_), feeds)
+
+
+NESTED = """
+nested (float[N] row0, int64 rows) => (float[N] last) {
+  true = Constant <value = bool {1}> ()
+  last = Loop <body = row (int64 i, bool on, float[N] prev) => (bool go, float[N] next) {
+      go = Identity(on)
+      size = Shape(prev)
+      scalar = Constant <value_ints = [0]> ()
+      most = Squeeze(size, scalar)
+      zero = Constant <value = float {0.0}> ()
+      half = Constant <value = float {0.5}> ()
+      COLUMNS
+      next = Tanh(all)
+    }> (rows, true, row0)
+}
+"""
+SCANNED = """
+      sum, all = Loop <body = column (int64 j, bool still, float s) => (bool goes, float t, float made) {
+          goes = Identity(still)
+          here = Gather(prev, j)
+          part = Mul(s, half)
+          t = Add(part, here)
+          made = Identity(t)
+        }> (most, true, zero)
+"""
+LISTED = """
+      empty = SequenceEmpty()
+      sum, list = Loop <body = column (int64 j, bool still, float s, seq(float) before)
+        => (bool goes, float t, seq(float) after) {
+          goes = Identity(still)
+          here = Gather(prev, j)
+          part = Mul(s, half)
+          t = Add(part, here)
+          after = SequenceInsert(before, t)
+        }> (most, true, zero, empty)
+      all = ConcatFromSequence <axis = 0, new_axis = 1> (list)
+"""
+
+
+@pytest.mark.parametrize("columns", [SCANNED, LISTED], ids=["scanned", "listed"])
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_a_loop_in_a_loop_is_one_program_with_it(columns, level):
+    """ONNX Runtime asks for the nodes of the inner graph first, and fuses the inner loop."""
+    bytes_ = model(NESTED.replace("COLUMNS", columns))
+    options = harness.options(provider_options=STEPS, threads=1)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session = ort.InferenceSession(bytes_, options)
+    if HANDS_ON:
+        assert taken(session) == 2
+    for size, rows in ((5, 3), (1, 4), (5, 0), (7, 1)):
+        same(session, plain(bytes_), {"row0": floats(size), "rows": np.array(rows)})
+
+
+GROWING = """
+growing (int64[1] first, int64 most) => (int64[S] last) {
+  true = Constant <value = bool {1}> ()
+  last = Loop <body = step (int64 i, bool on, int64[K] s) => (bool go, int64[M] next) {
+      go = Identity(on)
+      two = Constant <value = int64 {2}> ()
+      scalar = Constant <value_ints = [0]> ()
+      sum = ReduceSum <keepdims = 1> (s, scalar)
+      more = Add(sum, two)
+      next = Concat <axis = 0> (s, more)
+    }> (most, true, first)
+}
+"""
+
+
+def test_a_state_that_grows_is_right_in_each_run():
+    """The first runs make two programs each, and the loop itself runs; later ones have all."""
+    bytes_ = model(GROWING)
+    session, reference = ours(bytes_), plain(bytes_)
+    assert taken(session) == 1
+    for most in [7] * 6 + [3, 0, 9, 150] * 3:
+        same(session, reference, {"first": np.array([1]), "most": np.array(most)})

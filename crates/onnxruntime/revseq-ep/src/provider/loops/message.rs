@@ -13,6 +13,8 @@ use revseq_onnx::proto::{
     type_proto,
 };
 
+use super::super::EP_NAME_STR;
+use super::inner::Inner;
 use crate::plugin::error::Error;
 use crate::plugin::graph::{Constant, Graph, GraphNode, Value};
 use crate::plugin::node::TypeAndSizes;
@@ -49,9 +51,14 @@ pub(super) struct Message<'a> {
 ///
 /// Sizes that are declared of the main graph's inputs are proofs, as ONNX Runtime checks them. It checks no
 /// others, so the inputs of a graph in a node have a number of axes alone, which the inner session checks.
-pub(super) fn read(graph: Graph<'_>) -> Result<Message<'_>, Error> {
+///
+/// Loops in it that were fused before stand in it as they were.
+pub(super) fn read<'a>(graph: Graph<'a>, fused: &'a [Inner]) -> Result<Message<'a>, Error> {
     let nodes = graph.nodes()?;
-    let mut reader = Reader::default();
+    let mut reader = Reader {
+        fused,
+        ..Reader::default()
+    };
     reader.want(&nodes)?;
     let mut message = reader.graph(graph, false)?;
     reader.add_outer(&nodes, &mut message)?;
@@ -88,6 +95,8 @@ struct Reader<'a> {
     scopes: Vec<HashMap<String, Value<'a>>>,
     /// The constants that the graph reads.
     own: HashMap<String, Value<'a>>,
+    /// The loops in the graph that are one node now.
+    fused: &'a [Inner],
     /// The bytes of constants that were read.
     bytes: usize,
     unread: HashSet<String>,
@@ -150,7 +159,10 @@ impl<'a> Reader<'a> {
                     message.value_info.push(declaration(value)?);
                 }
             }
-            message.node.push(self.node(node)?);
+            match self.fused(node)? {
+                Some(inner) => message.node.extend(inner.nodes.iter().cloned()),
+                None => message.node.push(self.node(node)?),
+            }
         }
         self.scopes.pop();
         Ok(message)
@@ -179,6 +191,15 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The loop that a node stands for.
+    fn fused(&self, node: GraphNode<'a>) -> Result<Option<&'a Inner>, Error> {
+        if self.fused.is_empty() || node.operator()?.0 != EP_NAME_STR {
+            return Ok(None);
+        }
+        let outputs: HashSet<String> = names(node.outputs()?)?.into_iter().collect();
+        Ok(self.fused.iter().find(|inner| inner.outputs == outputs))
     }
 
     fn node(&mut self, node: GraphNode<'a>) -> Result<NodeProto, Error> {

@@ -7,6 +7,7 @@
 
 mod compiled;
 mod given;
+mod inner;
 mod message;
 mod other;
 mod outcome;
@@ -31,6 +32,7 @@ use crate::plugin::error::Error as HostError;
 use crate::plugin::graph::{Graph, GraphNode, Value};
 use crate::plugin::provider::Claims as OfProvider;
 use crate::plugin::session::Around;
+use inner::Inner;
 use message::Message;
 use other::{OfLoop, Other};
 use program::{OfGraph as AroundLoop, Program};
@@ -40,6 +42,8 @@ use program::{OfGraph as AroundLoop, Program};
 #[derive(Debug)]
 pub(super) struct Claims {
     claims: Mutex<Vec<Claim>>,
+    /// The loops that are programs in the graphs of nodes, until ONNX Runtime has asked for the main graph's nodes.
+    inner: Mutex<Vec<Inner>>,
     /// Whether the inputs of fused nodes have what the graphs in their nodes capture.
     fuses_captured: bool,
     /// The number of runs of all fused nodes.
@@ -58,6 +62,7 @@ impl Claims {
     pub(super) fn new(fuses_captured: bool) -> Self {
         Self {
             claims: Mutex::default(),
+            inner: Mutex::default(),
             fuses_captured,
             ran: Arc::default(),
         }
@@ -83,7 +88,13 @@ impl Claims {
         if is_loop.contains(&true) {
             let captured = self.fuses_captured;
             let options = (options, assume);
-            let found = find(&nodes, &is_loop, graph, captured, options, around, report);
+            let mut fused_before = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let loops = (&*nodes, &*is_loop, &**fused_before);
+            let mut found = find(loops, graph, captured, options, around, report);
+            if let Ok(found) = &mut found {
+                fused_before.append(&mut found.inner);
+            }
+            drop(fused_before);
             outcome::tell(report, &nodes, &is_loop, &found)?;
             let taken = found.into_iter().flat_map(Found::into_taken);
             for (places, compiled) in taken {
@@ -93,6 +104,10 @@ impl Claims {
                 fused.extend(own.into_iter().map(GraphNode::as_ptr));
                 claims.push(Claim { outputs, compiled });
             }
+        }
+        if !graph.is_inner()? {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.clear();
         }
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
         Ok(fused)
@@ -132,6 +147,8 @@ struct Found {
     layers: Regions<Option<Compiled>>,
     /// The loops that stay then, each with its program or why there is none.
     programs: Vec<(usize, Result<Compiled, String>)>,
+    /// Those of the programs for the graphs around.
+    inner: Vec<Inner>,
 }
 
 impl Found {
@@ -147,8 +164,7 @@ impl Found {
 
 /// Finds the loops of a graph that can be replaced, and makes what runs instead.
 fn find(
-    nodes: &[GraphNode<'_>],
-    is_loop: &[bool],
+    (nodes, is_loop, fused_before): (&[GraphNode<'_>], &[bool], &[Inner]),
     graph: Graph<'_>,
     fuses_captured: bool,
     (options, assume): (&Options, Assumptions),
@@ -156,7 +172,7 @@ fn find(
     report: &OfGraph<'_>,
 ) -> Result<Found, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
-    let message = message::read(graph).map_err(|error| text(&error))?;
+    let message = message::read(graph, fused_before).map_err(|error| text(&error))?;
     // Programs have no lists.
     let lists = if options.steps() { &LISTS[..] } else { &[] };
     let passes = Passes {
@@ -215,6 +231,11 @@ fn find(
     };
     let opset = revseq_onnx::model::opset(&model.opset_import);
     let codes = program::codes(model.graph.as_option());
+    let is_inner = graph.is_inner().map_err(|error| text(&error))?;
+    let own: Vec<NodeProto> = match model.graph.as_option() {
+        Some(graph) if options.steps() && is_inner => graph.node.clone(),
+        _ => vec![],
+    };
     let header = ModelProto {
         ir_version: model.ir_version,
         opset_import: model.opset_import.clone(),
@@ -294,8 +315,35 @@ fn find(
         regions.any(|(region, made)| made.is_some() && region.nodes.contains(&place))
     };
     let open = loops.iter().filter(|(place, _)| !is_taken(*place));
-    let programs = open.map(|it| (it.0, program(it))).collect();
-    Ok(Found { layers, programs })
+    let programs: Vec<_> = open.map(|it| (it.0, program(it))).collect();
+    let mut inner = vec![];
+    for (place, made) in &programs {
+        let node = loops.iter().find(|(own, _)| own == place);
+        if let (Ok(_), true, Some((_, node))) = (made, is_inner, node) {
+            let outputs = node.outputs();
+            let nodes = std::slice::from_ref(node);
+            inner.push(Inner::new(outputs, nodes, &reads[*place], &around_loops));
+        }
+    }
+    for (region, made) in &layers.regions {
+        let graph = region.replacement.graph.as_option();
+        let has_loop = graph.is_some_and(|graph| graph.node.iter().any(is_loop_node));
+        if made.is_some() && is_inner && has_loop {
+            let nodes: Vec<NodeProto> = region.nodes.iter().map(|&it| own[it].clone()).collect();
+            let reads: Vec<String> = region
+                .nodes
+                .iter()
+                .flat_map(|&it| reads[it].clone())
+                .collect();
+            let outputs = region.outputs.iter().map(String::as_str);
+            inner.push(Inner::new(outputs, &nodes, &reads, &around_loops));
+        }
+    }
+    Ok(Found {
+        layers,
+        inner,
+        programs,
+    })
 }
 
 /// Says what of a loop ONNX Runtime computes in less time than a program, if there is such: a convolution along two
