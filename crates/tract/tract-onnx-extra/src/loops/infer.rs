@@ -70,8 +70,6 @@ pub(crate) struct Solved {
     /// The source of each output of the node.
     sources: Vec<From>,
     outputs: TVec<InferenceFact>,
-    /// Whether no step but the first changes the sizes of a state: a program is made for them.
-    pub(super) keeps_sizes: bool,
 }
 
 /// Sizes that are the same in all steps.
@@ -283,7 +281,6 @@ impl OnnxLoop {
             is_decluttered: false,
         };
         spec.steps = steps(&spec, inputs)?;
-        let keeps_sizes = settled.is_some() || !shapes.any_varies();
         let shapes = Shapes {
             start,
             states: shapes,
@@ -296,7 +293,6 @@ impl OnnxLoop {
             spec,
             sources,
             outputs,
-            keeps_sizes,
         })
     }
 
@@ -555,7 +551,7 @@ impl InferenceOp for OnnxLoop {
         let place = (&mut *target, &*inputs);
         let made = if spec.outputs.is_empty() {
             tvec![]
-        } else if let Some(outlets) = self.wire_program(&solved, &spec, place, &node.name, made)? {
+        } else if let Some(outlets) = self.wire_program(&spec, place, &node.name, made)? {
             outlets
         } else {
             self.wire_loop(spec, (target, &inputs), &node.name)?

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::loops::infer::{OnnxLoop, Solved, integer_type};
+use crate::loops::infer::{OnnxLoop, integer_type};
 use crate::loops::op::Loop;
 use crate::loops::program::{Made, Other, Ready};
 use crate::loops::spec::Spec;
@@ -12,13 +12,12 @@ impl OnnxLoop {
     /// Wires the loop as a program that makes these outputs; `None` if there is none.
     pub(super) fn wire_program(
         &self,
-        solved: &Solved,
         spec: &Spec,
         (target, inputs): (&mut TypedModel, &[OutletId]),
         name: &str,
         made: Vec<Made>,
     ) -> TractResult<Option<TVec<OutletId>>> {
-        rule_if_some!(source = self.source.as_ref().filter(|_| solved.keeps_sizes));
+        rule_if_some!(source = self.source.as_ref());
         let facts = inputs.iter().map(|input| target.outlet_fact(*input));
         let facts = facts.collect::<TractResult<Vec<_>>>()?;
         rule_if_some!(ready = Ready::read(source, &facts, &made)?);
