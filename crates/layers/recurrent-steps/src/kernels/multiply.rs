@@ -7,6 +7,9 @@ use super::memory::Memory;
 use super::others::{At, take};
 use super::strided::halves;
 
+/// The rows from which on the columns of a tile are copied for them.
+const PACKED_ROWS: usize = 16;
+
 /// Products of matrices that steps make. Outputs are contiguous.
 #[derive(Clone, Debug)]
 pub(crate) struct Multiply {
@@ -79,6 +82,9 @@ impl Multiply {
         if column == 1 && columns >= 8 * lanes && self.sizes[0] < 4 {
             return self.by_tiles::<I, 8>(isa, one, other, starts, to);
         }
+        if column == 1 && columns >= 3 * lanes && self.sizes[0] >= PACKED_ROWS {
+            return self.by_tiles::<I, 3>(isa, one, other, starts, to);
+        }
         if column == 1 && columns >= 2 * lanes {
             return self.by_tiles::<I, 2>(isa, one, other, starts, to);
         }
@@ -115,20 +121,36 @@ impl Multiply {
         starts: [isize; 2],
         to: &mut [f32],
     ) {
-        let [rows, _, columns] = self.sizes;
+        let [rows, terms, columns] = self.sizes;
         let width = VECTORS * isa.f32().len();
+        let apart = self.other.1[0];
+        // Rows that lie far apart share the places of a cache, so that many rows read a copy.
+        let is_packed = rows >= PACKED_ROWS && apart as usize > width;
+        let mut packed = vec![0.0; if is_packed { terms * width } else { 0 }];
         for column in (0..columns).step_by(width) {
             // The last tile has some columns of the one before.
             let column = column.min(columns - width);
-            let part = (other, starts[1] + column as isize, self.other.1[0]);
+            let start = starts[1] + column as isize;
+            for (index, to) in packed.chunks_exact_mut(width).enumerate() {
+                let start = (start + apart * index as isize) as usize;
+                to.copy_from_slice(&other[start..start + width]);
+            }
+            let part = match is_packed {
+                true => (&*packed, 0, width as isize),
+                false => (other, start, apart),
+            };
             let mut row = 0;
             while row < rows {
                 let first = starts[0] + self.one.1[0] * row as isize;
                 let to = &mut to[row * columns + column..];
-                row += if VECTORS <= 2 && rows - row >= 4 {
-                    self.tile::<I, VECTORS, 4>(isa, (one, first), part, to)
+                let of_rows = (one, first);
+                row += if VECTORS > 3 || rows - row < 4 {
+                    self.tile::<I, VECTORS, 1>(isa, of_rows, part, to)
+                } else if isa.f32().len() > 8 && rows - row >= 8 {
+                    // Processors with such vectors have twice as many of them.
+                    self.tile::<I, VECTORS, 8>(isa, of_rows, part, to)
                 } else {
-                    self.tile::<I, VECTORS, 1>(isa, (one, first), part, to)
+                    self.tile::<I, VECTORS, 4>(isa, of_rows, part, to)
                 };
             }
         }
@@ -143,11 +165,29 @@ impl Multiply {
         (other, start, apart): (&[f32], isize, isize),
         to: &mut [f32],
     ) -> usize {
-        let [_, terms, columns] = self.sizes;
+        let terms = self.sizes[1];
         let [row, term] = self.one.1;
         let ops = isa.f32();
         let width = VECTORS * ops.len();
         let mut sums = [[ops.zero(); VECTORS]; ROWS];
+        if term == 1 && terms > 0 {
+            // Rows of one length need no checks in the loop.
+            let ones: [&[f32]; ROWS] = std::array::from_fn(|index| {
+                let first = (first + row * index as isize) as usize;
+                &one[first..first + terms]
+            });
+            for number in 0..terms {
+                let start = (start + apart * number as isize) as usize;
+                let b = ops.load_many::<VECTORS>(&other[start..start + width]);
+                for (one, sums) in std::iter::zip(&ones, &mut sums) {
+                    let a = ops.splat(one[number]);
+                    for (sum, b) in std::iter::zip(sums, b) {
+                        *sum = ops.mul_add(a, b, *sum);
+                    }
+                }
+            }
+            return self.store(isa, sums, to);
+        }
         for number in 0..terms as isize {
             let start = (start + apart * number) as usize;
             let b = ops.load_many::<VECTORS>(&other[start..start + width]);
@@ -159,6 +199,22 @@ impl Multiply {
                 }
             }
         }
+        self.store(isa, sums, to)
+    }
+
+    /// Writes the rows of a tile, and returns their number.
+    #[inline(always)]
+    fn store<I: Isa, S, const VECTORS: usize, const ROWS: usize>(
+        &self,
+        isa: I,
+        sums: [[S; VECTORS]; ROWS],
+        to: &mut [f32],
+    ) -> usize
+    where
+        I: Isa<F32 = S>,
+    {
+        let (ops, columns) = (isa.f32(), self.sizes[2]);
+        let width = VECTORS * ops.len();
         for (index, sums) in sums.into_iter().enumerate() {
             let to = &mut to[index * columns..][..width];
             for (to, sum) in std::iter::zip(to.chunks_exact_mut(ops.len()), sums) {
