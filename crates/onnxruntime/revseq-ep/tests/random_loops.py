@@ -1156,6 +1156,13 @@ class Maker:
             )
             op, attributes = "ScatterND", {}
         most, error = max(value.most, updates.most), max(value.error, updates.error)
+        times = count(index.shape)
+        whole = value.most + times * updates.most
+        is_tame = not (value.wild or updates.wild) and whole < EXACT / 4
+        if self.opset >= 18 and value.type != BOOL and is_tame and self.chance(0.5):
+            attributes["reduction"] = self.choose(["add", "max", "min"])
+            if attributes["reduction"] == "add":
+                most, error = whole, value.error + times * updates.error
         made = self.made(
             op,
             [value, index, updates],
