@@ -1316,3 +1316,93 @@ fn programs_of_a_state_that_grows_are_made_by_several_runs() {
     let error = run(&program, 2).unwrap_err().to_string();
     assert!(error.contains("more than 2 programs"), "{error}");
 }
+
+/// `S ← S diag(w) + (S a) bᵀ + v kᵀ` and `o = S r`, as RWKV-7 has it, and with `p = Sᵀ r`.
+#[test]
+fn states_with_two_outer_products_are_those_of_their_formula() {
+    for (size, sums) in [(64, false), (64, true), (20, false), (37, true)] {
+        let (heads, steps) = (2, 3);
+        let wide =
+            |from: &str, axis: &str, to: &str| node("Unsqueeze", &[from, axis], &[to], vec![]);
+        let mut nodes = vec![
+            constant("last", int64_tensor(&[1], &[-1])),
+            constant("middle", int64_tensor(&[1], &[1])),
+            wide("w", "middle", "w_row"),
+            wide("a", "last", "a_column"),
+            wide("b", "middle", "b_row"),
+            wide("v", "last", "v_column"),
+            wide("k", "middle", "k_row"),
+            wide("r", "last", "r_column"),
+            node("Mul", &["s", "w_row"], &["faded"], vec![]),
+            node("MatMul", &["s", "a_column"], &["sa"], vec![]),
+            node("MatMul", &["sa", "b_row"], &["sab"], vec![]),
+            node("MatMul", &["v_column", "k_row"], &["vk"], vec![]),
+            node("Add", &["faded", "sab"], &["part"], vec![]),
+            node("Add", &["part", "vk"], &["next"], vec![]),
+            node("MatMul", &["next", "r_column"], &["o"], vec![]),
+        ];
+        let mut outputs = vec!["next", "o"];
+        if sums {
+            nodes.push(wide("r", "middle", "r_row"));
+            nodes.push(node("MatMul", &["r_row", "next"], &["p"], vec![]));
+            outputs.push("p");
+        }
+        let all = ["last_s", "os", "ps"];
+        let scan = node(
+            "Scan",
+            &["s0", "ws", "as", "bs", "vs", "ks", "rs"],
+            &all[..outputs.len()],
+            vec![
+                body(nodes, &["s", "w", "a", "b", "v", "k", "r"], &outputs),
+                int("num_scan_inputs", 6),
+            ],
+        );
+        let program = Steps::read(&scan, 17, &Values).unwrap();
+        let s0 = numbers(heads * size * size, 1);
+        let given = [2, 3, 4, 5, 6, 7].map(|seed| {
+            let mut all = numbers(steps * heads * size, seed);
+            all.iter_mut().for_each(|it| *it *= 0.4);
+            all
+        });
+        let (whole, each) = ([heads, size, size], [steps, heads, size]);
+        let tensors = std::iter::once(floats(&whole, &s0));
+        let tensors: Vec<Tensor<'_>> = tensors
+            .chain(given.iter().map(|all| floats(&each, all)))
+            .collect();
+        let lens = [s0.len(), given[0].len(), given[0].len()];
+        let mut memory: Vec<Vec<f32>> = lens[..outputs.len()]
+            .iter()
+            .map(|&len| vec![f32::NAN; len])
+            .collect();
+        program
+            .run(&tensors, &mut Room::new(&mut memory), None)
+            .unwrap();
+        let [w, a, b, v, k, r] = &given;
+        let (mut s, mut o, mut p) = (s0.clone(), vec![], vec![]);
+        for step in 0..steps {
+            for head in 0..heads {
+                let own = (step * heads + head) * size;
+                let state = &mut s[head * size * size..][..size * size];
+                for row in state.chunks_mut(size).enumerate() {
+                    let (index, row) = row;
+                    let sa: f32 = (0..size).map(|it| row[it] * a[own + it]).sum();
+                    for (column, to) in row.iter_mut().enumerate() {
+                        *to = *to * w[own + column]
+                            + sa * b[own + column]
+                            + v[own + index] * k[own + column];
+                    }
+                    o.push((0..size).map(|it| row[it] * r[own + it]).sum::<f32>());
+                }
+                for column in 0..size {
+                    let term = |row: usize| r[own + row] * state[row * size + column];
+                    p.push((0..size).map(term).sum::<f32>());
+                }
+            }
+        }
+        close(&memory[0], &s, &format!("the state of {size}"));
+        close(&memory[1], &o, &format!("rows of {size}"));
+        if sums {
+            close(&memory[2], &p, &format!("columns of {size}"));
+        }
+    }
+}

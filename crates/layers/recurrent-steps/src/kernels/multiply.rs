@@ -204,15 +204,12 @@ impl Multiply {
 
     /// Writes the rows of a tile, and returns their number.
     #[inline(always)]
-    fn store<I: Isa, S, const VECTORS: usize, const ROWS: usize>(
+    fn store<I: Isa<F32 = S>, S, const VECTORS: usize, const ROWS: usize>(
         &self,
         isa: I,
         sums: [[S; VECTORS]; ROWS],
         to: &mut [f32],
-    ) -> usize
-    where
-        I: Isa<F32 = S>,
-    {
+    ) -> usize {
         let (ops, columns) = (isa.f32(), self.sizes[2]);
         let width = VECTORS * ops.len();
         for (index, sums) in sums.into_iter().enumerate() {
