@@ -664,7 +664,7 @@ fn loops_are_shown_with_how_they_run() {
         let shown = json(path(name).as_ref(), more);
         shown["backends"][0]["loops"].clone()
     };
-    let ended = loops("loops/test_loop11", &[]);
+    let ended = loops("exported/tf_while_reverse_sequence", &[]);
     assert_eq!(ended[0]["how"], "step by step");
     assert_eq!(
         ended[0]["why"],
