@@ -140,7 +140,18 @@ impl Run {
     }
 }
 
-/// Checks random values, which are the same in each run of a seed; shrinks what fails a little.
+/// So many random cases, times the number of the environment variable `REVSEQ_RANDOM_TIMES`.
+///
+/// # Panics
+/// That is no number.
+#[must_use]
+pub fn times(cases: u32) -> u32 {
+    let times = std::env::var("REVSEQ_RANDOM_TIMES");
+    cases * times.map_or(1, |it| it.parse().expect("REVSEQ_RANDOM_TIMES is a number"))
+}
+
+/// Checks so many random values and [more](times), which are the same in each run of a seed; shrinks what fails a
+/// little.
 ///
 /// # Panics
 /// A check fails.
@@ -152,7 +163,7 @@ pub fn check<S: Strategy>(
     S::Value: Debug,
 {
     let config = Config {
-        cases,
+        cases: times(cases),
         max_shrink_iters: 60,
         failure_persistence: None,
         ..Config::default()

@@ -11,6 +11,29 @@ collect_ignore = ["test_old_host.py"] if harness.HOST >= (1, 24) else []
 if harness.HOST < (1, 31):
     collect_ignore.append("test_attention.py")
 
+#: What depends on the library alone, or takes long to see the same once more: the newest and the oldest ONNX Runtime
+#: run it.
+OF_THE_ENDS = [
+    "test_bench.py",
+    "test_examples.py",
+    "test_host_failures.py",
+    "test_layer_memory.py",
+    "test_loop_memory.py",
+    "test_random_steps.py",
+    "test_rewrite.py",
+    "test_terminate.py",
+    "test_wheel.py",
+    "test_worker.py",
+]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--between", action="store_true", help="leave out what the newest and the oldest run")
+
+
+def pytest_ignore_collect(collection_path, config):
+    return True if config.getoption("--between") and collection_path.name in OF_THE_ENDS else None
+
 
 @pytest.fixture(scope="session", autouse=True)
 def registered():

@@ -166,9 +166,10 @@ fn test_steps() -> Vec<Step> {
         Step::new("doctest", doctests)
             .says("the examples in the documentation")
             .beside(),
-        Step::new("small", small).says("plain `cargo test`, as in a fresh clone"),
-        Step::new("models", check_models)
-            .says("the models equal their script's output, ONNX's messages their generator's"),
+        Step::new("small", small).says("the command without its features"),
+        Step::new("models", check_models).says(
+            "the models equal their script's output, ONNX's messages what their generator made",
+        ),
         Step::new("ep", ep::test).says("the execution provider in ONNX Runtime, and its wheel"),
         Step::new("asan", sanitize::short)
             .says("the kernels' unit tests under AddressSanitizer")
@@ -176,9 +177,12 @@ fn test_steps() -> Vec<Step> {
         Step::new("onnx", onnx)
             .says("ONNX's own tests of nodes on tract, with and without this project's operators")
             .beside(),
+        Step::extra("fresh", fresh).says("plain `cargo test`, as in a fresh clone"),
         Step::extra("node-sizes", node_sizes)
             .says("ONNX's own tests of nodes in sizes that one session plans at once (minutes)"),
-        Step::extra("random", random).says("the step `test` with another seed, which it prints"),
+        Step::extra("random", random).says(
+            "the step `test` with another seed, which it prints, and four times the random models",
+        ),
         Step::extra("wheels", ep::test_wheels)
             .says("both wheels, installed where there is no Rust (minutes to build)"),
         Step::extra("ray", || ep::cluster("ray"))
@@ -218,17 +222,25 @@ fn doctests() -> Result<(), String> {
     tests.run_together("the examples in the documentation")
 }
 
-/// What the machine lacks is skipped, as it is for whoever tries it first; the step `test` has run it. To random
-/// models, features are all the same.
+/// The tests of the command with the features of `cargo run`, over the libraries of the step `test`: nothing else
+/// is compiled again. What the machine lacks is skipped, as it is for whoever tries it first; to random models,
+/// features are all the same.
 fn small() -> Result<(), String> {
-    cargo("test --timings -- --skip random_")
-        .env("INSTA_UPDATE", "no")
-        .env_remove("REVSEQ_SKIPS")
-        .run()
+    without_environment(workspace_small("test").words("--test cli -- --skip random_"))
 }
 
 fn check_models() -> Result<(), String> {
-    models(&["--check"]).and_then(|()| messages::check())
+    models(&["--check"]).and_then(|()| messages::check_record())
+}
+
+/// What compiles tract again, with fewer features.
+fn fresh() -> Result<(), String> {
+    without_environment(cargo("test --timings"))
+}
+
+fn without_environment(tests: Command) -> Result<(), String> {
+    let tests = tests.env("INSTA_UPDATE", "no");
+    tests.env_remove("REVSEQ_SKIPS").run()
 }
 
 fn rten() -> Result<(), String> {
@@ -257,9 +269,11 @@ fn tests() -> Result<Command, String> {
 fn random() -> Result<(), String> {
     let now = std::time::UNIX_EPOCH.elapsed();
     let seed = now.map_or(0, |it| it.as_nanos() as u64).to_string();
-    let repeat = format!("PROPTEST_RNG_SEED={seed} cargo xtask test test");
+    let repeat = format!("PROPTEST_RNG_SEED={seed} REVSEQ_RANDOM_TIMES=4 cargo xtask test test");
     eprintln!("the seed is {seed}; to run these tests again: {repeat}");
-    let tests = tests()?.env("PROPTEST_RNG_SEED", seed);
+    let tests = tests()?
+        .env("PROPTEST_RNG_SEED", seed)
+        .env("REVSEQ_RANDOM_TIMES", "4");
     tests
         .run()
         .map_err(|error| format!("{error}; to run it again: {repeat}"))

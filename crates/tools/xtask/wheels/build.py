@@ -2,6 +2,7 @@
 
     python crates/tools/xtask/wheels/build.py linux-x86_64 ep cli
 
+With `--dev` first, what is compiled is not optimised, and the wheels go into target/dev-wheels/PLATFORM.
 `ep` is onnxruntime-ep-revseq, `cli` is revseq-cli. Needs cargo, the target (`rustup target add`), and a
 network for the pinned tools of requirements.txt, which go into an environment of their own under target/.
 zig, one of them, links for any platform, and for an old glibc, so that what is built runs wherever ONNX
@@ -66,7 +67,7 @@ def enter_tools() -> None:
     sys.exit(done.returncode)
 
 
-def compiled(package: str, features: str, platform: Platform) -> pathlib.Path:
+def compiled(profile: str, package: str, features: str, platform: Platform) -> pathlib.Path:
     """The library or the program that cargo builds."""
     is_library = package == "revseq-ep"
     name = platform.library.format("revseq_ep") if is_library else platform.program.format("revseq")
@@ -79,10 +80,10 @@ def compiled(package: str, features: str, platform: Platform) -> pathlib.Path:
     elif is_library and platform.system == "darwin":
         # It would be a path of this machine.
         linking = ["-C", f"link-arg=-Wl,-install_name,@rpath/{name}"]
-    run("cargo-zigbuild", "rustc", "--release", "--locked", "--package", package, "--lib" if is_library else "--bins",
+    run("cargo-zigbuild", "rustc", "--profile", profile, "--locked", "--package", package, "--lib" if is_library else "--bins",
         "--features", features, "--target", platform.zig_target, "--", *linking,
         cwd=ROOT, env={**os.environ, **platform.environment})  # fmt: skip
-    return TARGET / platform.triple / "release" / name
+    return TARGET / platform.triple / {"dev": "debug"}.get(profile, profile) / name
 
 
 def contents(wheel: str, built: pathlib.Path, runnable: pathlib.Path, folder: pathlib.Path) -> dict:
@@ -117,18 +118,18 @@ def describe(package: str, features: str, platform: Platform, project: pathlib.P
     return {"sbom_files": [str(bom)]}
 
 
-def build(wheel: str, name: str, platform: Platform) -> None:
+def build(profile: str, wheel: str, name: str, platform: Platform) -> None:
     import check
 
     package, path = WHEELS[wheel]
     features = platform.command if wheel == "cli" else ""
     project = ROOT / path
-    built = runnable = compiled(package, features, platform)
+    built = runnable = compiled(profile, package, features, platform)
     if wheel == "cli" and not native(platform):
         # Completions and manual pages are the same everywhere, but for one's own platform to print.
         host = next(filter(native, PLATFORMS.values()))
-        runnable = compiled(package, host.command, host)
-    wheels = TARGET / "wheels" / name
+        runnable = compiled(profile, package, host.command, host)
+    wheels = TARGET / ("wheels" if profile == "release" else "dev-wheels") / name
     wheels.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -146,9 +147,11 @@ def build(wheel: str, name: str, platform: Platform) -> None:
 
 
 def main() -> None:
-    name, *wanted = sys.argv[1:] or [""]
+    arguments = sys.argv[1:]
+    profile = "dev" if arguments[:1] == ["--dev"] else "release"
+    name, *wanted = arguments[profile == "dev" :] or [""]
     if name not in (*PLATFORMS, "all") or not wanted or not set(wanted) <= set(WHEELS):
-        sys.exit(f"usage: build.py PLATFORM WHEEL..., the platform all or one of {', '.join(PLATFORMS)}, "
+        sys.exit(f"usage: build.py [--dev] PLATFORM WHEEL..., the platform all or one of {', '.join(PLATFORMS)}, "
                  f"each wheel one of {', '.join(WHEELS)}")  # fmt: skip
     chosen = PLATFORMS if name == "all" else {name: PLATFORMS[name]}
     missing = [it.triple for it in chosen.values() if not is_installed(it)]
@@ -158,7 +161,7 @@ def main() -> None:
     for name, platform in chosen.items():
         for wheel in wanted:
             if wheel == "ep" or platform.command:
-                build(wheel, name, platform)
+                build(profile, wheel, name, platform)
             elif len(chosen) == 1:
                 sys.exit(f"there is no wheel of the command for {name}")
 

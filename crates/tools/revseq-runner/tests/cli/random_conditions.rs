@@ -358,7 +358,7 @@ fn random_conditions_take_the_same_branches() {
     }
     let taken = Cell::new(0);
     let choices = proptest::collection::vec(any::<u32>(), 200..400);
-    draw::check(12, choices, |choices| check(choices, &comparison, &taken));
+    draw::check(4, choices, |choices| check(choices, &comparison, &taken));
     comparison.ends();
-    assert!(taken.get() > 100, "{}", taken.get());
+    assert!(taken.get() > 30, "{}", taken.get());
 }

@@ -14,11 +14,12 @@ use proptest::test_runner::TestRunner;
 use revseq_onnx::model::{GraphProto, ModelProto, NodeProto, TensorProto, node};
 use revseq_onnx::scope::Scope;
 use revseq_rewrite::{Options, RUNTIMES};
+use revseq_test_models::draw;
 
 use crate::common::{FLOAT, Folder};
 
 /// The models that are made by each generator.
-const CASES: usize = 8;
+const CASES: u32 = 3;
 
 /// Loads each model at each level, in a process of its own, and says what becomes of those whose
 /// original is taken.
@@ -204,14 +205,14 @@ fn rewritten_models_load_at_each_level_of_the_optimizer() {
     let mut rewritten = Rewritten::new();
     for models in crate::random::models() {
         let all = (models, proptest::collection::vec(any::<bool>(), 40));
-        for _ in 0..CASES {
+        for _ in 0..draw::times(CASES) {
             let (bytes, choices) = all.new_tree(&mut runner).expect("a model").current();
             let model = revseq_onnx::decode(&bytes).expect("a model");
             rewritten.add(&model);
             rewritten.add(&quantized(&model, choices.into_iter()));
         }
     }
-    assert!(rewritten.count > 4 * CASES, "{}", rewritten.count);
+    assert!(rewritten.count > 4 * CASES as usize, "{}", rewritten.count);
     let run = Command::new(python)
         .args(["-c", SCRIPT])
         .arg(rewritten.folder.path(""))

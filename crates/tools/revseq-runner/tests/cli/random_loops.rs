@@ -637,7 +637,7 @@ fn check(layers: &[Layer], runs: [Run; 2], comparison: &Comparison) -> Result<()
 
 #[test]
 fn random_loops_stay_when_they_are_rewritten_again() {
-    draw::check(400, proptest::collection::vec(layers(), 4), |layers| {
+    draw::check(150, proptest::collection::vec(layers(), 4), |layers| {
         rewritten(&layers, &model_of(&layers), &["--fast"]).map(|_| ())
     });
 }
@@ -647,7 +647,7 @@ fn random_loops_give_the_same_once_rewritten() {
     let comparison = Comparison::new("random_loops_give_the_same_once_rewritten");
     let layers = proptest::collection::vec(layers(), 8);
     let runs = || draw::runs(draw::scaled());
-    draw::check(6, (layers, [runs(), runs()]), |(layers, runs)| {
+    draw::check(3, (layers, [runs(), runs()]), |(layers, runs)| {
         check(&layers, runs, &comparison)
     });
     comparison.ends();

@@ -411,7 +411,7 @@ fn check(case: &Case, runs: [Run; 2], comparison: &Comparison) -> Result<(), Tes
 fn random_maps_give_the_same_over_all_steps() {
     let comparison = Comparison::new("random_maps_give_the_same_over_all_steps");
     let runs = || draw::runs(draw::scaled());
-    draw::check(40, (cases(), [runs(), runs()]), |(case, runs)| {
+    draw::check(15, (cases(), [runs(), runs()]), |(case, runs)| {
         check(&case, runs, &comparison)
     });
     comparison.ends();

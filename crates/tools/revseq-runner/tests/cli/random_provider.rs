@@ -1,18 +1,19 @@
 //! Sessions whose loops the provider replaces give what ONNX Runtime gives by itself, on random models.
 //!
 //! `REVSEQ_TEST_PYTHON` names a Python that has the package `onnxruntime`, and `REVSEQ_EP_LIBRARY` the
-//! library of the execution provider. `PROPTEST_CASES` sets how many models each generator makes.
+//! library of the execution provider. `REVSEQ_RANDOM_TIMES` multiplies the models that each generator makes.
 
 use std::process::Command;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use revseq_test_models::draw;
 
 use crate::common::Folder;
 
 /// The models that are made by each generator, and those that a process of Python runs.
-const CASES: usize = 12;
+const CASES: u32 = 12;
 const MODELS_OF_A_PROCESS: usize = 200;
 
 /// Runs each model by ONNX Runtime alone and with the provider, before and after its optimizer saw it, and
@@ -97,7 +98,7 @@ fn loops_that_the_provider_replaces_give_the_same() {
         revseq_skips::skip(test, "REVSEQ_TEST_PYTHON or REVSEQ_EP_LIBRARY is not set");
         return;
     }
-    let cases = std::env::var("PROPTEST_CASES").map_or(CASES, |it| it.parse().expect("a number"));
+    let cases = draw::times(CASES) as usize;
     let mut runner = TestRunner::default();
     let mut counts = [0, 0];
     for (number, models) in crate::random::models().into_iter().enumerate() {

@@ -497,7 +497,7 @@ fn check(chain: Chain, runs: [Run; 2], comparison: &Comparison) -> Result<(), Te
 
 #[test]
 fn random_unrolled_cells_stay_when_they_are_rewritten_again() {
-    draw::check(300, chains(), |chain| {
+    draw::check(150, chains(), |chain| {
         rewritten(&chain, &model_of(chain), &["--fast"]).map(|_| ())
     });
 }
@@ -506,7 +506,7 @@ fn random_unrolled_cells_stay_when_they_are_rewritten_again() {
 fn random_unrolled_cells_give_the_same_once_rewritten() {
     let comparison = Comparison::new("random_unrolled_cells_give_the_same_once_rewritten");
     let runs = || draw::runs(draw::scaled());
-    draw::check(40, (chains(), [runs(), runs()]), |(chain, runs)| {
+    draw::check(15, (chains(), [runs(), runs()]), |(chain, runs)| {
         check(chain, runs, &comparison)
     });
     comparison.ends();

@@ -89,7 +89,7 @@ const PRODUCTS: [(&[usize], &[usize], &str); 16] = [
 #[test]
 fn windows_are_packed_for_products() {
     for (image, weights, attributes) in PRODUCTS {
-        for (batch, batches) in [("1", &[1][..]), ("2", &[2]), ("N", &[3, 1, 0])] {
+        for (batch, batches) in [("1", &[1][..]), ("2", &[2]), ("N", &[2, 0])] {
             let found = check(&conv(batch, image, weights, attributes), image, batches);
             let is_packed = packs_windows(&found);
             assert_eq!(

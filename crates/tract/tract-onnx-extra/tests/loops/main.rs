@@ -39,3 +39,4 @@ mod size_arithmetic;
 mod slices;
 mod splits;
 mod symbols;
+mod upstream;

@@ -510,5 +510,5 @@ fn check(body: &Body) -> Result<(), TestCaseError> {
 
 #[test]
 fn random_loops_match_the_reference() {
-    draw::check(150, bodies(), |body| check(&body));
+    draw::check(100, bodies(), |body| check(&body));
 }

@@ -390,7 +390,7 @@ fn random_sizes_match_the_reference() {
     let steps = proptest::collection::vec(steps(), 1..5);
     let runs = proptest::collection::vec(inputs(), 1..4);
     draw::check(
-        100,
+        60,
         (steps, runs, any::<bool>()),
         |(steps, runs, with_value)| check(&steps, &runs, with_value),
     );
