@@ -49,6 +49,24 @@ pub enum Floats {
     Any,
 }
 
+/// Enums of which one is drawn: `Name::ALL` has each of an enum, `Name::any()` draws one.
+#[macro_export]
+macro_rules! drawn {
+    ($($(#[$about:meta])* enum $name:ident { $($(#[$each:meta])* $one:ident,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        enum $name { $($(#[$each])* $one),* }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$one),*];
+
+            fn any() -> impl ::proptest::strategy::Strategy<Value = Self> + Clone {
+                ::proptest::sample::select(Self::ALL)
+            }
+        }
+    )*};
+}
+
 /// Floats of computed values: their sums are exact to the same extent at each scale.
 pub fn scaled() -> impl Strategy<Value = Floats> + Clone {
     prop_oneof![

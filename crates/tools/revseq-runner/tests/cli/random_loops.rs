@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use revseq_test_models::Writer;
 use revseq_test_models::draw::{self, Run};
+use revseq_test_models::{Writer, drawn};
 use tract_onnx::pb::TensorProto;
 
 use crate::common::{BOOL, FLOAT, INT64, tensor};
@@ -27,16 +27,17 @@ enum CellKind {
     Lstm,
 }
 
-/// The steps that count.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Mask {
-    None,
-    /// Steps that a value of the caller's marks.
-    Any,
-    /// Steps before a length, by a mask that the graph makes of it.
-    Prefix,
-    /// Steps before a length, by a comparison in each step.
-    Lengths,
+drawn! {
+    /// The steps that count.
+    enum Mask {
+        None,
+        /// Steps that a value of the caller's marks.
+        Any,
+        /// Steps before a length, by a mask that the graph makes of it.
+        Prefix,
+        /// Steps before a length, by a comparison in each step.
+        Lengths,
+    }
 }
 
 /// The element type of a mask, and what its numbers may be.
@@ -50,29 +51,29 @@ enum Numbers {
     Any,
 }
 
-/// The output of a masked step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Masked {
-    Repeated,
-    State,
-    Zero,
-}
+drawn! {
+    /// The output of a masked step.
+    enum Masked {
+        Repeated,
+        State,
+        Zero,
+    }
 
-/// A change that makes a loop no layer, or another one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Near {
-    /// The loop reads the step before.
-    Behind,
-    /// A difference stands for a sum.
-    Difference,
-    /// Its output is negated.
-    Negated,
-    /// Its weights are computed.
-    Computed,
-    /// The loop ends before the last step.
-    Early,
-    /// The mask of the step before counts.
-    MaskBehind,
+    /// A change that makes a loop no layer, or another one.
+    enum Near {
+        /// The loop reads the step before.
+        Behind,
+        /// A difference stands for a sum.
+        Difference,
+        /// Its output is negated.
+        Negated,
+        /// Its weights are computed.
+        Computed,
+        /// The loop ends before the last step.
+        Early,
+        /// The mask of the step before counts.
+        MaskBehind,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,36 +119,22 @@ fn layers() -> impl Strategy<Value = Layer> {
         }),
         Just(CellKind::Lstm),
     ];
-    let mask = prop_oneof![
-        Just(Mask::None),
-        Just(Mask::Any),
-        Just(Mask::Prefix),
-        Just(Mask::Lengths),
-    ];
     let numbers = prop_oneof![
         3 => Just(Numbers::Truths),
         1 => Just(Numbers::Floats),
         1 => Just(Numbers::Integers),
         1 => Just(Numbers::Any),
     ];
-    let masked = prop_oneof![
-        Just(Masked::Repeated),
-        Just(Masked::State),
-        Just(Masked::Zero)
-    ];
-    let near = prop_oneof![
-        Just(Near::Behind),
-        Just(Near::Difference),
-        Just(Near::Negated),
-        Just(Near::Computed),
-        Just(Near::Early),
-        Just(Near::MaskBehind),
-    ];
     let functions = [0..FUNCTIONS.len(), 0..FUNCTIONS.len()];
     (
         (kind, 1..4_usize, functions, any::<[bool; 5]>()),
-        (any::<[bool; 6]>(), (mask, numbers), masked, 0..4_usize),
-        proptest::option::weighted(0.25, near),
+        (
+            any::<[bool; 6]>(),
+            (Mask::any(), numbers),
+            Masked::any(),
+            0..4_usize,
+        ),
+        proptest::option::weighted(0.25, Near::any()),
         [0.3, 0.2].map(proptest::bool::weighted),
     )
         .prop_map(|(cell, read, near, [stacked, single])| {

@@ -6,8 +6,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use revseq_rewrite::Outcome;
-use revseq_test_models::Writer;
 use revseq_test_models::draw::{self, Run};
+use revseq_test_models::{Writer, drawn};
 use tract_onnx::pb::TensorProto;
 
 use crate::common::{FLOAT, tensor};
@@ -16,83 +16,46 @@ use crate::random::{Comparison, failure, rewritten};
 /// The features of the input.
 const WIDTH: usize = 3;
 
-/// An operator of a body, with what it needs around it: a matrix becomes another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
-    Tanh,
-    Clip,
-    Where,
-    MatMul,
-    Gemm,
-    Product,
-    Softmax,
-    LayerNormalization,
-    Center,
-    AddSums,
-    Transposed,
-    Concat,
-    Slice,
-    Split,
-    Squeezed,
-    Reshape,
-    ReshapeByShape,
-    Expand,
-    Embedding,
-    TopK,
-    Number,
-    Outer,
-    Variadic,
-    Conv,
-    Pool,
+drawn! {
+    /// An operator of a body, with what it needs around it: a matrix becomes another.
+    enum Step {
+        Tanh,
+        Clip,
+        Where,
+        MatMul,
+        Gemm,
+        Product,
+        Softmax,
+        LayerNormalization,
+        Center,
+        AddSums,
+        Transposed,
+        Concat,
+        Slice,
+        Split,
+        Squeezed,
+        Reshape,
+        ReshapeByShape,
+        Expand,
+        Embedding,
+        TopK,
+        Number,
+        Outer,
+        Variadic,
+        Conv,
+        Pool,
+    }
+
+    /// A dependence of a loop on more than its own step.
+    enum Dependence {
+        State,
+        NextStep,
+        OtherAxis,
+        EarlyStop,
+        NoForm,
+        SizeByStep,
+    }
 }
-
-const STEPS: [Step; 25] = [
-    Step::Tanh,
-    Step::Clip,
-    Step::Where,
-    Step::MatMul,
-    Step::Gemm,
-    Step::Product,
-    Step::Softmax,
-    Step::LayerNormalization,
-    Step::Center,
-    Step::AddSums,
-    Step::Transposed,
-    Step::Concat,
-    Step::Slice,
-    Step::Split,
-    Step::Squeezed,
-    Step::Reshape,
-    Step::ReshapeByShape,
-    Step::Expand,
-    Step::Embedding,
-    Step::TopK,
-    Step::Number,
-    Step::Outer,
-    Step::Variadic,
-    Step::Conv,
-    Step::Pool,
-];
-
-/// A dependence of a loop on more than its own step.
-#[derive(Clone, Copy, Debug)]
-enum Dependence {
-    State,
-    NextStep,
-    OtherAxis,
-    EarlyStop,
-    NoForm,
-    SizeByStep,
-}
-
-const DEPENDENCES: [Dependence; 6] = [
-    Dependence::State,
-    Dependence::NextStep,
-    Dependence::OtherAxis,
-    Dependence::EarlyStop,
-    Dependence::NoForm,
-    Dependence::SizeByStep,
-];
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -309,7 +272,7 @@ fn outcome(case: &Case) -> Result<Option<Outcome>, TestCaseError> {
 
 #[test]
 fn each_operator_is_taken_and_left_alone() {
-    for step in STEPS {
+    for &step in Step::ALL {
         let case = Case {
             steps: vec![step],
             axis: 0,
@@ -319,7 +282,7 @@ fn each_operator_is_taken_and_left_alone() {
         let taken = outcome(&case);
         let is_taken = matches!(taken, Ok(Some(Outcome::Rewritten(_))));
         assert!(is_taken, "{step:?}: {taken:?}");
-        for depends in DEPENDENCES {
+        for &depends in Dependence::ALL {
             let case = Case {
                 depends: Some(depends),
                 ..case.clone()
@@ -340,7 +303,10 @@ fn each_operator_is_taken_and_left_alone() {
 /// Sizes are read through several operators.
 #[test]
 fn each_operator_is_taken_behind_others() {
-    for (first, last) in STEPS.iter().flat_map(|a| STEPS.map(|b| (*a, b))) {
+    for (first, last) in Step::ALL
+        .iter()
+        .flat_map(|&a| Step::ALL.iter().map(move |&b| (a, b)))
+    {
         let case = Case {
             steps: fitting(vec![Step::Transposed, first, last]),
             axis: 0,
@@ -354,7 +320,7 @@ fn each_operator_is_taken_behind_others() {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let steps = proptest::collection::vec(proptest::sample::select(&STEPS[..]), 1..5);
+    let steps = proptest::collection::vec(Step::any(), 1..5);
     let given = (steps, 0..2_usize, any::<bool>());
     given.prop_map(|(steps, axis, are_sizes_known)| Case {
         steps: fitting(steps),

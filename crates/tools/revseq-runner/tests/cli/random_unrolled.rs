@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use revseq_test_models::Writer;
 use revseq_test_models::draw::{self, Run};
+use revseq_test_models::{Writer, drawn};
 use serde_json::Value as Json;
 use tract_onnx::pb::TensorProto;
 
@@ -22,32 +22,31 @@ enum Kind {
     Gru(bool),
 }
 
-/// The order in which the steps are read.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
-    Forward,
-    Backward,
-    /// The first step comes last.
-    Rotated,
-}
+drawn! {
+    /// The order in which the steps are read.
+    enum Order {
+        Forward,
+        Backward,
+        /// The first step comes last.
+        Rotated,
+    }
 
-/// How a step is read.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Read {
-    Gather,
-    GatherVector,
-    Slice,
-    Split,
-}
+    /// How a step is read.
+    enum Read {
+        Gather,
+        GatherVector,
+        Slice,
+        Split,
+    }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Begin {
-    Zero,
-    Given,
-    /// One row for all sequences.
-    Row,
-    /// What a product makes.
-    Computed,
+    enum Begin {
+        Zero,
+        Given,
+        /// One row for all sequences.
+        Row,
+        /// What a product makes.
+        Computed,
+    }
 }
 
 /// What reads the outputs.
@@ -60,18 +59,19 @@ enum End {
     Each,
 }
 
-/// A step that is not like the others.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Near {
-    Weights,
-    Function,
-    /// Its state is that before the last step.
-    State,
-    Memory,
-    /// A gate is an output of the graph.
-    Used,
-    /// A cell state is, of any step.
-    MemoryUsed,
+drawn! {
+    /// A step that is not like the others.
+    enum Near {
+        Weights,
+        Function,
+        /// Its state is that before the last step.
+        State,
+        Memory,
+        /// A gate is an output of the graph.
+        Used,
+        /// A cell state is, of any step.
+        MemoryUsed,
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,43 +103,18 @@ fn chains() -> impl Strategy<Value = Chain> {
         Just(Kind::Lstm),
         any::<bool>().prop_map(Kind::Gru)
     ];
-    let order = prop_oneof![
-        Just(Order::Forward),
-        Just(Order::Backward),
-        Just(Order::Rotated)
-    ];
-    let read = prop_oneof![
-        Just(Read::Gather),
-        Just(Read::GatherVector),
-        Just(Read::Slice),
-        Just(Read::Split)
-    ];
-    let begin = prop_oneof![
-        Just(Begin::Zero),
-        Just(Begin::Given),
-        Just(Begin::Row),
-        Just(Begin::Computed)
-    ];
     let end = prop_oneof![
         (0..2_i64).prop_map(End::Stack),
         Just(End::Backwards),
         Just(End::Last),
         Just(End::Each)
     ];
-    let near = prop_oneof![
-        Just(Near::Weights),
-        Just(Near::Function),
-        Just(Near::State),
-        Just(Near::Memory),
-        Just(Near::Used),
-        Just(Near::MemoryUsed),
-    ];
     (
         (kind, 1..4_usize, steps, 1..3_usize),
-        (order, read, begin, end),
+        (Order::any(), Read::any(), Begin::any(), end),
         any::<[bool; 4]>(),
         0..3_usize,
-        proptest::option::weighted(0.3, (near, 0..7_usize)),
+        proptest::option::weighted(0.3, (Near::any(), 0..7_usize)),
     )
         .prop_map(|(cell, (order, read, begin, end), flags, behind, near)| {
             let (kind, units, steps, layers) = cell;
