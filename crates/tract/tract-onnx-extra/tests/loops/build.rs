@@ -284,6 +284,29 @@ pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tenso
     Ok(plain)
 }
 
+/// Numbers of a type, its least and most among them.
+pub(crate) fn bytes(shape: &[usize], is_signed: bool, seed: usize) -> Tensor {
+    let number = |it: usize| match (it * 31 + seed) % 5 {
+        0 => 0_u8,
+        1 => u8::MAX,
+        2 => 1 << 7,
+        _ => (it * 89 + seed * 13) as u8,
+    };
+    let raw: Vec<u8> = (0..shape.iter().product()).map(number).collect();
+    let signed: Vec<i8> = raw.iter().map(|it| *it as i8).collect();
+    match is_signed {
+        true => Tensor::from_shape(shape, &signed).unwrap(),
+        false => Tensor::from_shape(shape, &raw).unwrap(),
+    }
+}
+
+/// Asserts that a result is an error that says why, itself or as a cause.
+#[track_caller]
+pub(crate) fn fails<T>(result: TractResult<T>, why: &str) {
+    let error = format!("{:#}", result.err().expect("it is an error"));
+    assert!(error.contains(why), "{error}");
+}
+
 #[track_caller]
 fn assert_close(found: &[TValue], expected: &[Tensor]) {
     assert_eq!(found.len(), expected.len());

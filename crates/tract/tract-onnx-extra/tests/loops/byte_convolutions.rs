@@ -2,23 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::build::{Graph, graph, run};
-
-/// Numbers of a type, its least and most among them.
-fn bytes(shape: &[usize], is_signed: bool, seed: usize) -> Tensor {
-    let number = |it: usize| match (it * 31 + seed) % 5 {
-        0 => 0_u8,
-        1 => u8::MAX,
-        2 => 1 << 7,
-        _ => (it * 89 + seed * 13) as u8,
-    };
-    let raw: Vec<u8> = (0..shape.iter().product()).map(number).collect();
-    let signed: Vec<i8> = raw.iter().map(|it| *it as i8).collect();
-    match is_signed {
-        true => Tensor::from_shape(shape, &signed).unwrap(),
-        false => Tensor::from_shape(shape, &raw).unwrap(),
-    }
-}
+use super::build::{Graph, bytes, graph, run};
 
 fn declared(name: &str, of: &Tensor, letter: char) -> String {
     let is_signed = of.datum_type() == i8::datum_type();

@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{graph, run_each};
+use crate::build::{fails, graph, run_each};
 
 /// Images and attributes.
 const POOLS: [(&[usize], &str); 14] = [
@@ -134,10 +134,8 @@ fn places_of_maxima_are_those_of_onnx_runtime() {
 fn absurd_windows_are_an_error() {
     let nodes = "y = AveragePool<kernel_shape=[2];strides=[4611686018427387904]>(x)";
     let x = Tensor::zero::<f32>(&[1, 1, 5]).unwrap();
-    let error = run_each(graph("x:f32[N,1,5]", "y", nodes), &[vec![x]]).unwrap_err();
-    let error = format!("{error:?}");
-    assert!(
-        error.contains("its windows reach over more than"),
-        "{error}"
+    fails(
+        run_each(graph("x:f32[N,1,5]", "y", nodes), &[vec![x]]),
+        "its windows reach over more than",
     );
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, ops, parse, run, run_optimized};
+use crate::build::{Graph, bytes, graph, ops, parse, run, run_optimized};
 
 #[track_caller]
 fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
@@ -290,22 +290,6 @@ fn products_take_vectors() {
     );
     let rows = tensor2(&[[1_u8, 0, 0], [0, 1, 2]]);
     product("a:u8[2,3] b:u8[3]", &[rows, row], tensor1(&[1_i32, 8]));
-}
-
-/// Numbers of a type, its least and most among them.
-fn bytes(shape: &[usize], is_signed: bool, seed: usize) -> Tensor {
-    let number = |it: usize| match (it * 31 + seed) % 5 {
-        0 => 0_u8,
-        1 => u8::MAX,
-        2 => 1 << 7,
-        _ => (it * 89 + seed * 13) as u8,
-    };
-    let raw: Vec<u8> = (0..shape.iter().product()).map(number).collect();
-    let signed: Vec<i8> = raw.iter().map(|it| *it as i8).collect();
-    match is_signed {
-        true => Tensor::from_shape(shape, &signed).unwrap(),
-        false => Tensor::from_shape(shape, &raw).unwrap(),
-    }
 }
 
 /// The products of integers less their zero points, in tract's products of wide integers.

@@ -3,7 +3,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, parse, run_optimized};
+use crate::build::{Graph, fails, graph, parse, run_optimized};
 
 /// A plan for all sizes, optimised by this crate.
 fn plan(graph: Graph) -> Arc<TypedRunnableModel> {
@@ -213,8 +213,7 @@ fn nothing_is_reshaped_to_nothing() {
     assert_eq!(run([3, 0], [0, 0]).unwrap()[0].shape(), [3, 0]);
     assert_eq!(run([0, 4], [0, -1]).unwrap()[0].shape(), [0, 0]);
     for to in [[2, 3], [-1, -1]] {
-        let error = format!("{:#}", run([0, 4], to).unwrap_err());
-        assert!(error.contains("another number of elements"), "{error}");
+        fails(run([0, 4], to), "another number of elements");
     }
 }
 

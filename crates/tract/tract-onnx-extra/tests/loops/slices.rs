@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, graph, parse, run, run_each};
+use crate::build::{Graph, fails, graph, parse, run, run_each};
 
 /// ONNX's rule for the bounds of a slice.
 fn bounds(start: i64, end: i64, size: usize) -> std::ops::Range<usize> {
@@ -120,8 +120,7 @@ fn a_list_of_bounds_from_data_is_one_bound() {
     let found = run_each(model.clone(), &[inputs(0), inputs(1)]).unwrap();
     assert_eq!(found[0][0], tensor2(&[[1_f32, 2.]]));
     assert_eq!(found[1][0], tensor2(&[[3_f32, 4.], [5., 6.]]));
-    let error = format!("{:?}", run_each(model, &[inputs(2)]).unwrap_err());
-    assert!(error.contains("along 1 axes has 0"), "{error}");
+    fails(run_each(model, &[inputs(2)]), "along 1 axes has 0");
 }
 
 /// A Conv tells the channels of a slice before anything is known of what is sliced.
