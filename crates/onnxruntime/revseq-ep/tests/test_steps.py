@@ -488,3 +488,44 @@ def test_a_state_that_grows_is_right_in_each_run():
     assert taken(session) == 1
     for most in [7] * 6 + [3, 0, 9, 150] * 3:
         same(session, reference, {"first": np.array([1]), "most": np.array(most)})
+
+
+BRANCHES = """
+branches (float[4] row0, int64 rows) => (float[4] last) {
+  true = Constant <value = bool {1}> ()
+  last = Loop <body = row (int64 i, bool on, float[4] prev) => (bool go, float[4] next) {
+      go = Identity(on)
+      most = Constant <value = int64 {4}> ()
+      zero = Constant <value = float {0.0}> ()
+      two = Constant <value = int64 {2}> ()
+      odd = Mod(i, two)
+      is_odd = Cast <to = 9> (odd)
+      all = If (is_odd) <then_branch = one () => (made_by_one) {
+          sum, made_by_one = Loop <body = column (int64 j, bool still, float s) => (bool goes, float t, float made) {
+              goes = Identity(still)
+              here = Gather(prev, j)
+              t = Add(s, here)
+              made = Identity(t)
+            }> (most, true, zero)
+        }, else_branch = other () => (made_by_one) {
+          sum, made_by_one = Loop <body = column (int64 j, bool still, float s) => (bool goes, float t, float made) {
+              goes = Identity(still)
+              here = Gather(prev, j)
+              t = Sub(s, here)
+              made = Identity(t)
+            }> (most, true, zero)
+        }>
+      next = Tanh(all)
+    }> (rows, true, row0)
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_loops_of_two_branches_whose_outputs_have_the_same_names(level):
+    bytes_ = model(BRANCHES)
+    options = harness.options(provider_options=STEPS, threads=1)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    session = ort.InferenceSession(bytes_, options)
+    for rows in (4, 1, 0):
+        same(session, plain(bytes_), {"row0": floats(4), "rows": np.array(rows)})

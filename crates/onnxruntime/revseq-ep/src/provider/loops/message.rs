@@ -193,13 +193,16 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The loop that a node stands for.
+    /// The loop that a node stands for; `None` if it stands for none, or two branches have such nodes with outputs
+    /// of the same names.
     fn fused(&self, node: GraphNode<'a>) -> Result<Option<&'a Inner>, Error> {
         if self.fused.is_empty() || node.operator()?.0 != EP_NAME_STR {
             return Ok(None);
         }
         let outputs: HashSet<String> = names(node.outputs()?)?.into_iter().collect();
-        Ok(self.fused.iter().find(|inner| inner.outputs == outputs))
+        let mut inner = self.fused.iter().filter(|it| it.outputs == outputs);
+        let first = inner.next();
+        Ok(first.filter(|first| inner.all(|other| other.nodes == first.nodes)))
     }
 
     fn node(&mut self, node: GraphNode<'a>) -> Result<NodeProto, Error> {
