@@ -490,7 +490,7 @@ def test_a_state_that_grows_is_right_in_each_run():
         same(session, reference, {"first": np.array([1]), "most": np.array(most)})
 
 
-BRANCHES = """
+LOOPS_IN_BRANCHES = """
 branches (float[4] row0, int64 rows) => (float[4] last) {
   true = Constant <value = bool {1}> ()
   last = Loop <body = row (int64 i, bool on, float[4] prev) => (bool go, float[4] next) {
@@ -523,7 +523,7 @@ branches (float[4] row0, int64 rows) => (float[4] last) {
 
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
 def test_loops_of_two_branches_whose_outputs_have_the_same_names(level):
-    bytes_ = model(BRANCHES)
+    bytes_ = model(LOOPS_IN_BRANCHES)
     options = harness.options(provider_options=STEPS, threads=1)
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     session = ort.InferenceSession(bytes_, options)

@@ -105,10 +105,11 @@ impl Claims {
                 claims.push(Claim { outputs, compiled });
             }
         }
-        if !graph.is_inner()? {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if !inner.is_empty() && !graph.is_inner()? {
             inner.clear();
         }
+        drop(inner);
         *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = claims;
         Ok(fused)
     }
