@@ -1,15 +1,15 @@
 //! The table of ONNX's operators: a row for each, with what follows from its name.
 
-use super::HalfFloats::{Computes, MeansHalves, Moves, ReadsBoth};
-use super::NamedAxes::{Axes, AxesAndEnd, AxesOrScalar, WithOneMore, WithThese};
-use super::OutputType::{Code, Input as As, NoStrings, Unknown};
-use super::Place::{Attribute, Input, Or};
-use super::Sizes::{Broadcast, Elementwise, OfInput, Other, RankOfInput, Reduced, Windowed};
-use super::{Operator, op};
+use super::row::HalfFloats::{Computes, MeansHalves, Moves, ReadsBoth};
+use super::row::NamedAxes::{Axes, AxesAndEnd, AxesOrScalar, WithOneMore, WithThese};
+use super::row::OutputType::{Code, Input as As, NoStrings, Unknown};
+use super::row::Place::{Attribute, Input, Or};
+use super::row::Sizes::{Broadcast, Elementwise, OfInput, Other, RankOfInput, Reduced, Windowed};
+use super::row::{NamedAxes, Operator, Place, op};
 use crate::model::{BOOL, FLOAT, INT64};
 
 /// The axes of a reduction: an attribute at first, an input later.
-const REDUCED: &[(super::Place, super::NamedAxes)] =
+const REDUCED: &[(Place, NamedAxes)] =
     &[(Attribute("axes"), AxesOrScalar), (Input(1), AxesOrScalar)];
 
 /// An input of axes.
