@@ -83,16 +83,10 @@ impl<T: Element> PackedLayer<T> {
                     self.quantize_state(&mut units.quantized, sequence, shared);
                     panels.add_products(units.blocks.clone(), &units.quantized, sums);
                 }
-                Matrix::OfRun { direction, gates } => AddDots {
-                    weights: self.of_run(sequence.weights[1], *direction),
-                    gates,
-                    units: self.units,
-                    range: units.range.clone(),
-                    inputs: self.units,
-                    rows: shared,
-                    to: sums,
+                Matrix::OfRun { direction, gates } => {
+                    let weights = self.of_run(sequence.weights[1], *direction);
+                    self.add_dots(weights, gates, units.range.clone(), shared, sums);
                 }
-                .dispatch(),
             }
         }
         Update {
@@ -189,16 +183,10 @@ impl<T: Element> PackedLayer<T> {
         };
         match &direction.input {
             Matrix::Floats(panels) => panels.add_products(units.blocks.clone(), x, sums),
-            Matrix::OfRun { direction, gates } => AddDots {
-                weights: self.of_run(sequence.weights[0], *direction),
-                gates,
-                units: self.units,
-                range: units.range.clone(),
-                inputs: features,
-                rows: x,
-                to: sums,
+            Matrix::OfRun { direction, gates } => {
+                let weights = self.of_run(sequence.weights[0], *direction);
+                self.add_dots(weights, gates, units.range.clone(), x, sums);
             }
-            .dispatch(),
             Matrix::Bytes(_) => {}
         }
     }
@@ -206,6 +194,27 @@ impl<T: Element> PackedLayer<T> {
     /// The weights of a direction that a run reads.
     fn of_run<'a>(&self, weights: &'a [T], direction: usize) -> &'a [T] {
         part(weights, direction, self.directions.len())
+    }
+
+    /// Adds the products of rows with weights as ONNX lays them: [gates * units, inputs].
+    fn add_dots(
+        &self,
+        weights: &[T],
+        gates: &'static [usize],
+        range: Range<usize>,
+        rows: Rows<'_, T>,
+        to: Sums<'_, T>,
+    ) {
+        AddDots {
+            weights,
+            gates,
+            units: self.units,
+            range,
+            inputs: weights.len() / (self.cell.gates() * self.units),
+            rows,
+            to,
+        }
+        .dispatch();
     }
 }
 
