@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::{BackendsArguments, ReportArguments, SizeArguments};
+use super::{BackendsArguments, Format, ReportArguments, SizeArguments};
 
 pub(super) const EXAMPLES: &str = "\
 Without --backend, the model is tried on tract.
@@ -14,21 +14,7 @@ Examples:
   revseq inspect model.onnx --dim batch=4 --dim time=100
   revseq inspect model.onnx --backend tract,ort,ort-plain
       which of them run it, and why not
-  revseq inspect model.onnx --format html -o model.html
-  revseq inspect model.onnx --format dot | dot -Tsvg > model.svg";
-
-/// Format of a model's description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum InspectFormat {
-    /// For people
-    Text,
-    /// For programs
-    Json,
-    /// For Graphviz
-    Dot,
-    /// For a browser: a page with a picture of each node and its neighbours
-    Html,
-}
+  revseq inspect model.onnx --format json";
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -37,8 +23,8 @@ pub(crate) struct InspectArguments {
     #[command(flatten)]
     pub(crate) sizes: SizeArguments,
     /// How to print it
-    #[arg(long, value_enum, default_value_t = InspectFormat::Text)]
-    pub(crate) format: InspectFormat,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) report: ReportArguments,
     #[command(flatten)]

@@ -29,7 +29,7 @@ pub(crate) use bench::{BenchArguments, BenchFormat};
 pub(crate) use compare::CompareArguments;
 pub(crate) use devices::DevicesArguments;
 pub(crate) use inputs::{InputArguments, SizeArguments, ToleranceArguments, ValueArguments};
-pub(crate) use inspect::{InspectArguments, InspectFormat};
+pub(crate) use inspect::InspectArguments;
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
 pub(crate) use rewrite::Assumption;
 pub(crate) use rewrite::RewriteArguments;
@@ -257,11 +257,7 @@ impl Command {
             Self::Rewrite(it) => ("rewrite", it.format == Format::Json, None),
             Self::Verify(it) => ("verify", it.format == VerifyFormat::Json, Some(&it.report)),
             Self::Compare(it) => ("compare", it.format == Format::Json, Some(&it.report)),
-            Self::Inspect(it) => (
-                "inspect",
-                it.format == InspectFormat::Json,
-                Some(&it.report),
-            ),
+            Self::Inspect(it) => ("inspect", it.format == Format::Json, Some(&it.report)),
             Self::Bench(it) => ("bench", it.format == BenchFormat::Json, Some(&it.report)),
             Self::Devices(it) => ("devices", it.format == Format::Json, Some(&it.report)),
             Self::Completions { .. } | Self::Man { .. } => return None,

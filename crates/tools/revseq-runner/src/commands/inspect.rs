@@ -13,12 +13,12 @@ use super::destination::Destination;
 use super::inputs::in_model;
 use super::report::{self, Outcome as Found, Report, value_json};
 use super::trial::{self, Sizes};
-use super::{Outcome, dot, html, say_loops};
+use super::{Outcome, say_loops};
 use crate::backend::Engine;
 use crate::backend::ort::{Ort, Placement};
 use crate::backend::tract::{self, Refusal, Shapes, Tract};
 use crate::chain;
-use crate::cli::{Backend, InspectArguments, InspectFormat};
+use crate::cli::{Backend, Format, InspectArguments};
 use crate::escape::printable;
 use crate::model::values::{Dim, ValueType};
 use crate::model::{Bindings, Input, Model, read, walk};
@@ -69,18 +69,13 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
     lines.extend(support.iter().map(Support::in_words));
     let runs = runs(&support, &signature.symbols);
     match arguments.format {
-        InspectFormat::Text => {
+        Format::Text => {
             destination.text(|out| print_text(out, &model, &lines, &runs, &reports, &others))?;
         }
-        InspectFormat::Json => {
+        Format::Json => {
             let mut json = as_json(&model, &signature, &reports, &others);
             json["backends"] = support.iter().map(Support::json).collect();
             destination.json("inspect", json)?;
-        }
-        InspectFormat::Dot => destination.bytes(dot::graph(&model, &reports).as_bytes())?,
-        InspectFormat::Html => {
-            let page = html::page(&model, &lines, &reports, &others, &runs);
-            destination.bytes(page.as_bytes())?;
         }
     }
     destination.complete()?;
@@ -237,8 +232,6 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     let mut text = Vec::<u8>::new();
     print_text(&mut text, model, &lines, &[], &reports, &others)?;
     serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
-    dot::graph(model, &reports);
-    html::page(model, &lines, &reports, &others, &[]);
     Ok(())
 }
 

@@ -264,10 +264,6 @@ fn an_invalid_node_is_shown_with_its_error() {
         text.contains("  error          ReverseSequence node \"y_node\": attribute time_axis is 9"),
         "{text}"
     );
-    let dot = succeeds(&["inspect", path.to_str().unwrap(), "--format", "dot"]);
-    assert!(dot.contains("tomato"), "{dot}");
-    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
-    assert_eq!(page.matches("<tr class=\"error\">").count(), 1, "{page}");
 }
 
 #[test]
@@ -291,11 +287,6 @@ fn every_model_is_shown_in_every_format() {
         }
         let text = succeeds(&["inspect", model.to_str().unwrap()]);
         assert!(!text.contains("  error "), "{text}");
-        let dot = succeeds(&["inspect", model.to_str().unwrap(), "--format", "dot"]);
-        let count = |character: char| dot.chars().filter(|&found| found == character).count();
-        assert!(dot.starts_with("digraph "), "{dot}");
-        assert_eq!(dot.contains("gold"), is_ours, "{dot}");
-        assert_eq!((count('{'), count('[')), (count('}'), count(']')), "{dot}");
     }
     assert_eq!(seen, 150);
     let without: Vec<&str> = without.iter().map(String::as_str).collect();
@@ -441,120 +432,6 @@ fn devices_and_completions() {
     assert!(help.stdout.contains("Examples:"), "{help:?}");
     // No terminal, no colours.
     assert!(!help.stdout.contains('\x1b'), "{help:?}");
-}
-
-#[test]
-fn a_page_shows_the_neighbours_of_each_node() {
-    let folder = models().join("exported/keras_bilstm_masked");
-    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
-    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
-    // Four nodes, each with its picture, between a transposition and a reader.
-    assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
-    assert_eq!(page.matches("class=\"node\"").count(), 4, "{page}");
-    assert!(page.contains(">Transpose</text>"), "{page}");
-    assert_eq!(page.matches('<').count(), page.matches('>').count());
-    // The folder's name is the model's.
-    assert!(
-        page.contains("<title>keras_bilstm_masked</title>"),
-        "{page}"
-    );
-    assert!(page.contains("<meta name=\"viewport\""), "{page}");
-    assert!(page.contains("prefers-color-scheme: dark"), "{page}");
-    // The other operators, as the text names them.
-    assert!(
-        page.contains("<tr><th scope=\"row\">Loop</th><td class=\"count\">4</td></tr>"),
-        "{page}"
-    );
-    // Where its loops run.
-    assert!(
-        page.contains("<h2>loops and recurrent layers on tract"),
-        "{page}"
-    );
-    assert_eq!(page.matches(": as a layer (LSTM)").count(), 4, "{page}");
-}
-
-#[test]
-fn a_page_shows_readers_inside_a_loop() {
-    let folder = models().join("exported/keras_bilstm_masked");
-    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
-    // Two producers, the node, and its readers; the second is read by two loops.
-    let pictures = page.split("role=\"img\"").skip(1);
-    let boxes = |picture: &str| {
-        picture
-            .split("</svg>")
-            .next()
-            .unwrap()
-            .matches("<g")
-            .count()
-    };
-    assert_eq!(
-        pictures.map(boxes).collect::<Vec<_>>(),
-        [4, 5, 4, 4],
-        "{page}"
-    );
-    let layer = "functional_1/bidirectional_1/backward_lstm_1";
-    let read = format!(
-        "<title>Loop {layer}/while_loop ↳ Gather {layer}/while/TensorArrayV2Read/TensorListGetItem<"
-    );
-    assert_eq!(page.matches(&read).count(), 1, "{page}");
-    assert!(page.contains(">↳ Gather …ad/TensorListGetItem<"), "{page}");
-}
-
-#[test]
-fn a_page_shows_the_neighbours_of_a_node_in_a_function() {
-    let folder = models().join("graphs/local_function");
-    let page = succeeds(&["inspect", folder.to_str().unwrap(), "--format", "html"]);
-    for text in [
-        "input data",
-        "input lengths",
-        "ReverseSequence reverse",
-        "Neg negate",
-    ] {
-        assert!(
-            page.contains(&format!("<title>{text}</title>")),
-            "{text}: {page}"
-        );
-    }
-}
-
-#[test]
-fn a_page_distinguishes_values_of_the_same_name_in_branches() {
-    let folder = Folder::new();
-    let graph_of = |nodes: Vec<NodeProto>, output: &str| GraphProto {
-        name: "inner".to_owned(),
-        node: nodes,
-        output: vec![value(output, FLOAT, &["4", "5", "3"])],
-        ..GraphProto::default()
-    };
-    let branch = |name: &str, [taken, other]: [GraphProto; 2]| {
-        let mut branch = node("If", &["c"], &[name]);
-        branch.name = name.to_owned();
-        branch.attribute = vec![
-            graph_attribute("then_branch", taken),
-            graph_attribute("else_branch", other),
-        ];
-        branch
-    };
-    // One branch reads the value two graphs deep; the other has a value of the same name.
-    let deep = graph_of(vec![node("Add", &["y", "y"], &["a"])], "a");
-    let own = graph_of(
-        vec![node("Abs", &["x"], &["y"]), node("Neg", &["y"], &["n"])],
-        "n",
-    );
-    let inner = branch("inner", [deep, own.clone()]);
-    let mut graph = reverse_graph();
-    graph.input.push(value("c", 9, &[]));
-    graph
-        .node
-        .push(branch("outer", [graph_of(vec![inner], "inner"), own]));
-    graph.output = vec![value("outer", FLOAT, &["4", "5", "3"])];
-    let path = folder.model(graph);
-    let page = succeeds(&["inspect", path.to_str().unwrap(), "--format", "html"]);
-    assert!(
-        page.contains("<title>If outer ↳ Add a_node</title>"),
-        "{page}"
-    );
-    assert!(!page.contains("Neg n_node"), "{page}");
 }
 
 #[test]

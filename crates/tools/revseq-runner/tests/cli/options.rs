@@ -186,10 +186,6 @@ fn existing_files_are_kept_without_overwrite() {
         ([&run[..], &["-o", &npz]].concat(), "y.npz"),
         ([&run[..], &["-o", &pb]].concat(), "y.pb"),
         (vec!["inspect", &model, "-o", "REPORT"], "inspect.txt"),
-        (
-            vec!["inspect", &model, "--format", "html", "-o", "REPORT"],
-            "inspect.html",
-        ),
         (vec!["verify", &tested, "-o", "REPORT"], "verify.txt"),
         (
             vec!["verify", &tested, "--format", "junit", "-o", "REPORT"],

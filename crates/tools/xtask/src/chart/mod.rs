@@ -1,8 +1,9 @@
 //! The chart of docs/benchmarks.md, drawn from its table.
 
-use revseq_pages::{Chart, Row, Scale};
+mod picture;
 
 use crate::files;
+use picture::{Chart, Row, Scale};
 
 /// The table's page, and the picture it shows.
 const PAGE: &str = "docs/benchmarks.md";

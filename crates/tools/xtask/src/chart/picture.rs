@@ -5,7 +5,8 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::CHART_STYLE;
+/// The colours, light and dark as the reader has it.
+const STYLE: &str = include_str!("chart.css");
 
 /// Height of the first row's start, below the floor's name.
 const TOP: f64 = 22.0;
@@ -27,7 +28,7 @@ const SPACE: f64 = 12.0;
 
 /// A logarithmic scale of multiples of a floor.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub(super) struct Scale {
     /// The ends of the scale.
     low: f64,
     high: f64,
@@ -37,7 +38,7 @@ pub struct Scale {
 
 impl Scale {
     /// The scale of multiples of a floor.
-    pub fn of_multiples(values: impl IntoIterator<Item = f64>) -> Self {
+    pub(super) fn of_multiples(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         // The floor is always in the picture, with room for its name. In place there may be next
         // to nothing to do: that bar ends at the edge.
@@ -75,30 +76,29 @@ fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 
 /// A name and its marks.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(super) struct Row {
     /// The name, to the left.
-    pub name: String,
+    pub(super) name: String,
     /// The class of the style sheet that colours a mark, and its value.
-    pub marks: Vec<(&'static str, f64)>,
+    pub(super) marks: Vec<(&'static str, f64)>,
 }
 
 /// A chart.
 #[derive(Clone, Debug)]
-pub struct Chart {
+pub(super) struct Chart {
     /// A description in words.
-    pub label: String,
+    pub(super) label: String,
     /// The scale of all rows.
-    pub scale: Scale,
+    pub(super) scale: Scale,
     /// The name of the floor.
-    pub floor: String,
+    pub(super) floor: String,
     /// The rows from top to bottom.
-    pub rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
 impl Chart {
     /// The chart as a file, with a key of classes and their names, and a caption.
-    #[must_use]
-    pub fn picture(&self, key: &[(&str, &str)], caption: &str) -> String {
+    pub(super) fn picture(&self, key: &[(&str, &str)], caption: &str) -> String {
         let bottom = self.bottom() + BOTTOM + CAPTION;
         let height = KEY + bottom;
         let starts = key.iter().scan(LEFT - 12.0, |next, (_, name)| {
@@ -112,7 +112,7 @@ impl Chart {
                 width=(at(ZOOM * WIDTH)) height=(at(ZOOM * height))
                 role="img" aria-label=(self.label)
             {
-                style { (PreEscaped(CHART_STYLE)) }
+                style { (PreEscaped(STYLE)) }
                 rect.page y=(-KEY) width=(WIDTH) height=(height) rx="7" {}
                 @for ((class, name), start) in key.iter().zip(starts) {
                     (dot(class, start, -12.0))
