@@ -18,8 +18,9 @@ use crate::node::{check_arity, check_domain, is_one_of, names};
 use crate::operator::Parsed;
 use crate::operators::{
     arithmetic, batch_norm, bit_shift, cast, categories, compare, conv, div, dropout, einsum,
-    empty, functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_, mul,
-    nd_indices, pool, quantize, random, range, reduce, resize, retyped, split, top_k, within_rank,
+    empty, flatten, functions, gemm, global_lp_pool, int64, layer_norm, log_softmax, mat_mul, mod_,
+    mul, nd_indices, pool, quantize, random, range, reduce, resize, retyped, split, top_k,
+    within_rank,
 };
 use crate::recurrent;
 
@@ -56,6 +57,7 @@ const PARSERS: &[(Parser, &str)] = &[
     (div::parse, "Div"),
     (dropout::parse, "Dropout"),
     (einsum::parse, "Einsum"),
+    (flatten::parse, "Flatten"),
     (
         functions::parse,
         "Celu Erf Gelu HardSwish IsInf IsNaN LeakyRelu",

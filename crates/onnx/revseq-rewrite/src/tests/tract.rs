@@ -873,6 +873,44 @@ fn a_scan_has_no_constants_among_the_inputs_of_its_body() {
     assert_eq!(body.inputs().collect::<Vec<_>>(), ["a", "v"]);
 }
 
+/// Of `x`, of rank 3, and what is stacked of its parts.
+#[test]
+fn a_scan_counts_its_axes_from_the_front() {
+    for (directions, expected) in [
+        ("", "Scan"),
+        // tract reverses all outputs or none, and a Loop stacks along the first axis.
+        (
+            ";scan_output_directions=[1,0]",
+            "Shape Gather Loop Slice Transpose",
+        ),
+    ] {
+        let scan = format!(
+            "y, w, z = Scan<body=@steps;num_scan_inputs=1;scan_input_axes=[-1];scan_output_axes=[-1,-3]{directions}>(p, x)"
+        );
+        let mut model = model(&format!("p = Gather<axis=2>(x, first)\n{scan}"), 17);
+        let graph = model.graph.as_option_mut().unwrap();
+        graph.initializer.push(TensorProto {
+            name: Some("first".to_owned()),
+            ..model::int64_tensor(&[], &[0])
+        });
+        graph.output.extend(["w", "z"].map(model::untyped));
+        let body = graph.node[1].graphs_mut().next().unwrap();
+        body.input = ["a", "v"].map(|name| value(name, FLOAT, &[])).to_vec();
+        body.output.push(model::untyped("b"));
+        let (after, report) = brought(&model);
+        assert_eq!(
+            operators(&after),
+            format!("Gather {expected}"),
+            "{report:?}"
+        );
+        let nodes = &after.graph.as_option().unwrap().node;
+        if let Some(scan) = nodes.iter().find(|node| node.is("Scan")) {
+            assert_eq!(scan.ints("scan_input_axes").value(), Some(&[2][..]));
+            assert_eq!(scan.ints("scan_output_axes").value(), Some(&[2, 0][..]));
+        }
+    }
+}
+
 #[test]
 fn a_scan_whose_sizes_come_from_data_is_a_loop() {
     for (operator, expected) in [

@@ -6,10 +6,12 @@
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
+use tract_onnx::tract_hir::ops::scan::InferenceScan;
 
 use crate::data_sizes::axis;
 use crate::limits::Limits;
 use crate::load::LoadOptions;
+use crate::loops::alias::Alias;
 use crate::loops::last::LastOrInitial;
 use crate::loops::nested;
 use crate::loops::program::{Made, Other, Ready, Source};
@@ -45,7 +47,10 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
     })?;
     let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    let (mut upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
+    if let Some(scan) = upstream.as_op_mut().downcast_mut::<InferenceScan>() {
+        keep_unfolded(&mut scan.body, states)?;
+    }
     let made = node.output.iter().enumerate();
     let op = OnnxScan {
         states,
@@ -62,6 +67,73 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         },
     };
     Ok((over(over(upstream, op), OrNothing), captured))
+}
+
+/// Puts an operator behind each state's update that keeps the state's type and does not fold: tract's Scan takes
+/// neither sizes as such nor constants.
+fn keep_unfolded(body: &mut InferenceModel, states: usize) -> TractResult<()> {
+    for state in 0..states.min(body.output_outlets()?.len()) {
+        let updated = body.output_outlets()?[state];
+        let name = format!("{}.state", body.node(updated.node).name);
+        let name = body.unique_name(name).into_owned();
+        body.outputs[state] = body.wire_node(name, Updated, &[updated])?[0];
+    }
+    Ok(())
+}
+
+/// The update of a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Updated;
+
+impl Op for Updated {
+    fn name(&self) -> StaticName {
+        "Updated".into()
+    }
+
+    not_a_typed_op!();
+}
+
+impl EvalOp for Updated {
+    not_out_of_plan!();
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs)
+    }
+}
+
+impl InferenceRulesOp for Updated {
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        solver: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
+        solver.equals(&inputs[0].shape, &outputs[0].shape)?;
+        solver.given(
+            &inputs[0].datum_type,
+            |solver, datum_type| match datum_type.is_tdim() {
+                true => Ok(()),
+                false => solver.equals(&outputs[0].datum_type, datum_type),
+            },
+        )
+    }
+
+    fn to_typed(
+        &self,
+        _source: &InferenceModel,
+        node: &InferenceNode,
+        target: &mut TypedModel,
+        mapping: &HashMap<OutletId, OutletId>,
+    ) -> TractResult<TVec<OutletId>> {
+        let updated = mapping[&node.inputs[0]];
+        let datum_type = node.outputs[0].fact.datum_type.concretize();
+        let datum_type = datum_type.context("its type is not known")?;
+        let cast =
+            Wiring::alone(&node.name, target, &[updated]).cast("cast", updated, datum_type)?;
+        target.wire_node(&*node.name, Alias::Barrier, &[cast])
+    }
+
+    as_op!();
 }
 
 /// The operator over a Scan.

@@ -18,6 +18,7 @@ pub(crate) mod div;
 pub(crate) mod dropout;
 pub(crate) mod einsum;
 pub(crate) mod empty;
+pub(crate) mod flatten;
 pub(crate) mod functions;
 pub(crate) mod gemm;
 pub(crate) mod global_lp_pool;

@@ -227,3 +227,48 @@ fn a_scan_of_nothing_keeps_its_states() {
         assert_eq!(found[0], inputs[0]);
     }
 }
+
+/// A body learns its sizes when it is wired, and not before.
+#[test]
+fn nothing_is_flattened_in_a_body() {
+    let body = graph(
+        "i:i64[] c:bool[] s:f32[]",
+        "k t y",
+        "k = Identity(c)\n t = Identity(s)\n f = Gather(x, i)\n y = Flatten<axis=1>(f)",
+    );
+    let model = graph(
+        "n:i64[] x:f32[3,4,0,5] s:f32[]",
+        "last all",
+        "last, all = Loop<body=@body>(n, _, s)",
+    );
+    let inputs = [
+        tensor0(3_i64),
+        Tensor::zero::<f32>(&[3, 4, 0, 5]).unwrap(),
+        tensor0(1_f32),
+    ];
+    let found = run_optimized(model.with("body", body), &inputs).unwrap();
+    assert_eq!(found[1].shape(), [3, 4, 0]);
+}
+
+/// tract's Scan takes no state that folds.
+#[test]
+fn a_scan_may_set_its_states_to_constants() {
+    let body = graph(
+        "s:f32[2] r:i64[] x:f32[2]",
+        "t u y",
+        "t = Identity(c)\n z = Shape(x)\n u = ReduceSum<keepdims=0>(z)\n y = Add(s, x)",
+    );
+    let model = graph(
+        "s:f32[2] r:i64[] x:f32[3,2]",
+        "last sizes all",
+        "last, sizes, all = Scan<num_scan_inputs=1;body=@body>(s, r, x)",
+    );
+    let model = model
+        .with("body", body)
+        .constant("c", tensor1(&[5_f32, 7.]));
+    let x = Tensor::zero::<f32>(&[3, 2]).unwrap();
+    let inputs = [tensor1(&[1_f32, 2.]), tensor0(9_i64), x];
+    let found = run_optimized(model, &inputs).unwrap();
+    let all = tensor2(&[[1_f32, 2.], [5., 7.], [5., 7.]]);
+    assert_eq!(found, [tensor1(&[5_f32, 7.]), tensor0(2_i64), all]);
+}

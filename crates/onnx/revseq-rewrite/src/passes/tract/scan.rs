@@ -4,7 +4,8 @@
 //! A scan input becomes a Gather at the step's number in the body, from the last to the first
 //! element if it is read backwards. In opset 8 there is a Loop over the batch around it, whose scan
 //! outputs are padded with zeros up to the axis's size; a batch of one sequence needs none. Any
-//! other Scan stays one, and only loses the constants that its body lists among its inputs.
+//! other Scan stays one, with its axes counted from the front, and loses the constants that its body lists among its
+//! inputs.
 //!
 //! ```text
 //! Scan(x) { y = f(state, x_t) }  →  Loop(steps of x) { x_t = Gather(x, step); y = f(state, x_t) }
@@ -15,8 +16,8 @@ use buffa::MessageField;
 use super::edit;
 use crate::emit::Emit;
 use crate::model::{
-    self, AttributeProto, AttributeType, BOOL, GraphProto, INT64, NodeProto, TensorProto,
-    ValueInfoProto,
+    self, AttributeProto, AttributeType, BOOL, GraphProto, INT64, LoopLayout, NodeProto,
+    TensorProto, ValueInfoProto,
 };
 use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::sizes::{self, Size};
@@ -82,7 +83,7 @@ fn find(at: &At<'_>) -> Verdict {
         && !body.is_some_and(|body| untyped(body) || makes_sizes(body))
         && !directions.is_some_and(is_mixed)
     {
-        return without_constants(node);
+        return plain(at);
     }
     as_loop(at)
 }
@@ -109,26 +110,55 @@ fn as_loop(at: &At<'_>) -> Verdict {
         parts.write_batched(&emit)?;
         "a Loop over the batch around one over the steps"
     } else {
-        parts.write_alone(&emit, node)?;
+        parts.write_alone(at, &emit)?;
         "a Loop"
     };
     emit.finish(what)
 }
 
-/// A Scan whose body has no initializers among its inputs: tract counts them as fed.
-fn without_constants(node: &NodeProto) -> Verdict {
+/// A Scan that stays one, without what tract does not read: initializers among the inputs of its body, which it
+/// counts as fed, and axes that are counted from the end where the body declares no sizes.
+fn plain(at: &At<'_>) -> Verdict {
+    let node = at.node;
     let body = node.graph("body").ok_or(Other)?;
-    let inputs = fed(body);
-    if inputs.len() == body.input.len() {
+    let layout = LoopLayout::of(node).ok_or(Other)?;
+    let mut scan = node.clone();
+    for (list, values) in [
+        ("scan_input_axes", &node.input),
+        ("scan_output_axes", &node.output),
+    ] {
+        let axes = from_front(at, list, layout.states, values)?;
+        if let Some(old) = scan.attribute.iter_mut().find(|it| it.name() == list) {
+            old.ints = axes;
+        }
+    }
+    let inputs: Vec<ValueInfoProto> = fed(body).into_iter().cloned().collect();
+    if inputs.len() < body.input.len() {
+        for body in scan.graphs_mut() {
+            body.input.clone_from(&inputs);
+        }
+    }
+    if scan == *node {
         return Err(Other);
     }
-    let inputs: Vec<ValueInfoProto> = inputs.into_iter().cloned().collect();
-    let mut scan = node.clone();
-    for body in scan.graphs_mut() {
-        body.input.clone_from(&inputs);
-    }
-    let what = "the same without constants among its body's inputs";
+    let what =
+        "the same with axes counted from the front, and no constants among its body's inputs";
     edit(vec![scan], what.to_owned())
+}
+
+/// A list of axes, one for each value behind the states, counted from the front.
+fn from_front(at: &At<'_>, list: &str, states: usize, values: &[String]) -> Result<Vec<i64>, Left> {
+    let axes = at.node.ints(list).or(&[]).unwrap_or(&[]);
+    let axes = axes.iter().enumerate().map(|(index, &axis)| {
+        let value = values.get(states + index).filter(|it| !it.is_empty());
+        match value {
+            Some(value) if axis < 0 => Some(axis + sizes::rank(at.scope, value)? as i64),
+            _ => Some(axis.max(0)),
+        }
+    });
+    let axes: Option<Vec<i64>> = axes.collect();
+    let why = || format!("its {list} count from the end of values of unknown ranks").into();
+    axes.ok_or_else(why)
 }
 
 /// The inputs of a body that are not initializers as well, as they had to be before IR version 4.
@@ -246,24 +276,36 @@ impl<'a> Parts<'a> {
     }
 
     /// A Loop in place of a Scan that has no batch of its own.
-    fn write_alone(&self, emit: &Emit<'_>, node: &NodeProto) -> Result<(), String> {
-        let list = |name: &str| node.ints(name).or(&[]).unwrap_or(&[]);
-        if list("scan_output_axes").iter().any(|&axis| axis != 0) {
-            return Err("a Loop stacks along the first axis, and it along another".to_owned());
-        }
+    fn write_alone(&self, at: &At<'_>, emit: &Emit<'_>) -> Result<(), Left> {
+        let node = at.node;
+        let axes = from_front(at, "scan_output_axes", self.states.len(), &node.output)?;
+        let directions = node.ints("scan_output_directions").or(&[]).unwrap_or(&[]);
         let steps = emit.size(&self.scanned[0].value, self.scanned[0].axis);
         let mut names: Vec<String> = self.outputs.iter().map(|&name| name.to_owned()).collect();
-        let mut reversed = Vec::new();
-        for (index, &direction) in list("scan_output_directions").iter().enumerate() {
-            let output = self.states.len() + index;
-            if direction == 1 && names.get(output).is_some_and(|name| !name.is_empty()) {
-                names[output] = emit.name("forward");
-                reversed.push(output);
+        let mut moved = Vec::new();
+        for (index, name) in names[self.states.len()..].iter_mut().enumerate() {
+            let axis = axes.get(index).copied().unwrap_or(0);
+            let is_reverse = directions.get(index) == Some(&1);
+            if name.is_empty() || axis == 0 && !is_reverse {
+                continue;
             }
+            let output = std::mem::replace(name, emit.name("stacked"));
+            let axis = axis as usize;
+            let rank = match axis {
+                0 => Some(1),
+                _ => sizes::rank(at.scope, &output),
+            };
+            let rank = rank.filter(|&rank| axis < rank).ok_or_else(|| {
+                format!("it stacks output {output:?} along axis {axis}, beyond its rank or where that is unknown")
+            })?;
+            moved.push((output, name.clone(), is_reverse, axis, rank));
         }
         self.write_steps(emit, &steps, &self.states, &self.scanned, &names);
-        for output in reversed {
-            emit.give(self.outputs[output], emit.flip(&names[output], 0));
+        for (output, mut stacked, is_reverse, axis, rank) in moved {
+            if is_reverse {
+                stacked = emit.flip(&stacked, 0);
+            }
+            emit.give(&output, emit.move_axis(&stacked, rank, 0, axis));
         }
         Ok(())
     }
