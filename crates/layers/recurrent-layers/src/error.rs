@@ -41,11 +41,35 @@ pub enum Error {
         /// ONNX's name of the operand.
         operand: &'static str,
     },
-    /// An operand is given that the rule of an attention does not read.
-    #[error("{operand} is given, which its update_rule does not have")]
+    /// An operand is given that is not read, as an attribute has it.
+    #[error("{operand} is given, which its {attribute} does not have")]
     Unused {
         /// ONNX's name of the operand.
         operand: &'static str,
+        /// The name of the attribute.
+        attribute: &'static str,
+    },
+    /// An operand has elements of another type.
+    #[error("{operand} has elements of another type, expected {expected}")]
+    Type {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+        /// What it should have.
+        expected: &'static str,
+    },
+    /// An offset of a sequence is not among the tokens that are left.
+    #[error("{operand} is {value} at index {index}, expected {least} to {most}")]
+    Offset {
+        /// ONNX's name of the operand.
+        operand: &'static str,
+        /// The index of the offset.
+        index: usize,
+        /// The offset found.
+        value: i32,
+        /// The least that it may be.
+        least: usize,
+        /// The most that it may be.
+        most: usize,
     },
     /// An attribute has a value that it cannot have.
     #[error("its {name} is {actual}, expected {expected}")]

@@ -69,7 +69,10 @@ mod unpacked;
 struct Readme;
 
 pub use activation::{Activation, activate};
-pub use attention::{Attention, AttentionGate, CausalConvolution, LinearAttention, Operand};
+pub use attention::{
+    Attention, AttentionGate, CausalConvolution, DecayGate, Elements, GatedDeltaNet,
+    LinearAttention, Operand, PackedConvolution,
+};
 pub use attributes::{Attribute, Attributes};
 pub use cell::Cell;
 pub use element::Element;

@@ -1,85 +1,16 @@
 //! Operators of linear attention, against their definition in doubles, step by step.
 
 mod given;
+mod tensor;
 
 use given::Given;
 use proptest::prelude::*;
-use recurrent_layers::{Attention, Attribute, Error, Operand, Rayon, Serial, Threads};
-
-impl Given {
-    /// Sets a string.
-    fn text(&mut self, name: &'static str, value: &'static str) {
-        self.0.insert(name, Attribute::String(value.as_bytes()));
-    }
-
-    /// Sets integers.
-    fn integers<const N: usize>(&mut self, values: [(&'static str, i64); N]) {
-        self.0
-            .extend(values.map(|(name, value)| (name, Attribute::Integer(value))));
-    }
-}
-
-/// A tensor of numbers that repeat after many.
-#[derive(Clone, Debug)]
-struct Tensor {
-    sizes: Vec<usize>,
-    elements: Vec<f32>,
-}
-
-impl Tensor {
-    fn new(seed: usize, sizes: &[usize]) -> Self {
-        let count: usize = sizes.iter().product();
-        let number = |at: usize| (((at + 13 * seed) * 37 % 101) as f32 - 50.0) / 60.0;
-        Self {
-            sizes: sizes.to_vec(),
-            elements: (0..count).map(number).collect(),
-        }
-    }
-
-    fn map(mut self, function: impl Fn(f32) -> f32) -> Self {
-        self.elements.iter_mut().for_each(|it| *it = function(*it));
-        self
-    }
-
-    fn operand(&self) -> Operand<'_> {
-        Operand {
-            sizes: &self.sizes,
-            elements: &self.elements,
-        }
-    }
-}
+use recurrent_layers::{Attention, Error, Rayon, Serial};
+use tensor::{Tensor, close, run};
 
 /// Both outputs of a run.
-fn run(
-    attention: &Attention,
-    inputs: &[Option<&Tensor>],
-    threads: &dyn Threads,
-) -> Result<[Tensor; 2], Error> {
-    let operands: Vec<_> = inputs.iter().map(|it| it.map(Tensor::operand)).collect();
-    let sizes: Vec<_> = operands.iter().map(|it| it.map(|it| it.sizes)).collect();
-    let shapes = attention.sizes(&sizes)?;
-    let count = |sizes: &[usize]| sizes.iter().product();
-    let mut outputs = [0, 1].map(|it: usize| vec![f32::NAN; count(&shapes[it])]);
-    let [one, other] = &mut outputs;
-    attention.run(&operands, [Some(one), Some(other)], threads)?;
-    let mut outputs = outputs.into_iter();
-    Ok(shapes.map(|sizes| Tensor {
-        sizes,
-        elements: outputs.next().unwrap_or_default(),
-    }))
-}
-
-fn close(actual: &Tensor, expected: &[f64], sizes: &[usize]) {
-    assert_eq!(actual.sizes, sizes);
-    assert_eq!(actual.elements.len(), expected.len());
-    for (at, (actual, expected)) in std::iter::zip(&actual.elements, expected).enumerate() {
-        let bound = 1e-5 * expected.abs().max(1.0);
-        let difference = (f64::from(*actual) - expected).abs();
-        assert!(
-            difference <= bound,
-            "element {at} is {actual}, expected {expected}"
-        );
-    }
+fn both(outputs: Result<Vec<Tensor>, Error>) -> [Tensor; 2] {
+    outputs.unwrap().try_into().unwrap()
 }
 
 /// The sizes of a LinearAttention.
@@ -237,7 +168,7 @@ proptest! {
             decay.as_ref(),
             beta.as_ref(),
         ];
-        let [output, present] = run(&attention, &inputs, &Serial).unwrap();
+        let [output, present] = both(run(&attention, &inputs, &Serial));
         let [expected, state] = linear(rule, heads, &inputs, window);
         close(&output, &expected, &[batch, steps, queries.max(states) * value]);
         close(&present, &state, &of_state);
@@ -266,7 +197,7 @@ proptest! {
         given.text("activation", if silu { "silu" } else { "none" });
         let attention = Attention::of("CausalConvWithState", &given).unwrap();
         let inputs = [Some(&input), Some(&weight), bias.as_ref(), past.as_ref()];
-        let [output, present] = run(&attention, &inputs, &Serial).unwrap();
+        let [output, present] = both(run(&attention, &inputs, &Serial));
 
         let place = |len: usize, b: usize, c: usize, t: usize| match last {
             true => (b * len + t) * channels + c,
@@ -341,12 +272,11 @@ fn a_gate_is_its_definition() {
     let a = Tensor::new(0, &[1, 2, 3]).map(|it| it * 200.0);
     let (bias, scale) = (Tensor::new(1, &[3]), Tensor::new(2, &[3]));
     let b = Tensor::new(3, &[1, 2, 3]);
-    let [decay, beta] = run(
+    let [decay, beta] = both(run(
         &attention,
         &[Some(&a), Some(&bias), Some(&scale), Some(&b)],
         &Serial,
-    )
-    .unwrap();
+    ));
     let softplus = |x: f64| if x > 30.0 { x } else { x.exp().ln_1p() };
     let expected = a.elements.iter().enumerate().map(|(at, a)| {
         let [bias, scale] = [&bias, &scale].map(|it| f64::from(it.elements[at % 3]));
@@ -372,6 +302,13 @@ fn errors_name_the_input_and_what_it_should_have() {
     let (q, b) = (Some(&query), Some(&beta));
     assert_eq!(message([q, q, q, None, None, b]), "it lacks decay");
     assert_eq!(message([None, q, q, None, b, b]), "it lacks query");
+    let integers = Tensor::of_integers(&[1, 2]);
+    let gate = Attention::of("LinearAttentionGate", &Given::default()).unwrap();
+    let refused = run(&gate, &[b, Some(&integers), Some(&integers), b], &Serial);
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "dt_bias has elements of another type, expected floats"
+    );
     assert_eq!(
         message([q, Some(&short), q, None, b, b]),
         "key has shape [1, 2, 8], expected [1, 3, 8]"

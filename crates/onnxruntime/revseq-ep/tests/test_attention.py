@@ -25,7 +25,7 @@ def model(operator, feeds, types, domain="", **attributes) -> onnx.ModelProto:
     node = helper.make_node(
         operator,
         [name if value is not None else "" for name, value in feeds.items()],
-        ["y", "state"],
+        ["y", "state", "update"][: len(types)],
         domain=domain,
         **attributes,
     )
@@ -36,7 +36,7 @@ def model(operator, feeds, types, domain="", **attributes) -> onnx.ModelProto:
     ]
     outputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
-        for name, dtype in zip(node.output, types)
+        for name, dtype in zip(node.output, types, strict=True)
     ]
     opsets = [helper.make_opsetid("", 24 if domain else 27), helper.make_opsetid(MICROSOFT, 1)]
     graph = helper.make_graph([node], "attention", inputs, outputs)
@@ -248,6 +248,138 @@ def test_a_gate_is_that_of_onnx_runtime():
     feeds["b"] = normal(2, 7, 3)
     made = model("LinearAttentionGate", feeds, [np.float32] * 2, MICROSOFT)
     close(on_ep(made, feeds), harness.cpu_session(made).run(None, feeds), 1e-5)
+
+
+def delta_net(
+    rule, lengths=(3, 0, 5), even=None, heads=2, group=2, key=6, value=5, by_key=False, packed=False,
+    past=True, gate=None, bias=None, count=None, active=None, dtype=np.float32, rates=np.float32,
+):  # fmt: skip
+    """The inputs of a GatedDeltaNet; `even` has the axes of the tokens of sequences of one length."""
+    rng = np.random.default_rng(key + value)
+    normal = lambda *shape: rng.normal(size=shape).astype(np.float32)
+    tokens, batch = even or [sum(lengths)], (even or [len(lengths)])[0]
+    if packed or len(tokens) == 1 and even:
+        past, batch = True, 2 if even else batch
+    states = heads * group
+    keys = normal(*tokens, heads, key)
+    keys /= np.linalg.norm(keys, axis=-1, keepdims=True)
+    parts = [normal(*tokens, heads, key), keys, normal(*tokens, states, value)]
+    decays = [states, key] if by_key else [states]
+    decay = -np.abs(normal(*tokens, *decays)) if rule.startswith("gated") else None
+    beta = np.abs(normal(*tokens, states)) / 2 if rule.endswith("delta") else None
+    if packed:
+        flat = [part.reshape(*tokens, -1) for part in parts]
+        parts = [np.concatenate(flat, axis=-1), None, None]
+    as_numbers = lambda value, dtype: None if value is None else value.astype(dtype)
+    counts = np.array([2, 1, 9][:batch], np.int32)
+    feeds = {
+        **dict(zip(["query", "key", "value"], [as_numbers(part, dtype) for part in parts])),
+        "cu_seqlens": None if even else np.cumsum([0, *lengths]).astype(np.int32),
+        "decay": as_numbers(decay, rates),
+        "beta": as_numbers(beta, rates),
+        "initial_state": normal(batch, states, value, key) if past else None,
+        "a_log": normal(states) if gate else None,
+        "dt_bias": normal(*(bias or [states])) if gate else None,
+        "capture_count": counts if count else None,
+        "state_update_active": None if active is None else np.array([active], np.int32),
+    }
+    while feeds[list(feeds)[-1]] is None:
+        feeds.popitem()
+    return feeds
+
+
+# ONNX Runtime has its kernels from 1.32 on.
+packed_kernels = pytest.mark.skipif(
+    harness.HOST < (1, 32), reason="this ONNX Runtime has no kernels of packed sequences"
+)
+
+
+@packed_kernels
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("form, attributes", [
+    ({}, {}),
+    ({"past": False}, {"scale": 0.3}),
+    ({"packed": True}, {}),
+    ({"packed": True, "even": [2, 3]}, {}),
+    ({"even": [2, 4], "past": False}, {}),
+    ({"even": [8]}, {}),
+    ({"even": [2, 1], "key": 32, "value": 100}, {}),
+    ({"lengths": [1, 70], "group": 1, "key": 64, "value": 64}, {}),
+    ({"by_key": True}, {}),
+    ({}, {"qk_l2_norm": 1, "beta_activation": "sigmoid"}),
+    ({"gate": True}, {"gate_activation": "softplus"}),
+    ({"gate": True}, {"gate_activation": "qwen"}),
+    ({"gate": True, "by_key": True}, {"gate_activation": "softplus"}),
+    ({"gate": True, "by_key": True, "bias": [4, 6]}, {"gate_activation": "softplus"}),
+    ({"gate": True, "by_key": True, "bias": [24]}, {"gate_activation": "sigmoid"}),
+    ({"gate": True}, {"gate_activation": "kda", "gate_lower_bound": -2.0}),
+    ({"count": True}, {"state_update_capacity": 4}),
+    ({"count": True, "by_key": True, "active": 1}, {"state_update_capacity": 2, "qk_l2_norm": 1}),
+    ({"count": True, "active": 0}, {"state_update_capacity": 3}),
+], ids=str)  # fmt: skip
+def test_a_gated_delta_net_is_that_of_onnx_runtime(rule, form, attributes):
+    if form.get("by_key") and not rule.startswith("gated"):
+        form = {name: value for name, value in form.items() if name not in ("by_key", "bias")}
+    feeds = delta_net(rule, **form)
+    types = [np.float32] * (3 if form.get("count") else 2)
+    made = model("GatedDeltaNet", feeds, types, MICROSOFT, update_rule=rule, **attributes)
+    expected = harness.cpu_session(made).run(None, given(feeds))
+    close(on_ep(made, feeds), expected, 1e-5)
+
+
+@packed_kernels
+@pytest.mark.parametrize("rates", [np.float16, np.float32])
+def test_a_gated_delta_net_of_half_floats_has_a_state_of_floats(rates):
+    feeds = delta_net("gated_delta", count=True, dtype=np.float16, rates=rates)
+    types = [np.float16, np.float32, np.float32]
+    made = model("GatedDeltaNet", feeds, types, MICROSOFT, state_update_capacity=3)
+    expected = harness.cpu_session(made).run(None, feeds)
+    actual = on_ep(made, feeds)
+    close(actual[:1], expected[:1], 2e-3)
+    close(actual[1:], expected[1:], 1e-5)
+
+
+@packed_kernels
+def test_offsets_that_do_not_fit_are_an_error_with_the_token():
+    feeds = delta_net("gated_delta")
+    made = model("GatedDeltaNet", feeds, [np.float32] * 2, MICROSOFT)
+    feeds["cu_seqlens"][2] = 9
+    session = harness.session(made, provider_options=ON)
+    with pytest.raises(Exception, match="cu_seqlens is 9 at index 2, expected 3 to 8"):
+        session.run(None, feeds)
+
+
+@packed_kernels
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("form, attributes", [
+    ({}, {}),
+    ({}, {"activation": "silu"}),
+    ({"bias": False}, {"activation": "swish", "dilation": 2}),
+    ({"lengths": [1, 1, 1, 1]}, {}),
+    ({"lengths": [300, 1], "channels": 70}, {"activation": "silu"}),
+    ({"taps": 1}, {}),
+    ({"count": True}, {"state_update_capacity": 3}),
+    ({"count": True}, {"state_update_capacity": 8, "dilation": 3}),
+], ids=str)  # fmt: skip
+def test_a_packed_convolution_is_that_of_onnx_runtime(form, attributes, dtype):
+    lengths, channels = form.get("lengths", [3, 0, 6]), form.get("channels", 6)
+    taps = form.get("taps", 4)
+    rng = np.random.default_rng(channels)
+    normal = lambda *shape: rng.normal(size=shape).astype(dtype)
+    state = (taps - 1) * attributes.get("dilation", 1)
+    counts = np.array([2, 1, 9], np.int32)
+    feeds = {
+        "input": normal(sum(lengths), channels),
+        "weight": normal(channels, 1, taps),
+        "cumulative_sequence_length": np.cumsum([0, *lengths]).astype(np.int32),
+        "bias": normal(channels) if form.get("bias", True) else None,
+        "initial_state": normal(len(lengths), channels, state),
+        **({"capture_count": counts} if form.get("count") else {}),
+    }
+    types = [dtype] * (3 if form.get("count") else 2)
+    made = model("VarlenCausalConvWithState", feeds, types, MICROSOFT, **attributes)
+    expected = harness.cpu_session(made).run(None, given(feeds))
+    close(on_ep(made, feeds), expected, 1e-5 if dtype == np.float32 else 5e-3)
 
 
 def test_what_is_not_computed_is_left():

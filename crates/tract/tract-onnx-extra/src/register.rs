@@ -99,7 +99,8 @@ const PARSERS: &[(Parser, &str)] = &[
     (range::parse, "Range"),
     (
         recurrent::attention::parse,
-        "CausalConvWithState LinearAttention LinearAttentionGate",
+        "CausalConvWithState GatedDeltaNet LinearAttention LinearAttentionGate \
+         VarlenCausalConvWithState",
     ),
     (recurrent::parse, "DynamicQuantizeLSTM GRU LSTM RNN"),
     (recurrent::parse, "MaskedGRU MaskedLSTM MaskedRNN"),
@@ -125,7 +126,7 @@ const DOMAINS: [(Option<&str>, &str); 4] = [
     (Some("ai.onnx.ml"), "LabelEncoder OneHotEncoder"),
     (
         Some("com.microsoft"),
-        "DynamicQuantizeLSTM LinearAttentionGate",
+        "DynamicQuantizeLSTM GatedDeltaNet LinearAttentionGate VarlenCausalConvWithState",
     ),
     (Some("revseq"), "MaskedGRU MaskedLSTM MaskedRNN"),
     (

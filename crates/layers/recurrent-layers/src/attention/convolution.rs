@@ -7,7 +7,8 @@
 use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::Silu;
 
-use super::{Elements, Shapes, share, window};
+use super::packing::Packing;
+use super::{Inputs, Shapes, share, silu, taken, window};
 use crate::attributes::{Attributes, wrong};
 use crate::error::Error;
 use crate::memory::{clear_to_zeros, collect};
@@ -67,20 +68,8 @@ const ONLY: [(&str, i64, &str); 6] = [
 
 impl CausalConvolution {
     pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
-        let activation = attributes.text("activation")?;
-        let silu = match activation.as_deref().unwrap_or("none") {
-            "none" => false,
-            "silu" | "swish" => true,
-            other => {
-                let others = "none, silu or swish";
-                return wrong("activation", format!("{other:?}"), others);
-            }
-        };
-        for (name, only, expected) in ONLY {
-            if let Some(other) = attributes.integer(name)?.filter(|it| *it != only) {
-                return wrong(name, other, expected);
-            }
-        }
+        let silu = silu(attributes)?;
+        only(attributes, &ONLY)?;
         Ok(Self {
             silu,
             channels_last: attributes.is_set("channels_last")?,
@@ -135,11 +124,12 @@ impl CausalConvolution {
             outputs: [input.to_vec(), present],
         })
     }
+
     pub(super) fn run<P: Place<f32>>(
         &self,
         sizes: &Sizes,
-        inputs: Elements<'_>,
-        [output, present]: [Option<&mut [P]>; 2],
+        inputs: Inputs<'_>,
+        outputs: &mut [Option<&mut [P]>],
         threads: &dyn Threads,
     ) -> Result<(), Error> {
         let Sizes {
@@ -155,13 +145,10 @@ impl CausalConvolution {
             true => (batch, channels),
         };
         let (of_row, of_state) = (steps * unit, state * unit);
-        let input = inputs.required(INPUT);
+        let input = inputs.floats(INPUT);
         let before = sizes.window.saturating_sub(1) * rows * of_state;
-        let past = inputs.get(PAST_STATE).map(|past| &past[before..]);
-        let row = |row: usize| Row {
-            past: past.map(|past| &past[row * of_state..][..of_state]),
-            input: &input[row * of_row..][..of_row],
-        };
+        let past = inputs.optional(PAST_STATE).map(|past| &past[before..]);
+        let [output, present, _] = taken(outputs);
         if let Some(present) = present.filter(|it| !it.is_empty()) {
             let slots = sizes.window.max(1);
             for (slot, to) in present.chunks_mut(rows * of_state).enumerate() {
@@ -177,7 +164,7 @@ impl CausalConvolution {
                             None => fill(kept, 0.0),
                         }
                         for (index, to) in to.chunks_exact_mut(of_state).enumerate() {
-                            let input = &row(index).input[after - moved..after];
+                            let input = &input[index * of_row..][after - moved..after];
                             copy(&mut to[of_state - moved..], input);
                         }
                     }
@@ -185,45 +172,119 @@ impl CausalConvolution {
                 }
             }
         }
-        let Some(output) = output.filter(|it| !it.is_empty()) else {
-            return Ok(());
-        };
-        let weights = match self.channels_last {
-            false => None,
-            true => Some(transposed(inputs.required(WEIGHT), sizes)?),
-        };
-        let kernel = Kernel {
+        let convolved = Convolved {
+            packing: Packing::Even { batch, steps },
+            channels,
+            channels_last: self.channels_last,
+            silu: self.silu,
             taps: sizes.taps,
             dilation: self.dilation,
-            weights: weights.as_deref().unwrap_or(inputs.required(WEIGHT)),
-            bias: inputs.get(BIAS),
+            input,
+            weight: inputs.floats(WEIGHT),
+            bias: inputs.optional(BIAS),
+            past,
+        };
+        output.map_or(Ok(()), |output| convolved.run(output, threads))
+    }
+}
+
+/// Checks attributes of which one value is computed alone.
+pub(super) fn only(
+    attributes: &dyn Attributes,
+    values: &[(&'static str, i64, &'static str)],
+) -> Result<(), Error> {
+    for (name, only, expected) in values {
+        if let Some(other) = attributes.integer(name)?.filter(|it| it != only) {
+            return wrong(name, other, expected);
+        }
+    }
+    Ok(())
+}
+
+/// The operands of a convolution.
+pub(super) struct Convolved<'a> {
+    /// Of as many steps each, unless channels are last.
+    pub(super) packing: Packing<'a>,
+    pub(super) channels: usize,
+    pub(super) channels_last: bool,
+    pub(super) silu: bool,
+    pub(super) taps: usize,
+    pub(super) dilation: usize,
+    pub(super) input: &'a [f32],
+    pub(super) weight: &'a [f32],
+    pub(super) bias: Option<&'a [f32]>,
+    /// The elements before those of each sequence, of which channels are where those of the input are.
+    pub(super) past: Option<&'a [f32]>,
+}
+
+impl Convolved<'_> {
+    pub(super) fn run<P: Place<f32>>(
+        &self,
+        output: &mut [P],
+        threads: &dyn Threads,
+    ) -> Result<(), Error> {
+        let Self {
+            packing,
+            channels,
+            channels_last,
+            taps,
+            dilation,
+            input,
+            past,
+            ..
+        } = *self;
+        if output.is_empty() {
+            return Ok(());
+        }
+        let state = (taps - 1) * dilation;
+        let weights = match channels_last {
+            false => None,
+            true => Some(transposed(self.weight, [channels, taps])?),
+        };
+        let kernel = Kernel {
+            taps,
+            dilation,
+            weights: weights.as_deref().unwrap_or(self.weight),
+            bias: self.bias,
         };
         // Tasks are some channels of a sequence, or some of its steps.
-        let at_once = match self.channels_last {
+        let at_once = |steps: usize| match channels_last {
             false => (ELEMENTS / steps).clamp(1, channels) * steps,
             true => (ELEMENTS / channels).clamp(1, steps) * channels,
         };
-        let of_sequence = channels * steps;
-        let count = batch * of_sequence.div_ceil(at_once);
-        let mut tasks = collect(count, std::iter::empty())?;
-        for (index, output) in output.chunks_mut(of_sequence).enumerate() {
-            let starts = (0..).map(|task| index * of_sequence + task * at_once);
-            tasks.extend(starts.zip(output.chunks_mut(at_once)));
+        let filled = |sequence: &usize| !packing.tokens(*sequence).is_empty();
+        let filled = || (0..packing.sequences()).filter(filled);
+        let parts = |sequence| {
+            let steps = packing.tokens(sequence).len();
+            (steps * channels).div_ceil(at_once(steps))
+        };
+        let mut tasks = collect(filled().map(parts).sum(), std::iter::empty())?;
+        let mut output = output;
+        for sequence in filled() {
+            let steps = packing.tokens(sequence).len();
+            let of_sequence = output.split_off_mut(..steps * channels).unwrap_or_default();
+            let parts = of_sequence.chunks_mut(at_once(steps)).enumerate();
+            tasks.extend(parts.map(|(part, made)| (sequence, part * at_once(steps), made)));
         }
-        let work = input.len().saturating_mul(sizes.taps);
+        let work = input.len().saturating_mul(taps);
         share(
             tasks,
             work,
             threads,
-            |(first, output), (made, padded): &mut (Vec<f32>, Vec<f32>)| {
+            |(sequence, first, output), (made, padded): &mut (Vec<f32>, Vec<f32>)| {
                 clear_to_zeros(made, &[output.len()])?;
-                match self.channels_last {
+                let tokens = packing.tokens(sequence);
+                let steps = tokens.len();
+                let input = &input[tokens.start * channels..][..steps * channels];
+                let of_state = state * channels;
+                let past = past.map(|past| &past[sequence * of_state..][..of_state]);
+                match channels_last {
                     false => {
                         clear_to_zeros(padded, &[state + steps])?;
                         let first = first / steps;
                         Channels {
                             kernel: &kernel,
-                            first: first % channels,
+                            first,
                             steps,
                             past: past.map(|past| &past[first * state..]),
                             input: &input[first * steps..],
@@ -232,10 +293,7 @@ impl CausalConvolution {
                         }
                         .dispatch();
                     }
-                    true => {
-                        let (index, step) = (first / of_row, first % of_row / channels);
-                        kernel.tokens(row(index), step, made);
-                    }
+                    true => kernel.tokens(Row { past, input }, first / channels, made),
                 }
                 if self.silu {
                     Silu {}.map_mut(made);
@@ -384,9 +442,11 @@ impl<'b, T: Iterator<Item = (&'b [f32], &'b [f32])>> SimdOp for Products<'_, T> 
     }
 }
 
-/// Weights with channels beside each other.
-fn transposed(weights: &[f32], sizes: &Sizes) -> Result<Vec<f32>, Error> {
-    let Sizes { channels, taps, .. } = *sizes;
-    let all = (0..channels * taps).map(|at| weights[at % channels * taps + at / channels]);
-    collect(channels * taps, all)
+/// A matrix of so many rows and columns with its axes swapped.
+pub(super) fn transposed(from: &[f32], [rows, columns]: [usize; 2]) -> Result<Vec<f32>, Error> {
+    let count = rows * columns;
+    collect(
+        count,
+        (0..count).map(|at| from[at % rows * columns + at / rows]),
+    )
 }

@@ -4,7 +4,7 @@
 //! decay = decay_scale * softplus(a + dt_bias)        beta = sigmoid(b)
 //! ```
 
-use super::{Elements, Shapes};
+use super::{Inputs, Shapes, taken};
 use crate::error::Error;
 use crate::place::Place;
 
@@ -20,7 +20,7 @@ pub(super) const INPUTS: [&str; 4] = ["a", "dt_bias", "decay_scale", "b"];
 pub struct AttentionGate;
 
 impl AttentionGate {
-    pub(super) fn sizes(self, sizes: &[Option<&[usize]>]) -> Result<[Vec<usize>; 2], Error> {
+    pub(super) fn sizes(self, sizes: &[Option<&[usize]>]) -> Result<Vec<Vec<usize>>, Error> {
         let shapes = Shapes {
             names: &INPUTS,
             sizes,
@@ -32,18 +32,19 @@ impl AttentionGate {
         }
         let sizes = vec![batch, steps, heads];
         shapes.check(B, &sizes)?;
-        Ok([sizes.clone(), sizes])
+        Ok(vec![sizes.clone(), sizes])
     }
 }
 
 pub(super) fn run<P: Place<f32>>(
-    inputs: Elements<'_>,
-    [decay, beta]: [Option<&mut [P]>; 2],
+    inputs: Inputs<'_>,
+    outputs: &mut [Option<&mut [P]>],
     heads: Option<usize>,
 ) -> Result<(), Error> {
+    let [decay, beta, _] = taken(outputs);
     let heads = heads.unwrap_or_default().max(1);
-    let (bias, scale) = (inputs.required(DT_BIAS), inputs.required(DECAY_SCALE));
-    let a = inputs.required(A).chunks(heads);
+    let (bias, scale) = (inputs.floats(DT_BIAS), inputs.floats(DECAY_SCALE));
+    let a = inputs.floats(A).chunks(heads);
     for (to, a) in decay.into_iter().flat_map(|it| it.chunks_mut(heads)).zip(a) {
         for (head, (to, a)) in std::iter::zip(to, a).enumerate() {
             to.set(scale[head] * softplus(a + bias[head]));
@@ -51,14 +52,18 @@ pub(super) fn run<P: Place<f32>>(
     }
     let Some(beta) = beta else { return Ok(()) };
     let missing = Error::Missing { operand: INPUTS[B] };
-    for (to, b) in std::iter::zip(beta, inputs.get(B).ok_or(missing)?) {
-        to.set(1.0 / (1.0 + (-b).exp()));
+    for (to, b) in std::iter::zip(beta, inputs.optional(B).ok_or(missing)?) {
+        to.set(logistic(*b));
     }
     Ok(())
 }
 
+pub(super) fn logistic(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 /// `ln(1 + exp(x))`.
-fn softplus(x: f32) -> f32 {
+pub(super) fn softplus(x: f32) -> f32 {
     // The power is 1 at most.
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }

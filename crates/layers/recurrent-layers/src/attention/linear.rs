@@ -6,14 +6,11 @@
 //! S ← S + k vᵀ          o = scale * Sᵀq
 //! ```
 
-use rten_simd::{SimdOp, SimdUnaryOp};
-use rten_vecmath::Exp;
-
-use super::state::{Memory, Rows, State};
-use super::{Elements, Shapes, share, window};
+use super::packing::Packing;
+use super::states::{AsGiven, Captured, Heads, States};
+use super::{Inputs, Shapes, rule, taken, window};
 use crate::attributes::{Attributes, wrong};
 use crate::error::Error;
-use crate::memory::{clear, collect};
 use crate::place::Place;
 use crate::threads::Threads;
 
@@ -64,28 +61,18 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn outputs(&self) -> [Vec<usize>; 2] {
+    pub(super) fn outputs(&self) -> Vec<Vec<usize>> {
         let heads = self.states * self.group;
         let output = vec![self.batch, self.steps, heads * self.value];
         let window = (self.window > 0).then_some(self.window);
         let state = [self.batch, self.states, self.key, self.value];
-        [output, window.into_iter().chain(state).collect()]
+        vec![output, window.into_iter().chain(state).collect()]
     }
 }
 
 impl LinearAttention {
     pub(super) fn of(attributes: &dyn Attributes) -> Result<Self, Error> {
-        let rule = attributes.text("update_rule")?;
-        let (decays, corrects) = match rule.as_deref().unwrap_or("gated_delta") {
-            "linear" => (false, false),
-            "gated" => (true, false),
-            "delta" => (false, true),
-            "gated_delta" => (true, true),
-            other => {
-                let rules = "linear, gated, delta or gated_delta";
-                return wrong("update_rule", format!("{other:?}"), rules);
-            }
-        };
+        let (decays, corrects) = rule(attributes)?;
         let heads = |name: &'static str| match attributes.count(name)? {
             Some(heads) => Ok(heads),
             None => wrong(name, "left out", "1 at least"),
@@ -136,17 +123,14 @@ impl LinearAttention {
         }
         // How many numbers an input has for each of the states.
         let rates = |input: usize, is_used: bool, others: [usize; 2], of_all: usize| {
-            let operand = INPUTS[input];
-            let sizes = match (is_used, shapes.get(input)) {
-                (false, None) => return Ok(0),
-                (false, Some(_)) => return Err(Error::Unused { operand }),
-                (true, _) => shapes.required(input)?,
+            let Some(sizes) = shapes.used(input, is_used, "update_rule")? else {
+                return Ok(0);
             };
             let mut counts = others.into_iter();
             let count = counts.find(|count| *sizes == [batch, steps, *count]);
             let expected = || format!("[{batch}, {steps}, {}] or [.., {}]", others[0], others[1]);
             let count = count.ok_or_else(|| shapes.wrong(input, expected()))?;
-            Ok(count / of_all)
+            Ok::<_, Error>(count / of_all)
         };
         let decays = rates(DECAY, self.decays, [states, states * key], states)?;
         let betas = rates(BETA, self.corrects, [states, 1], states)?;
@@ -163,133 +147,46 @@ impl LinearAttention {
             betas,
         })
     }
+
     pub(super) fn run<P: Place<f32>>(
         &self,
         sizes: &Sizes,
-        inputs: Elements<'_>,
-        [output, present]: [Option<&mut [P]>; 2],
+        inputs: Inputs<'_>,
+        outputs: &mut [Option<&mut [P]>],
         threads: &dyn Threads,
     ) -> Result<(), Error> {
-        let Sizes { steps, states, .. } = *sizes;
-        let count = sizes.batch * states;
-        let (row, state) = (sizes.group * sizes.value, sizes.key * sizes.value);
-        let slots = sizes.window.max(1);
-        // Those of a state beside each other.
-        let mut rows = places(output, row, count * steps, |index| {
-            let (token, state) = (index / states, index % states);
-            (token / steps * states + state) * steps + token % steps
-        })?;
-        let mut kept = places(present, state, count * slots, |index| {
-            index % count * slots + index / count
-        })?;
-        let mut rows = rows.chunks_mut(steps.max(1));
-        let mut kept = kept.chunks_mut(slots);
-        let tasks = (0..count).map(|at| Task {
-            at,
-            rows: rows.next().unwrap_or_default(),
-            slots: kept.next().unwrap_or_default(),
-        });
-        let tasks = collect(count, tasks)?;
-        let work = count.saturating_mul(steps.max(1)).saturating_mul(state);
-        share(tasks, work, threads, |task, memory| {
-            self.of_state(sizes, inputs, task, memory)
-        })
-    }
-
-    /// Runs all steps of a state.
-    fn of_state<P: Place<f32>>(
-        &self,
-        sizes: &Sizes,
-        inputs: Elements<'_>,
-        task: Task<'_, P>,
-        memory: &mut Memory,
-    ) -> Result<(), Error> {
         let Sizes {
-            steps, key, states, ..
-        } = *sizes;
-        let (sequence, state) = (task.at / states, task.at % states);
-        // The elements of some heads, where a token has so many.
-        let rows = |input: usize, heads: usize, head: usize, len: usize, size: usize| Rows {
-            elements: inputs.required(input),
-            first: (sequence * steps * heads + head) * size,
-            stride: heads * size,
-            len: len * size,
-        };
-        let query_head = state * self.query_heads / states;
-        let key_head = state * sizes.key_heads / states;
-        let size = key * sizes.value;
-        let past = inputs.get(PAST_STATE).map(|past| {
-            let before = sizes.window.saturating_sub(1) * sizes.batch * states;
-            &past[(before + task.at) * size..][..size]
-        });
-        let mut of_steps = std::mem::take(&mut memory.factors);
-        let decays = sizes.decays.max(1);
-        match self.decays {
-            false => {
-                clear(&mut of_steps, &[1])?;
-                of_steps.push(1.0);
-            }
-            true => {
-                clear(&mut of_steps, &[steps, decays])?;
-                let rows = rows(DECAY, states, state, 1, decays);
-                (0..steps).for_each(|step| of_steps.extend_from_slice(rows.at(step)));
-                Exp {}.map_mut(&mut of_steps);
-            }
-        }
-        let betas = match sizes.betas {
-            0 => rows(BETA, 1, 0, 1, 1),
-            _ => rows(BETA, states, state, 1, 1),
-        };
-        let scale = self.scale.unwrap_or_else(|| 1.0 / (key as f32).sqrt());
-        State {
+            batch,
             steps,
+            states,
             key,
-            value: sizes.value,
-            scale,
-            window: sizes.window.max(1),
-            past,
-            queries: rows(QUERY, self.query_heads, query_head, sizes.group, key),
-            keys: rows(KEY, sizes.key_heads, key_head, 1, key),
-            values: rows(VALUE, states, state, 1, sizes.value),
-            factors: Rows {
-                elements: &of_steps,
-                first: 0,
-                stride: if self.decays { decays } else { 0 },
-                len: decays,
-            },
-            betas: self.corrects.then_some(betas),
-            memory: memory.of(key)?,
-            outputs: task.rows,
-            slots: task.slots,
+            value,
+            ..
+        } = *sizes;
+        let heads = |input, heads, size| Heads::of(inputs.floats(input), heads, size);
+        let betas = self.corrects.then_some(match sizes.betas {
+            0 => heads(BETA, 1, 1),
+            _ => heads(BETA, states, 1),
+        });
+        let [output, present, _] = taken(outputs);
+        States {
+            packing: Packing::Even { batch, steps },
+            states,
+            key,
+            value,
+            scale: self.scale.unwrap_or_else(|| 1.0 / (key as f32).sqrt()),
+            window: self.window.max(1),
+            value_first: false,
+            normalizes: false,
+            past: inputs.optional(PAST_STATE),
+            queries: heads(QUERY, self.query_heads, key),
+            keys: heads(KEY, sizes.key_heads, key),
+            values: heads(VALUE, states, value),
+            decays: self.decays.then(|| heads(DECAY, states, sizes.decays)),
+            betas,
+            gates: AsGiven,
+            captured: Captured::default(),
         }
-        .dispatch();
-        memory.factors = of_steps;
-        Ok(())
+        .run(output, present, None, threads)
     }
-}
-
-/// A state of a sequence, and what is written of it.
-struct Task<'a, P> {
-    at: usize,
-    /// The outputs of each step, unless nothing reads them.
-    rows: &'a mut [Option<&'a mut [P]>],
-    /// The states that are present after the last steps, unless nothing reads them.
-    slots: &'a mut [Option<&'a mut [P]>],
-}
-
-/// The parts of an output of so many elements, at places of their own; nothing if nothing reads the output.
-fn places<P>(
-    output: Option<&mut [P]>,
-    size: usize,
-    count: usize,
-    place: impl Fn(usize) -> usize,
-) -> Result<Vec<Option<&mut [P]>>, Error> {
-    let Some(output) = output.filter(|it| !it.is_empty()) else {
-        return Ok(vec![]);
-    };
-    let mut places = collect(count, (0..count).map(|_| None))?;
-    for (index, part) in output.chunks_mut(size).enumerate() {
-        places[place(index)] = Some(part);
-    }
-    Ok(places)
 }

@@ -24,6 +24,25 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// Rows of so many elements, one after the other.
+    pub(super) fn of(elements: &'a [f32], len: usize) -> Self {
+        Self {
+            elements,
+            first: 0,
+            stride: len,
+            len,
+        }
+    }
+
+    /// The same row for all steps.
+    pub(super) fn same(elements: &'a [f32]) -> Self {
+        let len = elements.len();
+        Self {
+            stride: 0,
+            ..Self::of(elements, len)
+        }
+    }
+
     #[inline(always)]
     pub(super) fn at(self, step: usize) -> &'a [f32] {
         &self.elements[self.first + step * self.stride..][..self.len]
@@ -39,9 +58,7 @@ const ZEROS: Row = Row([0.0; WIDTH]);
 
 /// Memory for the columns that are at hand.
 pub(super) struct Memory {
-    /// What the state is multiplied with before each step.
-    pub(super) factors: Vec<f32>,
-    /// Those of a step, for each element of a key.
+    /// What the state is multiplied with before a step, for each element of a key.
     factor: Vec<f32>,
     block: Vec<Row>,
     /// What the state is multiplied with to recall what it has for the next key.
@@ -53,7 +70,6 @@ pub(super) struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         Self {
-            factors: vec![],
             factor: vec![],
             block: vec![],
             next: vec![],
@@ -75,7 +91,7 @@ impl Memory {
     }
 }
 
-/// A state, `[key, value]`, with its inputs and outputs.
+/// A state, with its inputs and outputs.
 pub(super) struct State<'a, 'b, P> {
     pub(super) steps: usize,
     pub(super) key: usize,
@@ -83,6 +99,8 @@ pub(super) struct State<'a, 'b, P> {
     pub(super) scale: f32,
     /// The number of states that are present, at least 1.
     pub(super) window: usize,
+    /// Whether the states before and after are `[value, key]`, not `[key, value]`.
+    pub(super) value_first: bool,
     /// The state before the first step, zeros if there is none.
     pub(super) past: Option<&'a [f32]>,
     /// Those of all heads that ask the state.
@@ -97,6 +115,8 @@ pub(super) struct State<'a, 'b, P> {
     pub(super) outputs: &'a mut [Option<&'b mut [P]>],
     /// The states after the last steps, or nothing.
     pub(super) slots: &'a mut [Option<&'b mut [P]>],
+    /// What is added for the keys of the first steps, or nothing.
+    pub(super) captured: &'a mut [Option<&'b mut [P]>],
 }
 
 impl<P: Place<f32>> SimdOp for State<'_, '_, P> {
@@ -161,8 +181,12 @@ impl<P: Place<f32>> State<'_, '_, P> {
                     self.recall(step + 1);
                 }
             }
+            if let Some(Some(captured)) = self.captured.get_mut(step) {
+                write(isa, value, &mut captured[columns.first..][..columns.len]);
+            }
             // A last state that nothing reads again goes where it stays.
-            let stays = is_last && groups == 1 && columns.len == columns.width;
+            let is_whole = columns.len == columns.width && !self.value_first;
+            let stays = is_last && groups == 1 && is_whole;
             let asked = match stays {
                 true => self.add::<I, V, false, true>(isa, columns, step, value),
                 false => self.add::<I, V, CORRECTS, false>(isa, columns, step, value),
@@ -286,10 +310,19 @@ impl<P: Place<f32>> State<'_, '_, P> {
     #[inline(always)]
     fn read<I: Isa, const V: usize, const RECALLS: bool>(&mut self, isa: I, columns: Columns) {
         let ops = isa.f32();
+        if let (true, Some(past)) = (self.value_first, self.past) {
+            for column in 0..columns.len {
+                let past = &past[(columns.first + column) * self.key..][..self.key];
+                for (Row(row), past) in std::iter::zip(&mut self.memory.block, past) {
+                    row[column] = *past;
+                }
+            }
+        }
         let mut recalled = [ops.zero(); V];
         let rows = std::iter::zip(&mut self.memory.block, &self.memory.next);
         for (index, (Row(row), next)) in rows.enumerate() {
             let past = match self.past {
+                Some(_) if self.value_first => &row[..columns.len],
                 Some(past) => &past[index * self.value + columns.first..][..columns.len],
                 None => &[],
             };
@@ -313,6 +346,15 @@ impl<P: Place<f32>> State<'_, '_, P> {
         let Some(Some(slot)) = self.slots.get_mut(slot) else {
             return;
         };
+        if self.value_first {
+            for column in 0..columns.len {
+                let to = &mut slot[(columns.first + column) * self.key..][..self.key];
+                for (to, Row(row)) in std::iter::zip(to, &self.memory.block) {
+                    to.set(row[column]);
+                }
+            }
+            return;
+        }
         for (index, Row(row)) in self.memory.block.iter().enumerate() {
             let to = &mut slot[index * self.value + columns.first..][..columns.len];
             copy(to, &row[..columns.len]);

@@ -13,6 +13,8 @@ use crate::plugin::registry::Registration;
 pub(super) const HALF: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 as c_int;
 pub(super) const FLOAT: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT as c_int;
 pub(super) const DOUBLE: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE as c_int;
+/// The type of offsets and counts.
+pub(super) const INT32: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32 as c_int;
 /// The type of masks.
 pub(super) const BOOL: c_int = Host::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL as c_int;
 
@@ -68,6 +70,8 @@ pub(super) fn attention() -> Vec<Registration> {
         c"LinearAttention",
         c"CausalConvWithState",
         c"LinearAttentionGate",
+        c"GatedDeltaNet",
+        c"VarlenCausalConvWithState",
     ];
     let others = others.map(|op_type| of(c"com.microsoft", op_type));
     onnx.into_iter().chain(others).collect()

@@ -80,11 +80,12 @@ fn is_loop(operator: &str) -> bool {
 }
 
 /// The recurrent layers that the provider computes.
-const LAYERS: [&str; 5] = [
+const LAYERS: [&str; 6] = [
     "LSTM",
     "GRU",
     "RNN",
     "LinearAttention",
+    "com.microsoft::GatedDeltaNet",
     "com.microsoft::LinearAttention",
 ];
 

@@ -21,11 +21,12 @@ static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 
 /// The operators of `com.microsoft` among tract's, which it keeps under their
 /// bare names (tract-onnx, src/ops/nn).
-const MICROSOFT: [&str; 15] = [
+const MICROSOFT: [&str; 17] = [
     "BiasGelu",
     "CausalConvWithState",
     "DynamicQuantizeLSTM",
     "FastGelu",
+    "GatedDeltaNet",
     "GatherBlockQuantized",
     "GroupQueryAttention",
     "LinearAttention",
@@ -37,6 +38,7 @@ const MICROSOFT: [&str; 15] = [
     "SimplifiedLayerNormalization",
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
+    "VarlenCausalConvWithState",
 ];
 
 /// The operators of `ai.onnx.ml`: tract's (tract-onnx, src/ops/ml) and tract-onnx-extra's.

@@ -24,6 +24,7 @@ const OURS: &[&str] = &[
     "DynamicQuantizeLinear",
     "Einsum",
     "GRU",
+    "GatedDeltaNet",
     "If",
     "LSTM",
     "LinearAttention",
@@ -40,6 +41,7 @@ const OURS: &[&str] = &[
     "Slice",
     "Split",
     "Squeeze",
+    "VarlenCausalConvWithState",
 ];
 
 /// The first opset whose operators runtimes have.

@@ -1,6 +1,6 @@
-//! The operators of linear attention: `LinearAttention`, `CausalConvWithState` and `LinearAttentionGate`.
+//! The operators of linear attention: `LinearAttention`, `CausalConvWithState`, and those of ONNX Runtime.
 
-use recurrent_layers::{Attention, Error, Operand};
+use recurrent_layers::{Attention, Elements, Error, Operand};
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
@@ -18,19 +18,33 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let attention = attention.with_context(|| format!("{} {:?}", node.op_type, node.name))?;
     let slots: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
     let count = slots.iter().flatten().count();
-    let outputs = node.output.len().min(2);
+    let most = attention.inputs().len();
+    let given = node.input.len();
+    ensure!(
+        given <= most,
+        "{} {:?} has {given} inputs, expected {most} at most",
+        node.op_type,
+        node.name
+    );
+    let outputs = node.output.len().min(attention.outputs().len());
     own(node, [count, outputs], move |node: &mut Wiring<'_>| {
         let types = node.types()?;
-        let floats = [f32::datum_type(), f16::datum_type()];
-        for datum_type in &types {
-            ensure!(
-                floats.contains(datum_type),
-                "an input has elements of type {datum_type:?}, expected F32 or F16"
-            );
-        }
         let mut inputs = node.inputs.clone();
-        for input in &mut inputs {
-            *input = node.cast("float", *input, f32::datum_type())?;
+        for (index, slot) in slots.iter().enumerate() {
+            let Some(slot) = *slot else { continue };
+            let datum_type = types[slot];
+            let (known, expected) = match attention.is_of_integers(index) {
+                true => (&[i32::datum_type()][..], "I32"),
+                false => (&[f32::datum_type(), f16::datum_type()][..], "F32 or F16"),
+            };
+            let name = attention.inputs()[index];
+            ensure!(
+                known.contains(&datum_type),
+                "its {name} has elements of type {datum_type:?}, expected {expected}"
+            );
+            if datum_type.is_float() {
+                inputs[slot] = node.cast("float", inputs[slot], f32::datum_type())?;
+            }
         }
         let op = Typed(OfAttention {
             attention: attention.clone(),
@@ -39,12 +53,12 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         });
         let name = node.part("floats");
         let mut made = node.model.wire_node(name, op, &inputs)?;
-        // A state has the type of the one before, other outputs have that of the first input.
-        let past = attention.inputs().iter().position(|it| *it == "past_state");
-        let past = past.and_then(|it| *slots.get(it)?);
+        let slot = |input: usize| slots.get(input).copied().flatten();
         for (index, made) in made.iter_mut().enumerate() {
-            let like = if index == 1 { past.unwrap_or(0) } else { 0 };
-            *made = node.cast("output", *made, types[like])?;
+            let like = attention.type_of_output(index, |input| slot(input).is_some());
+            if let Some(like) = like.and_then(slot) {
+                *made = node.cast("output", *made, types[like])?;
+            }
         }
         Ok(Some(made))
     })
@@ -74,7 +88,11 @@ impl Stateless for OfAttention {
         let plain: Vec<PlainView<'_>> = plain.collect::<TractResult<_>>()?;
         let operand = |slot: &Option<usize>| -> TractResult<Option<Operand<'_>>> {
             let Some(slot) = *slot else { return Ok(None) };
-            let (sizes, elements) = (inputs[slot].shape(), plain[slot].as_slice::<f32>()?);
+            let elements = match inputs[slot].datum_type() == i32::datum_type() {
+                true => Elements::Integers(plain[slot].as_slice()?),
+                false => Elements::Floats(plain[slot].as_slice()?),
+            };
+            let sizes = inputs[slot].shape();
             Ok(Some(Operand { sizes, elements }))
         };
         let operands: Vec<Option<Operand<'_>>> =
@@ -86,9 +104,9 @@ impl Stateless for OfAttention {
         let mut outputs: Vec<Unwritten<f32>> = outputs
             .map(|sizes| Unwritten::new(sizes))
             .collect::<TractResult<_>>()?;
-        let mut places = outputs.iter_mut().map(Unwritten::places);
-        let places = [places.next(), places.next()];
-        let run = self.attention.run(&operands, places, &Executor::current());
+        let places = outputs.iter_mut().map(|it| Some(it.places()));
+        let mut places: Vec<Option<_>> = places.collect();
+        let run = (self.attention).run(&operands, &mut places, &Executor::current());
         if run == Err(Error::Stopped) {
             interrupt::check()?;
         }
@@ -102,10 +120,10 @@ impl Stateless for OfAttention {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
+        let slot = |index: usize| self.slots.get(index).copied().flatten();
         let sizes = |index: usize, rank: usize| -> TractResult<TVec<TDim>> {
             let name = self.attention.inputs()[index];
-            let slot = self.slots.get(index).copied().flatten();
-            let shape = &inputs[slot.with_context(|| format!("it lacks {name}"))?].shape;
+            let shape = &inputs[slot(index).with_context(|| format!("it lacks {name}"))?].shape;
             let found = shape.rank();
             ensure!(
                 found >= rank,
@@ -113,28 +131,90 @@ impl Stateless for OfAttention {
             );
             Ok(shape.to_tvec())
         };
-        let first = sizes(0, 3)?;
-        let (output, state, window) = match &self.attention {
+        // The number of sequences is one less than that of their offsets.
+        let sequences = |index: usize| Ok::<_, TractError>(sizes(index, 1)?[0].clone() - 1);
+        let windowed = |window: usize, state: TVec<TDim>| -> TVec<TDim> {
+            let window = (window > 0).then(|| window.to_dim());
+            window.into_iter().chain(state).collect()
+        };
+        let shapes: TVec<TVec<TDim>> = match &self.attention {
             Attention::Linear(linear) => {
+                let first = sizes(0, 3)?;
                 let value = sizes(2, 3)?[2].clone();
                 let (heads, states) = (linear.query_heads, linear.states);
                 let [batch, steps, key] = [0, 1, 2].map(|axis| first[axis].clone());
                 let output = tvec![batch.clone(), steps, value.clone() * heads.div_ceil(states)];
                 let state = tvec![batch, states.to_dim(), key / heads, value / states];
-                (output, state, linear.window)
+                tvec![output, windowed(linear.window, state)]
             }
             Attention::Convolution(convolution) => {
+                let first = sizes(0, 3)?;
                 let taps = sizes(1, 3)?[2].clone();
                 let mut state = first.clone();
                 let axis = if convolution.channels_last { 1 } else { 2 };
                 state[axis] = (taps - 1) * convolution.dilation;
-                (first, state, convolution.window)
+                tvec![first, windowed(convolution.window, state)]
             }
-            Attention::Gate(_) => (first.clone(), first, 0),
+            Attention::Gate(_) => {
+                let first = sizes(0, 3)?;
+                tvec![first.clone(), first]
+            }
+            Attention::DeltaNet(net) => {
+                let first = sizes(0, 2)?;
+                let is_packed = slot(2).is_none();
+                let (tokens, heads, [states, value, key]) = match is_packed {
+                    true => {
+                        let state = sizes(6, 4)?;
+                        let of_state = [1, 2, 3].map(|axis| state[axis].clone());
+                        (first.len() - 1, None, of_state)
+                    }
+                    false => {
+                        let (first, values) = (sizes(0, 3)?, sizes(2, 3)?);
+                        let tokens = first.len() - 2;
+                        let of_value = |axis: usize| {
+                            values
+                                .get(tokens + axis)
+                                .cloned()
+                                .context("its value lacks axes")
+                        };
+                        let of_state = [of_value(0)?, of_value(1)?, first[tokens + 1].clone()];
+                        (tokens, Some(first[tokens].clone()), of_state)
+                    }
+                };
+                let batch = match (slot(3), tokens) {
+                    (Some(_), _) => sequences(3)?,
+                    (None, 2) => first[0].clone(),
+                    (None, _) => sizes(6, 4)?[0].clone(),
+                };
+                let mut output: TVec<TDim> = first[..tokens].into();
+                output.extend([states.clone(), value.clone()]);
+                let decays = match slot(4) {
+                    Some(_) if sizes(4, 2)?.len() == tokens + 2 => states.clone() * &key,
+                    _ => states.clone(),
+                };
+                let of_values = states.clone() * &value;
+                let of_keys = match heads {
+                    Some(heads) => heads * &key,
+                    None => (first[tokens].clone() - &of_values) / 2,
+                };
+                let captured = (decays + of_keys + of_values) * net.capacity;
+                let state = tvec![batch.clone(), states, value, key];
+                tvec![output, state, tvec![batch, captured]]
+            }
+            Attention::PackedConvolution(convolution) => {
+                let first = sizes(0, 2)?;
+                let (sequences, channels) = (sequences(2)?, first[1].clone());
+                let taps = sizes(1, 3)?[2].clone();
+                let state = (taps - 1) * convolution.dilation;
+                let captured = convolution.capacity.to_dim();
+                let state = tvec![sequences.clone(), channels.clone(), state];
+                tvec![first, state, tvec![sequences, captured, channels]]
+            }
         };
-        let window = (window > 0).then(|| window.to_dim());
-        let state: TVec<TDim> = window.into_iter().chain(state).collect();
-        let facts = [f32::fact(output), f32::fact(state)];
-        Ok(facts.into_iter().take(self.outputs).collect())
+        let facts = shapes
+            .into_iter()
+            .take(self.outputs)
+            .map(f32::fact);
+        Ok(facts.collect())
     }
 }

@@ -1,9 +1,9 @@
-//! The kernel of a node of linear attention: LinearAttention, CausalConvWithState or LinearAttentionGate.
+//! The kernel of a node of linear attention: LinearAttention, CausalConvWithState, and those of ONNX Runtime.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use recurrent_layers::{Attention, Operand};
+use recurrent_layers::{Attention, Elements, Operand};
 use smallvec::SmallVec;
 
 use super::super::ep::Ep;
@@ -24,7 +24,23 @@ use crate::plugin::{fence, kernel};
 /// As many as there are inputs, or axes.
 type Few<T> = SmallVec<[T; 6]>;
 
-const OUTPUTS: [&str; 2] = ["output", "present_state"];
+/// The most outputs of an operator.
+const OUTPUTS: usize = 3;
+
+/// The elements of an input, which may be a copy.
+enum Numbers<'a> {
+    Floats(Cow<'a, [f32]>),
+    Integers(Cow<'a, [i32]>),
+}
+
+impl Numbers<'_> {
+    fn elements(&self) -> Elements<'_> {
+        match self {
+            Self::Floats(floats) => Elements::Floats(floats),
+            Self::Integers(integers) => Elements::Integers(integers),
+        }
+    }
+}
 
 /// A kernel of linear attention. Any number of runs may be in progress at once.
 #[derive(Debug)]
@@ -34,7 +50,7 @@ pub(crate) struct AttentionKernel {
     attention: Attention,
     inputs: usize,
     /// Whether each output is of half floats; `None` if nothing reads it.
-    outputs: [Option<bool>; 2],
+    outputs: [Option<bool>; OUTPUTS],
     seen: Seen,
 }
 
@@ -54,13 +70,14 @@ impl kernel::Kernel for AttentionKernel {
                 return Err(HostError::argument("OrtKernelCreateFunc", unknown).into());
             };
             let inputs = info.input_names()?;
-            // A state has the type of the one before, other outputs have that of the first input.
-            let past = attention.inputs().iter().position(|it| *it == "past_state");
-            let past = past.filter(|&it| inputs.get(it).is_some_and(|it| !it.is_empty()));
-            let mut outputs = [None; 2];
-            for (index, like) in [0, past.unwrap_or(0)].into_iter().enumerate() {
+            let is_given = |input: usize| inputs.get(input).is_some_and(|it| !it.is_empty());
+            let mut outputs = [None; OUTPUTS];
+            for (index, is_half) in outputs.iter_mut().enumerate() {
                 if read.get(index) == Some(&true) {
-                    outputs[index] = Some(info.element(like)? == Some(HALF));
+                    *is_half = Some(match attention.type_of_output(index, is_given) {
+                        Some(like) => info.element(like)? == Some(HALF),
+                        None => false,
+                    });
                 }
             }
             Ok(Self {
@@ -94,29 +111,39 @@ impl AttentionKernel {
         let sizes: Few<Option<Few<usize>>> = sizes.collect();
         let of_inputs: Few<Option<&[usize]>> = sizes.iter().map(|it| it.as_deref()).collect();
         let shapes = self.attention.sizes(&of_inputs)?;
-        let shapes =
-            shapes.map(|sizes| -> Few<i64> { sizes.iter().map(|&size| size as i64).collect() });
+        let shapes = shapes.iter();
+        let shapes = shapes.map(|sizes| sizes.iter().map(|&size| size as i64).collect());
+        let shapes: Few<Few<i64>> = shapes.collect();
         let wanted = std::array::from_fn(|index| {
             let is_half = self.outputs[index]?;
-            Some((&shapes[index][..], is_half))
+            Some((&shapes.get(index)?[..], is_half))
         });
-        let mut outputs = outputs::<f32, 2>(context, &OUTPUTS, wanted)?;
+        let of_outputs = self.attention.outputs();
+        let of_outputs =
+            std::array::from_fn(|index| of_outputs.get(index).copied().unwrap_or_default());
+        let mut outputs = outputs::<f32, OUTPUTS>(context, &of_outputs, wanted)?;
         // A caller may bind one buffer as a state before and after the steps.
-        let numbers = std::iter::zip(names, &tensors).map(|(name, tensor)| {
-            let numbers = tensor.map(|tensor| apart(elements::<f32>(name, tensor)?, &outputs));
-            numbers.transpose()
+        let numbers = std::iter::zip(names, &tensors).enumerate();
+        let numbers = numbers.map(|(index, (name, tensor))| {
+            let Some(tensor) = *tensor else {
+                return Ok(None);
+            };
+            let numbers = match self.attention.is_of_integers(index) {
+                true => Numbers::Integers(elements(name, tensor)?),
+                false => Numbers::Floats(apart(elements(name, tensor)?, &outputs)?),
+            };
+            Ok::<_, Error>(Some(numbers))
         });
-        let numbers: Few<Option<Cow<'_, [f32]>>> = numbers.collect::<Result<_, _>>()?;
+        let numbers: Few<Option<Numbers<'_>>> = numbers.collect::<Result<_, _>>()?;
         let operands = std::iter::zip(&of_inputs, &numbers).map(|(sizes, numbers)| {
-            let (sizes, elements) = ((*sizes)?, numbers.as_deref()?);
+            let (sizes, elements) = ((*sizes)?, numbers.as_ref()?.elements());
             Some(Operand { sizes, elements })
         });
         let operands: Few<Option<Operand<'_>>> = operands.collect();
-        let [output, present] = &mut outputs;
-        let slices = [output, present].map(|it| it.as_mut().map(Output::elements));
+        let mut slices = (outputs.each_mut()).map(|it| it.as_mut().map(Output::elements));
         let parallel = ParallelLoop::new(context.workers());
         let threads = Pool::new(*CORES, &self.seen, &parallel, self.runs.ending());
-        let run = self.attention.run(&operands, slices, &threads);
+        let run = self.attention.run(&operands, &mut slices, &threads);
         // Report the cause first: it says more than that some work was not done.
         parallel.finish()?;
         run?;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use recurrent_layers::{Attention, Recurrent};
 use recurrent_steps::NodeAttributes;
 
-use super::super::schemas::{FLOAT, HALF};
+use super::super::schemas::{FLOAT, HALF, INT32};
 use crate::plugin::node::Node;
 
 /// Whether an operator is one of layers.
@@ -32,16 +32,29 @@ impl Operator {
             let recurrent = Recurrent::of(&node.op_type, &attributes);
             return recurrent.map(Self::Recurrent).map_err(|it| it.to_string());
         }
-        let types = node.inputs.iter().filter_map(|(_, input)| input.as_ref());
-        let mut others = types.filter(|it| ![HALF, FLOAT].contains(&it.element));
-        if let Some(other) = others.next() {
-            return Err(format!(
-                "an input has elements of ONNXTensorElementDataType {}, expected float or float16",
-                other.element
-            ));
-        }
         let attention = Attention::of(&node.op_type, &attributes);
-        attention.map(Self::Attention).map_err(|it| it.to_string())
+        let attention = attention.map_err(|it| it.to_string())?;
+        let most = attention.inputs().len();
+        for (index, (_, input)) in node.inputs.iter().enumerate() {
+            let Some(input) = input else { continue };
+            if index >= most {
+                return Err(format!(
+                    "it has input {index}, expected {most} inputs at most"
+                ));
+            }
+            let (known, words) = match attention.is_of_integers(index) {
+                true => (&[INT32][..], "int32"),
+                false => (&[HALF, FLOAT][..], "float or float16"),
+            };
+            if !known.contains(&input.element) {
+                return Err(format!(
+                    "input {} has elements of ONNXTensorElementDataType {}, expected {words}",
+                    attention.inputs()[index],
+                    input.element
+                ));
+            }
+        }
+        Ok(Self::Attention(attention))
     }
 }
 

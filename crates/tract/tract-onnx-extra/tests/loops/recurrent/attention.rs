@@ -69,12 +69,11 @@ fn half_floats_are_computed_in_floats_and_a_state_keeps_its_type() {
 fn a_convolution_keeps_its_last_elements() {
     let node = "y, s = CausalConvWithState(x, w, b, past)";
     let inputs = "x:f32[1,1,T] w:f32[1,1,3] b:f32[1] past:f32[1,1,2]";
-    let of = |sizes: &[usize], numbers: &[f32]| Tensor::from_shape(sizes, numbers).unwrap();
     let given = [
-        of(&[1, 1, 2], &[3.0, 4.0]),
-        of(&[1, 1, 3], &[1.0, 10.0, 100.0]),
-        of(&[1], &[0.5]),
-        of(&[1, 1, 2], &[1.0, 2.0]),
+        of(&[1, 1, 2], &[3.0_f32, 4.0]),
+        of(&[1, 1, 3], &[1.0_f32, 10.0, 100.0]),
+        of(&[1], &[0.5_f32]),
+        of(&[1, 1, 2], &[1.0_f32, 2.0]),
     ];
     let found = run(graph(inputs, "y s", node), &given).unwrap();
     assert_near(&found[0], &[321.5, 432.5]);
@@ -97,6 +96,80 @@ fn a_gate_is_computed() {
     assert_near(&found[1], &[0.5, 1.0, 0.0]);
 }
 
+/// A tensor of these sizes.
+fn of<T: Datum + Copy>(sizes: &[usize], numbers: &[T]) -> Tensor {
+    Tensor::from_shape(sizes, numbers).unwrap()
+}
+
+/// Two sequences, of two tokens and of one.
+fn packed() -> [Tensor; 4] {
+    let of_tokens = |numbers: &[f32; 3]| of(&[3, 1, 1], numbers);
+    let [q, k, v] = [[1.0, 2.0, 3.0], [1.0, 1.0, 2.0], [2.0, 3.0, 1.0]].map(|it| of_tokens(&it));
+    [q, k, v, of(&[3], &[0_i32, 2, 3])]
+}
+
+#[test]
+fn a_gated_delta_net_adds_to_the_state_of_each_sequence() {
+    let [q, k, v, offsets] = packed();
+    let past = of(&[2, 1, 1, 1], &[10.0_f32, 20.0]);
+    let counts = of(&[2], &[1_i32, 1]);
+    let attributes = "update_rule=\"linear\";state_update_capacity=2";
+    let net = format!("microsoft.GatedDeltaNet<{attributes}>");
+    for (tokens, ends) in [("3", "3"), ("T", "E")] {
+        let inputs = ["q", "k", "v"]
+            .map(|name| format!("{name}:f32[{tokens},1,1]"))
+            .join(" ");
+        let inputs = format!("{inputs} cu:i32[{ends}] past:f32[2,1,1,1] counts:i32[2]");
+        let node = format!("y, s, u = {net}(q, k, v, cu, _, _, past, _, _, counts)");
+        let given = [&q, &k, &v, &offsets, &past, &counts].map(Tensor::clone);
+        let found = run(graph(&inputs, "y s u", &node), &given).unwrap();
+        assert_eq!(found[0].shape(), [3, 1, 1]);
+        assert_near(&found[0], &[12.0, 30.0, 66.0]);
+        assert_near(&found[1], &[15.0, 22.0]);
+        // A factor, a key and a value of the first token, and none of a second.
+        assert_eq!(found[2].shape(), [2, 6]);
+        assert_near(
+            &found[2],
+            &[1.0, 0.0, 1.0, 0.0, 2.0, 0.0, 1.0, 0.0, 2.0, 0.0, 1.0, 0.0],
+        );
+    }
+}
+
+#[test]
+fn a_gated_delta_net_takes_one_input_for_three_and_half_floats() {
+    let qkv = of(
+        &[1, 3, 3],
+        &[1.0_f32, 1.0, 2.0, 2.0, 1.0, 3.0, 3.0, 2.0, 1.0],
+    );
+    let qkv = qkv.cast_to::<f16>().unwrap().into_owned();
+    let past = of(&[1, 1, 1, 1], &[10.0_f32]);
+    let node = "y, s = microsoft.GatedDeltaNet<update_rule=\"linear\">(qkv, _, _, _, _, _, past)";
+    let inputs = "qkv:f16[B,T,3] past:f32[B,1,1,1]";
+    let found = run(graph(inputs, "y s", node), &[qkv, past]).unwrap();
+    let types: Vec<DatumType> = found.iter().map(|it| it.datum_type()).collect();
+    assert_eq!(types, [f16::datum_type(), f32::datum_type()]);
+    assert_eq!(found[0].shape(), [1, 3, 1, 1]);
+    assert_near(&found[0].cast_to::<f32>().unwrap(), &[12.0, 30.0, 51.0]);
+    assert_near(&found[1], &[17.0]);
+}
+
+#[test]
+fn a_packed_convolution_does_not_read_across_sequences() {
+    let node = "y, s = microsoft.VarlenCausalConvWithState(x, w, cu, b, past)";
+    let inputs = "x:f32[T,1] w:f32[1,1,3] cu:i32[E] b:f32[1] past:f32[B,1,2]";
+    let given = [
+        of(&[3, 1], &[3.0_f32, 4.0, 5.0]),
+        of(&[1, 1, 3], &[1.0_f32, 10.0, 100.0]),
+        of(&[3], &[0_i32, 2, 3]),
+        of(&[1], &[0.5_f32]),
+        of(&[2, 1, 2], &[1.0_f32, 2.0, 6.0, 7.0]),
+    ];
+    let found = run(graph(inputs, "y s", node), &given).unwrap();
+    assert_eq!(found[0].shape(), [3, 1]);
+    assert_near(&found[0], &[321.5, 432.5, 576.5]);
+    assert_near(&found[1], &[3.0, 4.0, 7.0, 5.0]);
+}
+
 #[test]
 fn errors_say_what_would_be_right() {
     let error = |inputs: &str, node: &str| {
@@ -111,7 +184,21 @@ fn errors_say_what_would_be_right() {
     );
     let found = error(inputs, &format!("y = {LINEAR}(q, k, d)"));
     assert!(
-        found.contains("an input has elements of type F64, expected F32 or F16"),
+        found.contains("its value has elements of type F64, expected F32 or F16"),
+        "{found}"
+    );
+    let net = "microsoft.GatedDeltaNet<update_rule=\"linear\">";
+    let found = error(inputs, &format!("y = {net}(q, k, v, d)"));
+    assert!(
+        found.contains("its cu_seqlens has elements of type F64, expected I32"),
+        "{found}"
+    );
+    let found = error(inputs, &format!("y = {net}(q, k, v)"));
+    assert!(found.contains("it lacks initial_state"), "{found}");
+    let convolution = "microsoft.VarlenCausalConvWithState(q, q, q, q, q, q, q, q)";
+    let found = error(inputs, &format!("y = {convolution}"));
+    assert!(
+        found.contains("has 8 inputs, expected 6 at most"),
         "{found}"
     );
     let found = error(inputs, &format!("y = {LINEAR}(q, k)"));
