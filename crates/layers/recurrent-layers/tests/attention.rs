@@ -238,6 +238,49 @@ proptest! {
 }
 
 #[test]
+fn many_steps_of_states_that_decay_fast_are_their_definition() {
+    for (rule, queries) in [
+        ("gated", 2),
+        ("gated_delta", 2),
+        ("gated_delta", 4),
+        ("gated", 6),
+    ] {
+        let (batch, steps, key, value) = (1, 60, 7, 40);
+        let heads = Heads {
+            batch,
+            steps,
+            queries,
+            keys: 2,
+            states: 2,
+            key,
+            value,
+        };
+        let tensor = |seed, of_token| Tensor::new(seed, &[batch, steps, of_token]);
+        let (query, values) = (tensor(0, queries * key), tensor(2, 2 * value));
+        let keys = tensor(1, 2 * key).map(|it| it / 2.0);
+        // From nothing to all of it; some grow instead.
+        let mut decay = tensor(4, 2).map(|it| if it < 0.7 { -6.0 * it.abs() } else { it });
+        decay.elements[40] = -200.0;
+        let beta = rule.ends_with("delta").then(|| tensor(5, 2).map(f32::abs));
+        let past = Tensor::new(3, &[3, batch, 2, key, value]);
+        let mut given = Given::default();
+        given.integers([
+            ("q_num_heads", queries as i64),
+            ("kv_num_heads", 2),
+            ("state_window", 3),
+        ]);
+        given.text("update_rule", rule);
+        let attention = Attention::of("LinearAttention", &given).unwrap();
+        let inputs = [&query, &keys, &values, &past, &decay].map(Some);
+        let inputs = [&inputs[..], &[beta.as_ref()]].concat();
+        let [output, present] = both(run(&attention, &inputs, &Serial));
+        let [expected, state] = linear(rule, heads, &inputs, 3);
+        close(&output, &expected, &[batch, steps, queries * value]);
+        close(&present, &state, &past.sizes);
+    }
+}
+
+#[test]
 fn threads_make_no_difference() {
     let mut given = Given::default();
     given.integers([("q_num_heads", 8), ("kv_num_heads", 8)]);

@@ -211,10 +211,7 @@ impl Stateless for OfAttention {
                 tvec![first, state, tvec![sequences, captured, channels]]
             }
         };
-        let facts = shapes
-            .into_iter()
-            .take(self.outputs)
-            .map(f32::fact);
+        let facts = shapes.into_iter().take(self.outputs).map(f32::fact);
         Ok(facts.collect())
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::{iter, ptr, slice};
+use std::{ptr, slice};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -31,9 +31,15 @@ impl Plain for f32 {
     const NAME: &'static str = "float";
 
     fn of_halves(halves: &[f16]) -> Option<Result<Vec<Self>, Error>> {
-        let zeros = collect(halves.len(), iter::repeat_n(0.0, halves.len()));
-        Some(zeros.map_err(Error::from).map(|mut numbers| {
-            halves.convert_to_f32_slice(&mut numbers);
+        let mut numbers = vec![];
+        let room = reserve(&mut numbers, halves.len());
+        Some(room.map_err(Error::from).map(|()| {
+            let mut some = [0.0; AT_ONCE];
+            for halves in halves.chunks(AT_ONCE) {
+                let some = &mut some[..halves.len()];
+                halves.convert_to_f32_slice(some);
+                numbers.extend_from_slice(some);
+            }
             numbers
         }))
     }
@@ -226,7 +232,7 @@ pub(super) fn outputs<T: Plain, const N: usize>(
     Ok(outputs)
 }
 
-/// The number of half floats that are written at once.
+/// The number of half floats that are read or written at once.
 const AT_ONCE: usize = 256;
 
 /// An output that is wanted.
