@@ -201,3 +201,63 @@ fn states_and_branches_keep_their_range() {
         assert_eq!(found, halves(&[expected]));
     }
 }
+
+#[test]
+fn packed_sequences_of_half_floats_have_a_state_of_floats() {
+    let three = [("q", FLOAT16), ("k", FLOAT16), ("v", FLOAT16)];
+    let inputs = three.map(|(name, code)| model::value(name, code, &[None, Some(1), Some(1)]));
+    let states = [Some(2), Some(1), Some(1), Some(1)];
+    let others = [
+        model::value("cu", model::INT32, &[Some(3)]),
+        model::value("past", FLOAT, &states),
+    ];
+    let rule = AttributeProto {
+        name: Some("update_rule".to_owned()),
+        r#type: Some(AttributeType::STRING.into()),
+        s: Some(b"linear".to_vec()),
+        ..AttributeProto::default()
+    };
+    let inputs_of_net = ["q", "k", "v", "cu", "", "", "past"];
+    let mut net = node("GatedDeltaNet", &inputs_of_net, &["y", "state"], vec![rule]);
+    net.domain = Some("com.microsoft".to_owned());
+    let opset = |domain: &str, version| OperatorSetIdProto {
+        domain: Some(domain.to_owned()),
+        version: Some(version),
+        ..OperatorSetIdProto::default()
+    };
+    let graph = GraphProto {
+        name: Some("packed".to_owned()),
+        node: vec![net],
+        input: inputs.into_iter().chain(others).collect(),
+        output: vec![
+            model::value("y", FLOAT16, &[None, Some(1), Some(1)]),
+            model::value("state", FLOAT, &states),
+        ],
+        ..GraphProto::default()
+    };
+    let model = ModelProto {
+        ir_version: Some(9),
+        graph: graph.into(),
+        opset_import: vec![opset("", 20), opset("com.microsoft", 1)],
+        ..ModelProto::default()
+    };
+    let tokens = |numbers: [f32; 3]| halves(&numbers).into_shape(&[3, 1, 1]).unwrap();
+    let past = Tensor::from_shape(&[2, 1, 1, 1], &[10.0_f32, 2049.0]).unwrap();
+    for sizes in [Sizes::OfData, Sizes::Symbolic] {
+        let options = LoadOptions::new().with_sizes(sizes);
+        let session = Session::from_model(model.clone(), &options).unwrap();
+        let outputs = session.run([
+            ("q", tokens([1.0, 2.0, 3.0])),
+            ("k", tokens([1.0, 1.0, 2.0])),
+            ("v", tokens([2.0, 3.0, 1.0])),
+            ("cu", tensor1(&[0_i32, 2, 3])),
+            ("past", past.clone()),
+        ]);
+        let outputs = outputs.unwrap_or_else(|error| panic!("{error}"));
+        let y = outputs["y"].clone().into_tensor();
+        assert_eq!(y, tokens([12.0, 30.0, 6152.0]));
+        let state = outputs["state"].clone().into_tensor();
+        let last = Tensor::from_shape(&[2, 1, 1, 1], &[15.0_f32, 2051.0]).unwrap();
+        assert_eq!(state, last);
+    }
+}

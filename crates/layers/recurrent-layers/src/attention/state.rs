@@ -19,6 +19,9 @@ use crate::place::{Place, copy, fill};
 /// The most columns at once.
 pub(super) const WIDTH: usize = 64;
 
+/// What may be left to multiply a state with, so that neither the state nor what is added becomes too large.
+const LAGS: RangeInclusive<f32> = 1e-6..=1e6;
+
 /// The elements of an input for each step.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
@@ -58,9 +61,6 @@ impl<'a> Rows<'a> {
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Row([f32; WIDTH]);
-
-/// What may be left to multiply a state with, so that neither the state nor what is added becomes too large.
-const LAGS: RangeInclusive<f32> = 1e-6..=1e6;
 
 const ZEROS: Row = Row([0.0; WIDTH]);
 
@@ -261,7 +261,7 @@ impl<P: Place<f32>> State<'_, '_, P> {
     /// What the state has yet to be multiplied with after each of two steps that a pass may have.
     #[inline(always)]
     fn lags<const R: usize>(&self, step: usize) -> Option<[f32; 2]> {
-        // Those without keys to recall for are not asked beforehand.
+        // Where steps recall, R says whether two do at once.
         let has_pairs = R == 2 || R == 0 && self.has_pairs();
         if !has_pairs || step + 1 + self.window >= self.steps {
             return None;
