@@ -213,7 +213,7 @@ fn packed_sequences_of_half_floats_have_a_state_of_floats() {
     ];
     let rule = AttributeProto {
         name: Some("update_rule".to_owned()),
-        r#type: Some(AttributeType::STRING.into()),
+        r#type: Some(AttributeType::STRING),
         s: Some(b"linear".to_vec()),
         ..AttributeProto::default()
     };
