@@ -1,5 +1,7 @@
 """Which way to run a model is the fastest: onnxruntime_ep_revseq.bench."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,17 @@ def test_each_way_has_its_time(package):
     assert len(package.report(session).taken) == 4
     lines = str(found).splitlines()
     assert len(lines) == 8 and lines[-1] == found.code
-    assert lines[3].startswith("loops=layers ") and lines[3].endswith(" 4 of 4 loops")
+    assert lines[3].startswith("loops=layers ") and lines[3].endswith(" MiB  4 of 4 loops")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells a process its peak memory")
+def test_each_way_has_its_peak_memory(package):
+    """A process of its own tells it; 8 million floats are more than the session needs besides."""
+    (few, many) = (
+        package.bench(of_any_length(), sizes={"t": size}, seconds=0.05).ways for size in (5, 1 << 22)
+    )
+    for small, large in zip(few, many):
+        assert 10 << 20 < small.peak_bytes < large.peak_bytes - (32 << 20), small.name
 
 
 def test_a_way_that_fails_has_its_reason(package):

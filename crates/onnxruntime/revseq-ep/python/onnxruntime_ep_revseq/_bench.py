@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing.spawn
+import pickle
+import re
 import statistics
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._report import report
@@ -60,6 +66,8 @@ class Way:
     ratio: float | None = None
     #: The seconds that it took to make the session.
     load_seconds: float | None = None
+    #: The most bytes of memory of a process that makes the session and runs it; on Linux only.
+    peak_bytes: int | None = None
     #: What became of its loops.
     report: SessionReport | None = None
     #: Why there is no time, or that the outputs differ.
@@ -67,15 +75,16 @@ class Way:
 
     def _cells(self) -> list[str]:
         if self.seconds is None or self.load_seconds is None:
-            return [self.name, "", "", "", self.reason or ""]
+            return [self.name, "", "", "", "", self.reason or ""]
         found, takes = self.report, []
         if found is not None:
             loops = sum(left.operator in ("Loop", "Scan") for left in found.left) + len(found.taken)
             takes = [f"{len(found.taken)} of {loops} loops"] if loops else []
             takes += [f"{found.layers} layers"] if found.layers else []
         ratio = "-" if self.ratio is None else f"{self.ratio:.3f}"
+        peak = "-" if self.peak_bytes is None else f"{self.peak_bytes / (1 << 20):.3g} MiB"
         times = [f"{1e3 * self.seconds:.3g} ms", ratio, f"{1e3 * self.load_seconds:.3g} ms"]
-        return [self.name, *times, self.reason or ", ".join(takes)]
+        return [self.name, *times, peak, self.reason or ", ".join(takes)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,15 +113,15 @@ class Bench:
         return f"onnxruntime_ep_revseq.create_session({self.model}, {given})"
 
     def __str__(self) -> str:
-        rows = [["way", "a run", "ratio", "load", "takes"], *(way._cells() for way in self.ways)]
+        rows = [["way", "a run", "ratio", "load", "peak", "takes"], *(way._cells() for way in self.ways)]
         # What has no times has its reason in their place.
         timed = [row for row in rows if row[1]]
-        widths = [max(len(row[column]) for row in timed) for column in range(4)]
+        widths = [max(len(row[column]) for row in timed) for column in range(5)]
         widths[0] = max(len(row[0]) for row in rows)
         lines = [
             f"{row[0]:{widths[0]}}  "
-            + ("  ".join(f"{row[it]:>{widths[it]}}" for it in (1, 2, 3)) + "  " if row[1] else "")
-            + row[4]
+            + ("  ".join(f"{row[it]:>{widths[it]}}" for it in (1, 2, 3, 4)) + "  " if row[1] else "")
+            + row[5]
             for row in rows
         ]
         lines.append(self.code or "nothing is faster than ONNX Runtime with the model as it is")
@@ -131,17 +140,13 @@ def bench(
     the model rewritten.
 
     All run in turns for ``seconds``, on the same ``inputs``, and their outputs are compared with those of ONNX
-    Runtime. Inputs that are not given are made up: random floats, and integers of 1; ``sizes`` has those that
+    Runtime. Then each runs once in a process of its own, which tells its peak memory. Inputs that are not given are made up: random floats, and integers of 1; ``sizes`` has those that
     the model leaves open, by name.
 
     Raises ``ValueError`` if an input is neither given nor can be made up, the first error if no way runs the
     model, and what ``create_session`` raises for arguments that are wrong.
     """
-    import onnxruntime
-
     source = source_of(model)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
     prepared: list[_Prepared] = []
     failed: dict[str, Exception] = {}
     made_up: dict[str, numpy.ndarray[Any, Any]] | None = None
@@ -149,7 +154,7 @@ def bench(
         if name.startswith("rewritten") and not _is_rewritten(source):
             continue
         try:
-            one = _prepare(name, arguments, source, options, threads)
+            one = _prepare(name, arguments, source, threads)
             if made_up is None:
                 made_up = _inputs(one.session, inputs or {}, sizes or {})
             one.outputs = one.session.run(None, made_up)
@@ -170,7 +175,9 @@ def bench(
         tuple(
             Way(name, _WAYS.get(name), reason=" ".join(str(failed[name]).split()))
             if name in failed
-            else by_name[name].way(plain, prepared[0])
+            else by_name[name].way(
+                plain, prepared[0], _peak(_WAYS.get(name), source, threads, made_up or {})
+            )
             for name in (_PLAIN, *_WAYS)
             if name in failed or name in by_name
         ),
@@ -196,7 +203,7 @@ class _Prepared:
     def median(self) -> float:
         return statistics.median(self.times)
 
-    def way(self, plain: float | None, expected: _Prepared) -> Way:
+    def way(self, plain: float | None, expected: _Prepared, peak: int | None) -> Way:
         median = self.median()
         return Way(
             self.name,
@@ -205,6 +212,7 @@ class _Prepared:
             len(self.times),
             median / plain if plain else None,
             self.load,
+            peak,
             self.report,
             _difference(expected.session, expected.outputs, self.outputs),
         )
@@ -219,23 +227,61 @@ def _prepare(
     name: str,
     arguments: Mapping[str, Any] | None,
     source: str | bytes,
-    options: onnxruntime.SessionOptions,
     threads: int,
 ) -> _Prepared:
+    start = time.perf_counter()
+    session = _session(arguments, source, threads)
+    load = time.perf_counter() - start
+    return _Prepared(name, session, load, None if arguments is None else report(session))
+
+
+def _session(
+    arguments: Mapping[str, Any] | None, source: str | bytes, threads: int
+) -> onnxruntime.InferenceSession:
+    """A session on ONNX Runtime as it is, or with arguments of ``create_session``."""
     import onnxruntime
 
     from .worker import create_session
 
-    start = time.perf_counter()
     if arguments is None:
-        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    else:
-        with warnings.catch_warnings():
-            # The report has what stays.
-            warnings.simplefilter("ignore")
-            session = create_session(source, threads=threads, **arguments)
-    load = time.perf_counter() - start
-    return _Prepared(name, session, load, None if arguments is None else report(session))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    with warnings.catch_warnings():
+        # The report has what stays.
+        warnings.simplefilter("ignore")
+        return create_session(source, threads=threads, **arguments)
+
+
+#: The program of a process that tells its peak memory; modules are found where this process finds them.
+_PROGRAM = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from onnxruntime_ep_revseq import _bench
+_bench._print_peak(*pickle.load(sys.stdin.buffer))
+"""
+
+
+def _peak(
+    arguments: Mapping[str, Any] | None, source: str | bytes, threads: int, inputs: dict[str, Any]
+) -> int | None:
+    """The peak memory in bytes of a process that makes a session and runs it, where the system tells."""
+    # As multiprocessing does, for programs that have Python within.
+    python = multiprocessing.spawn.get_executable()
+    if sys.platform != "linux" or not python:
+        return None
+    told = pickle.dumps(sys.path) + pickle.dumps((arguments, source, threads, inputs))
+    process = subprocess.run([python, "-c", _PROGRAM], input=told, capture_output=True)
+    found = re.search(rb"^VmHWM:\s*(\d+) kB$", process.stdout, re.MULTILINE)
+    return 1024 * int(found[1]) if found else None
+
+
+def _print_peak(
+    arguments: Mapping[str, Any] | None, source: str | bytes, threads: int, inputs: dict[str, Any]
+) -> None:
+    """Makes a session, runs it, and prints what the system tells of this process."""
+    _session(arguments, source, threads).run(None, inputs)
+    print(Path("/proc/self/status").read_text())
 
 
 def _inputs(

@@ -91,18 +91,18 @@ impl Engine {
     /// # Errors
     /// If one of them is not available, or does not support the arguments.
     pub(crate) fn open_all(arguments: &EngineArguments, all: &[Backend]) -> Result<Vec<Self>> {
+        arguments.check(all)?;
         Self::open_each(arguments, all)?.into_iter().collect()
     }
 
-    /// Opens those of several backends that are available.
+    /// Opens those of several backends that are available, with arguments that were checked.
     ///
     /// # Errors
-    /// If one of them does not support the arguments.
+    /// The number of threads cannot be set.
     pub(crate) fn open_each(
         arguments: &EngineArguments,
         all: &[Backend],
     ) -> Result<Vec<Result<Self>>> {
-        arguments.check(all)?;
         if let Some(threads) = arguments.threads {
             set_threads(threads.into(), all)?;
         }

@@ -12,7 +12,8 @@ pub(super) const EXAMPLES: &str = "\
 The ways are ONNX Runtime as it is, with each option of this project's provider, with the model \
 rewritten as `revseq rewrite --fast` does, and tract. They run in turns, on the same inputs: those of \
 the folder's first data set, or random numbers. A time is the median of a run; outputs are compared \
-with those of ONNX Runtime as it is. The exit status is 1 if those of a way differ by more than `revseq \
+with those of ONNX Runtime as it is. Then a process of its own runs each way once and tells its peak memory, on \
+Linux. The exit status is 1 if those of a way differ by more than `revseq \
 verify` allows, and 2 if no way runs the model.
 
 Examples:

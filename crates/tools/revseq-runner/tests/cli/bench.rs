@@ -25,9 +25,10 @@ fn assert_table(name: &str, table: &str) {
             (folder.as_str(), "models"),
             (r"ONNX Runtime \d+\.\d+\.\d+", "ONNX Runtime [version]"),
             (r"\d+(\.\d+)? (ns|µs|ms|s)\b", "[time]"),
-            (r" +\[time\] +(\d+\.\d+|\d+|-) +\[time\]", " [time] [ratio] [time]"),
+            (r"\d+(\.\d+)? MiB\b", "[peak]"),
+            (r" +\[time\] +(\d+\.\d+|\d+|-) +\[time\] +\[peak\]", " [time] [ratio] [time] [peak]"),
             (r"\[time\] \| \d+(\.\d+)? \|", "[time] | [ratio] |"),
-            (r"way +a run +ratio +load", "way a run ratio load"),
+            (r"way +a run +ratio +load +peak", "way a run ratio load peak"),
             (r"(?s)(fastest|nothing is faster).*", "[fastest]"),
         ],
     }, {
@@ -120,6 +121,39 @@ fn the_fastest_way_is_recommended() {
         format!("{path}/model.onnx")
     );
     assert!(python.starts_with(&start), "{python}");
+}
+
+/// A process of its own tells it: what each way alone needs, with its inputs.
+#[test]
+#[cfg(target_os = "linux")]
+fn each_way_has_its_peak_memory() {
+    let Some(library) = onnxruntime("each_way_has_its_peak_memory") else {
+        return;
+    };
+    let peaks = |batch: &str| -> Vec<(String, u64)> {
+        let sizes = ["--fill", "random", "--dim", "x.1=8", "--dim", batch];
+        let arguments = [&sizes[..], &["--format", "json"]].concat();
+        let run = bench(
+            &library,
+            &model("exported/keras_gru_bidirectional"),
+            &arguments,
+        );
+        let json: Json = serde_json::from_str(&run.stdout).expect("JSON");
+        let ways = json["models"][0]["ways"].as_array().expect("ways");
+        let ran = ways.iter().filter(|it| it["reason"].is_null());
+        let peak = |it: &Json| it["peak_bytes"].as_u64().expect("a number");
+        ran.map(|it| (it["way"].to_string(), peak(it))).collect()
+    };
+    let (few, many) = (peaks("x.0=1"), peaks("x.0=50000"));
+    assert!(few.len() >= 4, "{few:?}");
+    // Input and output of 50,000 sequences alone have more.
+    let both = 4 * 50_000 * 8 * (5 + 16);
+    for ((way, few), (same, many)) in std::iter::zip(&few, &many) {
+        assert_eq!(way, same);
+        assert!(*few > 8 << 20 && *many > few + both, "{way}: {few}, {many}");
+    }
+    let peak = |way: &str| few.iter().find(|it| it.0.contains(way)).expect("a way").1;
+    assert!(peak("tract") + (4 << 20) < peak("onnxruntime"), "{few:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `revseq bench`.
 
 mod output;
+mod peak;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -38,15 +39,19 @@ const GAIN: f64 = 0.97;
 
 /// Measures the ways to run each model, until all are measured or Ctrl-C is pressed.
 pub(crate) fn bench(arguments: &BenchArguments) -> Result<Outcome> {
+    if let Some((model, way)) = peak::asked()? {
+        return peak::print(arguments, model, way);
+    }
     // What was measured is worth printing.
     let watch = Watch::new();
     let mut destination = Destination::open(&arguments.report)?;
     let located = arguments.models.iter().map(|path| read::locate(path));
     let located: Vec<Located> = located.collect::<Result<_>>()?;
-    let ways = Ways::open(arguments)?;
+    let ways = Ways::open(arguments, &WAYS)?;
     let mut all = Vec::new();
-    for located in &located {
-        let measured = measure(arguments, &ways, located, &watch)?;
+    for (index, located) in located.iter().enumerate() {
+        let peak = |way: &Way| peak::in_process(index, way, &watch);
+        let measured = measure(arguments, &ways, located, &watch, peak)?;
         match arguments.format {
             BenchFormat::Text => destination.text(|out| {
                 if !all.is_empty() {
@@ -84,33 +89,35 @@ struct Ways {
 }
 
 impl Ways {
-    /// Opens the runtimes. One that the arguments name has to be there.
-    fn open(arguments: &BenchArguments) -> Result<Self> {
+    /// Opens the runtimes of some ways. One that the arguments name has to be there.
+    fn open(arguments: &BenchArguments, ways: &'static [Way]) -> Result<Self> {
         let ort = &arguments.engine.ort;
         let set = |(key, _): &&(String, String)| key == "loops" || key == "layers";
         if let Some((key, _)) = ort.provider_options.iter().find(set) {
             bail!("--provider-option {key}: each of its values is measured, so none is to be set");
         }
-        let backends = [Backend::OrtPlain, Backend::Ort, Backend::Tract];
-        let mut opened = Engine::open_each(&arguments.engine, &backends)?.into_iter();
-        let mut next = || opened.next().context("each backend is opened");
-        let (plain, provider, tract) = (next()?, next()?, next()?);
-        let available = |what: &str, is_named: bool, engine: Result<Engine>| match engine {
-            Ok(Engine::Ort(ort)) => Ok(Some(ort)),
-            Err(error) if is_named => Err(error),
-            Err(error) => {
+        let mut backends = vec![Backend::OrtPlain, Backend::Ort, Backend::Tract];
+        arguments.engine.check(&backends)?;
+        backends.retain(|&it| ways.iter().any(|way| way.on.needs(it)));
+        let opened = Engine::open_each(&arguments.engine, &backends)?;
+        let mut opened = std::iter::zip(backends, opened).peekable();
+        let mut next = |backend| Some(opened.next_if(|(it, _)| *it == backend)?.1);
+        let available = |what: &str, is_named: bool, engine: Option<Result<Engine>>| match engine {
+            Some(Ok(Engine::Ort(ort))) => Ok(Some(ort)),
+            Some(Err(error)) if is_named => Err(error),
+            Some(Err(error)) => {
                 note(format!("{what} is not measured: {}", chain(&error)));
                 Ok(None)
             }
-            Ok(Engine::Tract(_)) => Ok(None),
+            Some(Ok(Engine::Tract(_))) | None => Ok(None),
         };
         let libraries = &ort.libraries;
+        let plain = next(Backend::OrtPlain);
         let plain = available("ONNX Runtime", libraries.ort_lib.is_some(), plain)?;
-        let provider = match plain {
-            Some(_) => available("the provider", libraries.ep_lib.is_some(), provider)?,
-            None => None,
-        };
-        let mut tract = Some(tract?);
+        // Where there is no ONNX Runtime, it is said once.
+        let provider = next(Backend::Ort).filter(|_| plain.is_some());
+        let provider = available("the provider", libraries.ep_lib.is_some(), provider)?;
+        let mut tract = next(Backend::Tract).transpose()?;
         let mut engine = |way: &Way| match way.on {
             On::Plain => plain.as_ref().map(|it| Engine::Ort(it.with_option(None))),
             On::Provider(key, value) => {
@@ -119,9 +126,11 @@ impl Ways {
             }
             On::Tract => tract.take(),
         };
-        let ways = WAYS.iter();
         Ok(Self {
-            all: ways.filter_map(|way| Some((way, engine(way)?))).collect(),
+            all: ways
+                .iter()
+                .filter_map(|way| Some((way, engine(way)?)))
+                .collect(),
             onnxruntime: plain.map(|it| it.to_string()),
         })
     }
@@ -172,6 +181,9 @@ struct Ran {
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<f64>,
     load_seconds: Time,
+    /// The most memory that a process has which loads the model and runs it so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak_bytes: Option<u64>,
     #[serde(flatten)]
     takes: Takes,
     /// The outputs that differ by more than the tolerance, and by how much.
@@ -222,28 +234,42 @@ struct Ready {
     times: Vec<Duration>,
 }
 
-/// Measures the ways to run a model.
+/// Reads a model, and has each way run it once; returns it with its inputs.
+fn run_once(
+    arguments: &BenchArguments,
+    ways: &Ways,
+    located: &Located,
+) -> Result<(Model, Tensors, Vec<Prepared>)> {
+    let model = Model::read(&located.model)?;
+    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
+    let model = model.with_data()?;
+    let rewritten = match ways.all.iter().any(|(way, _)| way.is_rewritten) {
+        true => Rewritten::new(&model).map_err(|error| chain(&error)),
+        false => Err(String::new()),
+    };
+    let sources = inputs::Sources::of(&arguments.inputs.values, located);
+    let prepare = |inputs: &Tensors| prepare(ways, &model, &rewritten, inputs);
+    let ran = trial::run_of(trial::MANY, &model, &sources, &bindings, prepare);
+    let (tensors, prepared) = ran.with_context(in_model(&located.model))?;
+    Ok((model, tensors, prepared))
+}
+
+/// Measures the ways to run a model; `peak` tells the memory of one.
 fn measure(
     arguments: &BenchArguments,
     ways: &Ways,
     located: &Located,
     watch: &Watch,
+    peak: impl Fn(&Way) -> Option<u64>,
 ) -> Result<Measured> {
-    let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
-    let model = model.with_data()?;
-    let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
-    let rewritten = Rewritten::new(&model).map_err(|error| chain(&error));
-    let sources = inputs::Sources::of(&arguments.inputs.values, located);
     let progress = Progress::of_unknown_length();
     progress.message("preparing");
-    let prepare = |inputs: &Tensors| prepare(ways, &model, &rewritten, inputs);
-    let ran = trial::run_of(trial::MANY, &model, &sources, &bindings, prepare);
-    let (tensors, mut prepared) = ran.with_context(in_model(&located.model))?;
+    let (model, tensors, mut prepared) = run_once(arguments, ways, located)?;
+    let tolerances = Tolerances::new(&arguments.tolerance, &model)?;
     memory::keep();
     progress.message("running in turns");
     let is_interrupted = in_turns(&mut prepared, arguments.seconds, watch);
-    drop(progress);
+    progress.message("measuring memory");
     let names = model.output_names();
     let ran = prepared
         .iter()
@@ -259,6 +285,7 @@ fn measure(
             min_seconds: Time(ready.times.iter().min().copied().unwrap_or_default()),
             ratio: plain.map(|plain| median(&ready.times).as_secs_f64() / plain.as_secs_f64()),
             load_seconds: Time(ready.load),
+            peak_bytes: peak(way),
             takes: ready.takes,
             different: differences(&names, &expected, &ready.outputs, &tolerances),
         };
@@ -269,6 +296,7 @@ fn measure(
         Row { way, result, left }
     });
     let rows: Vec<Row> = rows.collect();
+    drop(progress);
     let choice = |has_python: bool| fastest(&rows, &located.model, has_python);
     Ok(Measured {
         model: located.model.display().to_string(),

@@ -8,7 +8,7 @@ use super::ways::{Choice, On};
 use super::{Measured, Measurement, Ran, Row, Takes};
 use crate::escape::printable;
 use crate::style::{BOLD, FAILED, GREEN};
-use crate::units::{count, first_of, time};
+use crate::units::{bytes, count, first_of, time};
 
 /// The number of loops and layers that stay which are told.
 const TOLD: usize = 5;
@@ -16,15 +16,16 @@ const TOLD: usize = 5;
 /// The number of inputs whose sizes are told.
 const INPUTS_TOLD: usize = 3;
 
-const HEAD: [&str; 5] = ["way", "a run", "ratio", "load", "takes"];
+const HEAD: [&str; 6] = ["way", "a run", "ratio", "load", "peak", "takes"];
 
 /// The cells of a way that ran.
-fn cells(Row { way, .. }: &Row, ran: &Ran) -> [String; 5] {
+fn cells(Row { way, .. }: &Row, ran: &Ran) -> [String; 6] {
     [
         way.name.to_owned(),
         time(ran.median_seconds.0),
         ran.ratio.map_or_else(|| "-".to_owned(), ratio),
         time(ran.load_seconds.0),
+        ran.peak_bytes.map_or_else(|| "-".to_owned(), bytes),
         takes(way.on, ran),
     ]
 }
@@ -73,7 +74,7 @@ fn head(measured: &Measured) -> String {
 }
 
 pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
-    let rows: Vec<(&Row, Option<[String; 5]>)> = measured
+    let rows: Vec<(&Row, Option<[String; 6]>)> = measured
         .ways
         .iter()
         .map(|row| (row, row.ran().map(|ran| cells(row, ran))))
@@ -84,12 +85,10 @@ pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
         cells.max().unwrap_or(0).max(HEAD[column].len())
     };
     let names = rows.iter().map(|(row, _)| row.way.name.len());
-    let widths = [names.max().unwrap_or(0), width(1), width(2), width(3)];
-    let line = |cells: [&str; 5]| {
-        let [way, run, ratio, load, takes] = cells;
-        let [first, second, third, fourth] = widths;
-        let line =
-            format!("{way:first$}  {run:>second$}  {ratio:>third$}  {load:>fourth$}  {takes}");
+    let name = names.max().unwrap_or(0);
+    let [run, ratio, load, peak] = [1, 2, 3, 4].map(width);
+    let line = |[way, a, b, c, d, takes]: [&str; 6]| {
+        let line = format!("{way:name$}  {a:>run$}  {b:>ratio$}  {c:>load$}  {d:>peak$}  {takes}");
         line.trim_end().to_owned()
     };
     writeln!(out, "{BOLD}{}{BOLD:#}", printable(&head(measured)))?;
@@ -97,8 +96,7 @@ pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
     for (row, cells) in &rows {
         match (&row.result, cells) {
             (Measurement::Not { reason }, _) => {
-                let width = widths[0];
-                writeln!(out, "{:width$}  {}", row.way.name, printable(reason))?;
+                writeln!(out, "{:name$}  {}", row.way.name, printable(reason))?;
             }
             (Measurement::Ran(ran), Some(cells)) => {
                 writeln!(out, "{}", line(cells.each_ref().map(String::as_str)))?;
@@ -130,14 +128,25 @@ pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
 
 pub(super) fn markdown(out: &mut dyn Write, measured: &Measured) -> Result<()> {
     writeln!(out, "{}\n", printable(&head(measured)))?;
-    writeln!(out, "| {} |\n|---|---:|---:|---:|---|", HEAD.join(" | "))?;
+    writeln!(
+        out,
+        "| {} |\n|---|---:|---:|---:|---:|---|",
+        HEAD.join(" | ")
+    )?;
     for row in &measured.ways {
         let cells = match &row.result {
             Measurement::Ran(ran) => cells(row, ran),
             Measurement::Not { reason } => {
                 let reason = printable(reason).replace('|', "\\|");
                 let [name, empty] = [row.way.name, "–"].map(str::to_owned);
-                [name, empty.clone(), empty.clone(), empty, reason]
+                [
+                    name,
+                    empty.clone(),
+                    empty.clone(),
+                    empty.clone(),
+                    empty,
+                    reason,
+                ]
             }
         };
         writeln!(out, "| {} |", cells.join(" | "))?;

@@ -2,6 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::cli::Backend;
+
 /// A way to run a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
@@ -25,8 +27,19 @@ pub(super) enum On {
     Tract,
 }
 
+impl On {
+    /// Whether a backend has to be there.
+    pub(super) fn needs(self, backend: Backend) -> bool {
+        match self {
+            Self::Plain => backend == Backend::OrtPlain,
+            Self::Provider(..) => backend != Backend::Tract,
+            Self::Tract => backend == Backend::Tract,
+        }
+    }
+}
+
 /// All ways. One that takes what an earlier one takes is not measured again.
-pub(super) const WAYS: [Way; 7] = [
+pub(super) static WAYS: [Way; 7] = [
     Way {
         name: "onnxruntime",
         on: On::Plain,
