@@ -239,7 +239,6 @@ pub(crate) enum Command {
         shell: Shell,
     },
     /// Write manual pages
-    #[command(hide = true)]
     Man {
         /// The folder to write them into
         folder: PathBuf,

@@ -47,7 +47,6 @@ pub(crate) struct RunArguments {
         long,
         allow_negative_numbers = true,
         value_name = "N",
-        requires = "timed",
         default_value_t = 0
     )]
     pub(crate) warmup: u32,

@@ -145,8 +145,7 @@ fn say_nan<'a>(
     if let Some((name, _)) = values.find(|(_, value)| value.has_nan()) {
         IS_SAID.store(true, Ordering::Relaxed);
         note(format!(
-            "{}: {what} {name:?} holds NaN, which Tanh, Sigmoid and other operators may turn into \
-             an ordinary number on tract",
+            "{}: {what} {name:?} holds NaN, which some operators turn into an ordinary number on tract",
             model.path.display()
         ));
     }

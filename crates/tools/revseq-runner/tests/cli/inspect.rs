@@ -412,6 +412,29 @@ fn subgraphs_see_the_values_around_them() {
     assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 12);
 }
 
+/// Bash completes the first backend and those after a comma.
+fn completes_backends() {
+    let folder = Folder::new();
+    let script = succeeds(&["completions", "bash"]);
+    let script = folder.write("revseq.bash", script.as_bytes());
+    for (typed, expected) in [
+        ("tr", "tract"),
+        ("tract,", "tract,tract tract,ort tract,ort-plain"),
+        ("tract,ort,ort-", "tract,ort,ort-plain"),
+    ] {
+        let complete = format!(
+            "source {script:?}; COMP_WORDS=(revseq compare -b {typed}); COMP_CWORD=3; \
+             _revseq revseq {typed} -b; echo ${{COMPREPLY[*]}}"
+        );
+        let bash = std::process::Command::new("bash");
+        let Ok(output) = { bash }.args(["-c", &complete]).output() else {
+            return;
+        };
+        let got = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(got.trim(), expected, "{output:?}");
+    }
+}
+
 #[test]
 fn devices_and_completions() {
     let text = succeeds(&["devices"]);
@@ -424,6 +447,7 @@ fn devices_and_completions() {
     }
     let version = succeeds(&["run", "--version"]);
     assert!(version.starts_with("revseq "), "{version}");
+    completes_backends();
     // What is spelled alike may mean the contrary.
     let assumed = ["rewrite", "x.onnx", "-o", "y.onnx", "--assume"];
     let wrong = revseq(&[&assumed[..], &["left-padded"]].concat());

@@ -537,6 +537,10 @@ fn a_run_of_seconds_has_a_throughput_and_a_trace() {
         "--warmup",
         "1",
     ];
+    refuses(
+        &["run", &model, "--fill", "iota", "--warmup", "1"],
+        "--warmup is for timed runs: add --repeat or --seconds",
+    );
     let start = std::time::Instant::now();
     let timed = revseq(&run);
     assert!(start.elapsed().as_secs_f64() >= 0.2);

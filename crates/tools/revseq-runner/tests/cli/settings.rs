@@ -218,6 +218,10 @@ fn manual_pages_have_a_version_and_the_environment() {
     }
     let help = succeeds(&["--help"]);
     assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
+    assert!(
+        help.contains("\n  man          Write manual pages\n"),
+        "{help}"
+    );
 
     // Pages of another version are replaced, and other files are not.
     let run = std::fs::read_to_string(folder.path("revseq-run.1")).unwrap();

@@ -28,6 +28,9 @@ use crate::units::time;
 
 /// Runs a model and prints or writes its outputs.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
+    if arguments.warmup > 0 && arguments.repeat.is_none() && arguments.seconds.is_none() {
+        bail!("--warmup is for timed runs: add --repeat or --seconds");
+    }
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
     let model = Model::read(&located.model)?;
