@@ -9,7 +9,7 @@ use crate::constant::Floats;
 use crate::model::{
     self, AttributeProto, AttributeType, FunctionProto, ModelProto, TensorProto, int,
 };
-use crate::{Options, rewrite};
+use crate::{Options, Outcome, rewrite};
 use revseq_test_models::text::nodes;
 
 /// The number of nodes: enough that cubic or exponential time exceeds the limit.
@@ -141,6 +141,69 @@ fn layers_of_one_input() {
     takes_little("names", &model, &pass("direction"), COUNT);
 }
 
+/// Steps that both directions read: from each, the cells of one lead on before those of the other begin.
+#[test]
+fn cells_of_both_directions() {
+    const STEPS: usize = 40;
+    let steps = (0..STEPS)
+        .map(|at| format!("n{at} = Constant<value_int={at}>()\nx{at} = Gather<axis=0>(x, n{at})"));
+    let cell = |way: &str, at: usize| {
+        let read = if way == "b" { STEPS - 1 - at } else { at };
+        let before = match at.checked_sub(1) {
+            Some(before) => [format!("{way}{before}h"), format!("{way}{before}c")],
+            None => ["begin", "begin"].map(str::to_owned),
+        };
+        let ([h, c], p) = (before, format!("{way}{at}"));
+        format!(
+            "{p}x = MatMul(x{read}, {way}kernel)
+            {p}s = MatMul({h}, {way}recurrent)
+            {p}a = Add({p}x, {p}s)
+            {p}g0, {p}g1, {p}g2, {p}g3 = Split<axis=1>({p}a)
+            {p}i = Sigmoid({p}g0)
+            {p}f = Sigmoid({p}g1)
+            {p}g = Tanh({p}g2)
+            {p}o = Sigmoid({p}g3)
+            {p}kept = Mul({p}f, {c})
+            {p}new = Mul({p}i, {p}g)
+            {p}c = Add({p}kept, {p}new)
+            {p}t = Tanh({p}c)
+            {p}h = Mul({p}o, {p}t)"
+        )
+    };
+    let ways = ["f", "b"].into_iter();
+    let cells = ways.flat_map(|way| (0..STEPS).map(move |at| (way, at)));
+    let text: Vec<String> = steps.chain(cells.map(|(way, at)| cell(way, at))).collect();
+    let last = STEPS - 1;
+    let end = format!("y = Concat<axis=1>(f{last}h, b{last}h)");
+    let kernels = ["fkernel", "bkernel"].map(|name| (name, [3, 8]));
+    let recurrents = ["frecurrent", "brecurrent"].map(|name| (name, [2, 8]));
+    let constants = [&kernels[..], &recurrents, &[("begin", [1, 2])]].concat();
+    let model = with_constants(of(&format!("{}\n{end}", text.join("\n"))), &constants);
+    let (_, report) = rewritten(&model, &pass("unrolled"));
+    let outcomes = report.rewritten().map(|it| it.outcome.clone());
+    let layer = |direction| {
+        let layer = format!("LSTM, {direction}, of 40 steps; an empty batch is an error");
+        Outcome::Rewritten(layer)
+    };
+    assert!(outcomes.eq(["forward", "reverse"].map(layer)), "{report:?}");
+}
+
+/// The model with constants of 0.5.
+fn with_constants(mut model: ModelProto, constants: &[(&str, [usize; 2])]) -> ModelProto {
+    let graph = model.graph.get_or_insert_default();
+    for (name, sizes) in constants {
+        let floats = Floats {
+            sizes: sizes.to_vec(),
+            elements: vec![0.5; sizes.iter().product()],
+        };
+        graph.initializer.push(TensorProto {
+            name: Some((*name).to_owned()),
+            ..floats.to_tensor()
+        });
+    }
+    model
+}
+
 #[test]
 fn cells_one_after_another() {
     let steps = lines(|at| {
@@ -158,18 +221,9 @@ fn cells_one_after_another() {
         )
     });
     let all: Vec<String> = (0..COUNT).map(|at| format!("u{at}")).collect();
-    let mut model = of(&format!("{steps}\ny = Concat<axis=0>({})", all.join(", ")));
-    let graph = model.graph.get_or_insert_default();
-    for (name, sizes) in [("kernel", [3, 2]), ("recurrent", [2, 2]), ("begin", [1, 2])] {
-        let floats = Floats {
-            sizes: sizes.to_vec(),
-            elements: vec![0.5; sizes.iter().product()],
-        };
-        graph.initializer.push(TensorProto {
-            name: Some(name.to_owned()),
-            ..floats.to_tensor()
-        });
-    }
+    let model = of(&format!("{steps}\ny = Concat<axis=0>({})", all.join(", ")));
+    let constants = [("kernel", [3, 2]), ("recurrent", [2, 2]), ("begin", [1, 2])];
+    let model = with_constants(model, &constants);
     takes_little("unrolled", &model, &fast(), 2);
     let (after, _) = rewritten(&model, &fast());
     assert!(after.graph.as_option().unwrap().node.len() < 40);

@@ -153,6 +153,11 @@ impl<'g, 'a> Cone<'g, 'a> {
                 && may_be(index, output)
                 && let Some(cell) = self.cell(index, output).filter(|it| fits(&it.cell))
             {
+                if let Some((_, memory)) = cell.cell.memory {
+                    // What else reads it is the cell of the next step, and all those behind.
+                    let next = self.graph.readers(memory);
+                    open.retain(|Reverse(it)| cell.nodes.contains(it) || !next.contains(it));
+                }
                 found.push(cell);
                 continue;
             }

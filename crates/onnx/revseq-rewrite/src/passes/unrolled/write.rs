@@ -59,12 +59,14 @@ fn plan<'a>(
     if chain.cells.len() < MINIMUM_STEPS {
         let why = chain.end.clone().unwrap_or_else(|| {
             format!(
-                "{} has no cell that begins with its output",
+                "no cell with the same weights takes {} as its state",
                 last.cell.output
             )
         });
         let count = chain.cells.len();
-        return Err(format!("it is a layer of only {count} steps: {why}"));
+        return Err(format!(
+            "only {count} steps follow each other, too few for a layer: {why}"
+        ));
     }
     let Step { sequence, axis, .. } = first.step;
     let batch = sizes::axis(scope, sequence, 1 - axis)

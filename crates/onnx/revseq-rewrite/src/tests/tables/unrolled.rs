@@ -120,10 +120,12 @@ fn unrolled() {
 fn unrolled_in_part() {
     check("unrolled", &[
         // A step with other weights, another function or another state ends a layer.
-        miss("it is a layer of only 2 steps: the cell at step 2 has other weights")
+        miss("only 2 steps follow each other, too few for a layer: the cell at step 2 has other weights")
             .with("MatMul(h1, recurrent)", "MatMul(h1, recurrent2)").with("(h3, recurrent)", "(h3, recurrent2)"),
-        miss("it is a layer of only 2 steps: the cell at step 2 is of another kind")
+        miss("only 2 steps follow each other, too few for a layer: the cell at step 2 is of another kind")
             .with("h2 = Tanh(a2)", "h2 = Sigmoid(a2)").with("(h3, recurrent)", "(h3, recurrent2)"),
+        miss("only 2 steps follow each other, too few for a layer: no cell with the same weights takes h1 as its state")
+            .with("MatMul(h1, recurrent)", "MatMul(begin, recurrent)").with("(h3, recurrent)", "(begin, recurrent)"),
         take("RNN, forward, of 4 steps; the cell at step 4 has other weights", ANY).with("MatMul(h3, recurrent)", "MatMul(h3, recurrent2)"),
         take("RNN, forward, of 4 steps", ANY).with("MatMul(h3, recurrent)", "MatMul(h2, recurrent)"),
         // Something else reads a product of a state.
