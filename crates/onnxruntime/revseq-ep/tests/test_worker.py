@@ -209,6 +209,13 @@ assert y.tolist() == [[4, 1], [2, 3], [0, 5]]
 """)
 
 
+def test_type_checkers_know_the_values_of_options(tmp_path):
+    """Beside another mapping, they would take any words."""
+    run(tmp_path, """
+assert worker.create_session.__annotations__["provider_options"] == "ProviderOptions | None"
+""")
+
+
 def test_values_of_options_are_checked_before_the_session(tmp_path):
     run(tmp_path, """
 for key, wrong, expected in [

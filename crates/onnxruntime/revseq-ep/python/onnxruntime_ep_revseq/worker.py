@@ -35,7 +35,7 @@ from ._report import LOOPS, ReportError, remember, report
 from ._rewrite import RewriteError, flag, not_a_model, rewriting, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     import onnxruntime
 
@@ -166,7 +166,7 @@ def create_session(
     rewrite: Literal["fast", False] | None = None,
     layers: bool | None = None,
     loops: bool | Literal["steps"] | None = None,
-    provider_options: ProviderOptions | Mapping[str, str] | None = None,
+    provider_options: ProviderOptions | None = None,
     configure: Callable[[onnxruntime.SessionOptions], None] | None = None,
 ) -> onnxruntime.InferenceSession:
     """Makes a session on a model (its path or its bytes) whose nodes are with the provider.
@@ -299,7 +299,7 @@ def _kept(session: onnxruntime.InferenceSession) -> list[str]:
 
 
 def _options(
-    provider_options: ProviderOptions | Mapping[str, str] | None,
+    provider_options: ProviderOptions | None,
     layers: bool | None,
     loops: bool | Literal["steps"] | None,
     rewrite: Literal["fast", False] | None,
