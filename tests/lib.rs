@@ -4,6 +4,7 @@
 //! [`Step`]s of an operator, data in some element types, and the expected
 //! outputs under each policy for lengths.
 
+#[cfg(feature = "gpu")]
 pub mod gpu;
 pub mod paths;
 

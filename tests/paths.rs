@@ -12,7 +12,7 @@ use revseq_tract::ReverseSubsequences;
 use tract_onnx::pb;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::{Case, Elements, Lengths, Step, gpu};
+use crate::{Case, Elements, Lengths, Step};
 
 /// The errors of a path.
 pub type Error = Box<dyn std::error::Error>;
@@ -32,7 +32,7 @@ pub struct Path {
 /// Every path, the reference first, those on a GPU last.
 #[must_use]
 pub fn paths() -> Vec<Path> {
-    let mut paths = vec![
+    let paths = vec![
         Path::new("reference", by_reference),
         Path::new("cpu serial", |case, step, input, policy| {
             out_of_place(case, step, &input, policy, Threads::Serial)
@@ -46,20 +46,33 @@ pub fn paths() -> Vec<Path> {
             ..Path::new("tract", by_tract)
         },
     ];
-    for context in gpu::software_contexts() {
-        for (how, is_in_place) in [("out of place", false), ("in place", true)] {
+    #[cfg(feature = "gpu")]
+    let paths = paths.into_iter().chain(on_gpus()).collect();
+    paths
+}
+
+/// Out of place and in place on each software adapter.
+#[cfg(feature = "gpu")]
+fn on_gpus() -> impl Iterator<Item = Path> {
+    use crate::gpu;
+
+    let lacks = |element_type| {
+        (element_type == ElementType::String).then_some("a GPU moves bytes, and strings are more")
+    };
+    let contexts = gpu::software_contexts().into_iter();
+    contexts.flat_map(move |context| {
+        [("out of place", false), ("in place", true)].map(|(how, is_in_place)| {
             let name = format!("wgpu {how} on {}", context.adapter());
             let context = context.clone();
             let run = move |case: &Case, step: &Step, input, policy| {
                 gpu::run(&context, is_in_place, case, step, input, policy)
             };
-            paths.push(Path {
-                lacks: gpu_lacks,
+            Path {
+                lacks,
                 ..Path::new(&name, run)
-            });
-        }
-    }
-    paths
+            }
+        })
+    })
 }
 
 impl Path {
@@ -97,10 +110,6 @@ fn tract_lacks(element_type: ElementType) -> Option<&'static str> {
         .map(ElementType::Fixed)
         .contains(&element_type)
         .then_some("tract has no complex types unless a feature of it is on")
-}
-
-fn gpu_lacks(element_type: ElementType) -> Option<&'static str> {
-    (element_type == ElementType::String).then_some("a GPU moves bytes, and strings are more")
 }
 
 fn pool() -> &'static rayon::ThreadPool {

@@ -11,9 +11,8 @@ collect_ignore = ["test_old_host.py"] if harness.HOST >= (1, 24) else []
 if harness.HOST < (1, 31):
     collect_ignore.append("test_attention.py")
 
-#: What depends on the library alone, or takes long to see the same once more: the newest and the oldest ONNX Runtime
-#: run it.
-OF_THE_ENDS = [
+#: What depends on the library alone, or takes long to see the same once more.
+LONG = [
     "test_bench.py",
     "test_examples.py",
     "test_host_failures.py",
@@ -28,11 +27,11 @@ OF_THE_ENDS = [
 
 
 def pytest_addoption(parser):
-    parser.addoption("--between", action="store_true", help="leave out what the newest and the oldest run")
+    parser.addoption("--short", action="store_true", help="leave out what depends on the library alone, or takes long")
 
 
 def pytest_ignore_collect(collection_path, config):
-    return True if config.getoption("--between") and collection_path.name in OF_THE_ENDS else None
+    return True if config.getoption("--short") and collection_path.name in LONG else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,19 +5,21 @@ use std::path::PathBuf;
 use crate::step::{Command, cargo};
 use crate::{files, python};
 
-/// The ONNX Runtimes under test, by their requirements file, and the tests for each. GPU tests do
-/// not depend on the version; what the library does once it is called, hardly: the one in between runs what
-/// ONNX Runtime asks of it.
-const HOSTS: [(&str, &str, &[&str]); 4] = [
-    ("1.32", "", &[]),
-    ("1.31", "", &["--between", "--ignore-glob=*/test_device.py"]),
-    ("1.24", "", &["--ignore-glob=*/test_device.py"]),
-    ("1.23", "test_old_host.py", &[]),
-];
+/// The newest ONNX Runtime under test, by its requirements file: it runs all tests.
+const NEWEST: &str = "1.32";
 
-/// The version that makes the models: its environment has everything that `models/requirements.txt`
-/// pins.
+/// The oldest one. What the library does once it is called hardly depends on the version: this one runs what
+/// ONNX Runtime asks of the library, and all tests in `test_all`.
+const OLDEST: &str = "1.24";
+
+/// One that is too old, which the library has to say.
+const TOO_OLD: &str = "1.23";
+
+/// One in between, which makes the models: its environment has everything that `models/requirements.txt` pins.
 const MODELS_HOST: &str = "1.31";
+
+/// GPU tests need a library with all features.
+const WITHOUT_GPU: &str = "--ignore-glob=*/test_device.py";
 
 /// The arguments of Python that run tests.
 pub(crate) const PYTEST: &str = "-m pytest -q -rs --disable-warnings -p no:cacheprovider";
@@ -42,7 +44,7 @@ pub(crate) fn environment() -> Result<[(&'static str, PathBuf); 3], String> {
 /// Makes the environments of all ONNX Runtimes under test, one after the other, so that shared
 /// packages are downloaded once.
 pub(crate) fn make_environments() -> Result<(), String> {
-    let mut versions = HOSTS.iter().map(|(version, ..)| version);
+    let mut versions = [NEWEST, MODELS_HOST, OLDEST, TOO_OLD].into_iter();
     versions.try_for_each(|version| host(version).map(|_| ()))
 }
 
@@ -53,25 +55,24 @@ pub(crate) fn python_of_models() -> Result<PathBuf, String> {
 
 /// A Python with the newest ONNX Runtime under test, and its library.
 pub(crate) fn onnxruntime() -> Result<(PathBuf, PathBuf), String> {
-    let (version, ..) = HOSTS[0];
-    let python = host(version)?;
+    let python = host(NEWEST)?;
     let script = "import pathlib, onnxruntime; \
                   print(*pathlib.Path(onnxruntime.__file__).parent.glob('capi/*onnxruntime.*[0-9dl]'))";
     let found = Command::new(&python).args(["-c", script]).output()?;
     let library = PathBuf::from(found.trim());
     if !library.is_file() {
         return Err(format!(
-            "no library of ONNX Runtime {version}: found {found:?}"
+            "no library of ONNX Runtime {NEWEST}: found {found:?}"
         ));
     }
     Ok((python, library))
 }
 
-/// Builds the library, with GPU support, and its examples, with the features and profile of the
-/// workspace's tests, so that shared crates are built once.
-fn library() -> Result<(), String> {
+/// Builds the library and its examples with the features and profile of the workspace's tests, so that shared crates
+/// are built once.
+pub(crate) fn library() -> Result<(), String> {
     crate::workspace("build")
-        .words("--profile test --lib --example rust --example mixed --example rewrite --example negate")
+        .words("--profile test --lib --bin revseq --example rust --example mixed --example rewrite --example negate")
         .run()
 }
 
@@ -82,7 +83,7 @@ fn host(version: &str) -> Result<PathBuf, String> {
 
 /// The requirements of the newest ONNX Runtime under test.
 pub(crate) fn newest_requirements() -> PathBuf {
-    requirements(HOSTS[0].0)
+    requirements(NEWEST)
 }
 
 /// The requirements of an environment with a version of ONNX Runtime.
@@ -122,8 +123,7 @@ pub(crate) fn wheel(platform: &str) -> Result<PathBuf, String> {
 pub(crate) fn test_wheels() -> Result<(), String> {
     let platform = this_platform();
     wheels(&platform, &["ep", "cli"])?;
-    let (version, ..) = HOSTS[0];
-    Command::new(host(version)?)
+    Command::new(host(NEWEST)?)
         .words(PYTEST)
         .arg(crate::root().join("crates/tools/revseq-runner/python/test_wheel.py"))
         .env(
@@ -139,38 +139,58 @@ pub(crate) fn test_wheels() -> Result<(), String> {
 
 /// Runs the tests of the library and of the wheel.
 pub(crate) fn test() -> Result<(), String> {
-    let root = crate::root();
-    let target = crate::target();
-    let faulty = target.join("faulty");
     library()?;
-    cargo("build --package revseq-ep --features fault-injection --target-dir")
-        .arg(&faulty)
-        .run()?;
-    // What a wheel has around the library does not depend on how that is optimised.
+    test_in(&[
+        (NEWEST, "", &[WITHOUT_GPU]),
+        (OLDEST, "", &["--short", WITHOUT_GPU]),
+        (TOO_OLD, "test_old_host.py", &[]),
+    ])
+}
+
+/// Runs all of them in the versions that `test` leaves out, in whole or in part.
+pub(crate) fn test_all() -> Result<(), String> {
+    library()?;
+    test_in(&[
+        (MODELS_HOST, "", &[WITHOUT_GPU]),
+        (OLDEST, "", &[WITHOUT_GPU]),
+    ])
+}
+
+/// Runs those of GPUs, of the library that was built last, with all features.
+pub(crate) fn test_devices() -> Result<(), String> {
+    test_in(&[(NEWEST, "test_device.py", &[])])
+}
+
+/// Runs tests in ONNX Runtimes at the same time: a version, a file or all, and the options of each.
+fn test_in(hosts: &[(&str, &str, &[&str])]) -> Result<(), String> {
+    // What a wheel has around the library does not depend on how that is optimised, nor on the failures that tests
+    // have it inject.
     let platform = this_platform();
     build_wheels(&["--dev", &platform], &["ep"])?;
     let wheel = only_wheel("dev-wheels", &platform, EP_WHEEL)?;
-    let library = library_name();
-    let tests = root.join("crates/onnxruntime/revseq-ep/tests");
+    let (target, library) = (crate::target(), library_name());
+    let faulty = target.join("dev-wheels").join(&platform).join(&library);
+    let tests = crate::root().join("crates/onnxruntime/revseq-ep/tests");
     let pytest = |version: &str, file: &str, options: &[&str]| {
         Command::new(host(version)?)
             .words(PYTEST)
             .arg(tests.join(file))
             .args(options)
             .env("REVSEQ_EP_LIBRARY", target.join("debug").join(&library))
-            .env(
-                "REVSEQ_EP_FAULTY_LIBRARY",
-                faulty.join("debug").join(&library),
-            )
+            .env("REVSEQ_EP_FAULTY_LIBRARY", &faulty)
+            .env("REVSEQ_COMMAND", target.join("debug").join(command_name()))
             .env("REVSEQ_EP_RUST_EXAMPLES", target.join("debug/examples"))
             .env("REVSEQ_EP_WHEEL", &wheel)
             .run_together(&format!("ONNX Runtime {version}"))
     };
     // Most tests keep only one core busy.
     std::thread::scope(|scope| {
-        let pytest = &pytest;
-        let runs = HOSTS
-            .map(|(version, file, options)| scope.spawn(move || pytest(version, file, options)));
+        let runs = hosts.iter().map(|&(version, file, options)| {
+            let pytest = &pytest;
+            scope.spawn(move || pytest(version, file, options))
+        });
+        // All of them start before the first is awaited.
+        let runs: Vec<_> = runs.collect();
         runs.into_iter()
             .map(|run| run.join().expect("the thread does not panic"))
             .fold(Ok(()), Result::and)
@@ -191,6 +211,10 @@ pub(crate) fn cluster(name: &str) -> Result<(), String> {
             crate::target().join("debug").join(library_name()),
         )
         .run()
+}
+
+fn command_name() -> String {
+    format!("revseq{}", std::env::consts::EXE_SUFFIX)
 }
 
 pub(crate) fn library_name() -> String {

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the project's chores. `cargo xtask test` is all that CI runs.
+//! `cargo xtask`: the project's chores. `cargo xtask test` runs all tests.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ const USAGE: &str = "\
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  test [STEP]...  Run everything that CI runs, or only the steps named
+  test [STEP]...  Run all tests, or only the steps named
   sanitize [asan|valgrind|tsan|miri]...
                   Run the kernels' tests under sanitizers, the first two or those named
   models          Make the files under models/ again
@@ -130,21 +130,22 @@ fn wanted_wheels<'a>(arguments: &[&'a str]) -> Result<(String, Vec<&'a str>), St
 /// The wheels, as `wheels/build.py` names them.
 const WHEELS: [&str; 2] = ["ep", "cli"];
 
-/// The features of the runner's dependencies, the same for every step, so that
-/// each step reuses the artefacts of earlier ones.
-const LIBRARIES: &str = "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
-                         revseq-ep/gpu,revseq-tract/multithread,revseq-tract/wgpu";
-
-/// A cargo command on the whole workspace, with all features of the runner.
+/// A cargo command on the whole workspace, with the features of the command that `cargo run` builds, the same for
+/// every step, so that each reuses what earlier ones compiled.
 pub(crate) fn workspace(command: &str) -> Command {
-    workspace_small(command).words("--features revseq-runner/full")
+    cargo(command)
+        .words("--workspace --timings --exclude revseq-gpu-bench --features revseq-kernels/half")
 }
 
-/// The same with the runner that `cargo run` builds.
-fn workspace_small(command: &str) -> Command {
+/// The same with all features: GPUs, which are a sixth of all there is to compile, and tract on several threads, which
+/// takes it twice as long.
+fn full(command: &str) -> Command {
     cargo(command)
         .words("--workspace --timings --features")
-        .arg(LIBRARIES)
+        .arg(
+            "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,revseq-ep/gpu,\
+         revseq-tract/multithread,revseq-tract/wgpu,revseq-runner/full,revseq-tests/gpu",
+        )
 }
 
 /// Everything that has to hold, quickest failures first.
@@ -153,30 +154,35 @@ fn test_steps() -> Vec<Step> {
         Step::new("fmt", || cargo("fmt --all --check").run()).says("the formatting"),
         Step::new("folders", folders::check)
             .says("no crate depends on one that its folder must not know"),
-        Step::new("clippy", clippy).says("the lints, warnings denied"),
+        Step::new("build", build).says("what the tests need, compiled"),
         Step::new("python", ep::make_environments)
             .says("the Python environments")
             .beside(),
-        Step::new("doc", packages::check_api)
-            .says("the documentation, warnings denied, and the public API on record"),
-        Step::new("package", packages::package)
-            .says("the crates that are published, as they would be"),
-        Step::new("test", || tests()?.run())
+        Step::new("test", || tests(workspace("test"))?.run())
             .says("unit, integration, conformance and snapshot tests"),
         Step::new("doctest", doctests)
             .says("the examples in the documentation")
             .beside(),
-        Step::new("small", small).says("the command without its features"),
         Step::new("models", check_models).says(
             "the models equal their script's output, ONNX's messages what their generator made",
         ),
-        Step::new("ep", ep::test).says("the execution provider in ONNX Runtime, and its wheel"),
-        Step::new("asan", sanitize::short)
-            .says("the kernels' unit tests under AddressSanitizer")
-            .beside(),
+        Step::new("ep", ep::test).says(
+            "the execution provider in the newest and the oldest ONNX Runtime, and its wheel",
+        ),
         Step::new("onnx", onnx)
             .says("ONNX's own tests of nodes on tract, with and without this project's operators")
             .beside(),
+        Step::extra("clippy", clippy).says("the lints, warnings denied"),
+        Step::extra("doc", packages::check_api)
+            .says("the documentation, warnings denied, and the public API on record"),
+        Step::extra("package", packages::package)
+            .says("the crates that are published, as they would be"),
+        Step::extra("asan", sanitize::short).says("the kernels' unit tests under AddressSanitizer"),
+        Step::extra("hosts", ep::test_all)
+            .says("the execution provider in each ONNX Runtime, with all tests"),
+        Step::extra("full", with_all_features).says(
+            "the step `test` with all features: GPUs, on software adapters, and threads of tract",
+        ),
         Step::extra("fresh", fresh).says("plain `cargo test`, as in a fresh clone"),
         Step::extra("node-sizes", node_sizes)
             .says("ONNX's own tests of nodes in sizes that one session plans at once (minutes)"),
@@ -211,8 +217,14 @@ fn test_steps() -> Vec<Step> {
     ]
 }
 
+/// Compiles beside what waits for a network.
+fn build() -> Result<(), String> {
+    ep::library()?;
+    workspace("test").words("--tests --no-run").run()
+}
+
 fn clippy() -> Result<(), String> {
-    [workspace("clippy"), workspace_small("clippy")]
+    [workspace("clippy"), full("clippy")]
         .into_iter()
         .try_for_each(|clippy| clippy.words("--all-targets -- -D warnings").run())
 }
@@ -222,24 +234,20 @@ fn doctests() -> Result<(), String> {
     tests.run_together("the examples in the documentation")
 }
 
-/// The tests of the command with the features of `cargo run`, over the libraries of the step `test`: nothing else
-/// is compiled again. What the machine lacks is skipped, as it is for whoever tries it first; to random models,
-/// features are all the same.
-fn small() -> Result<(), String> {
-    without_environment(workspace_small("test").words("--test cli -- --skip random_"))
+/// The tests with all features, and those of the provider that need a GPU.
+fn with_all_features() -> Result<(), String> {
+    tests(full("test"))?.run()?;
+    full("build").words("--profile test --lib").run()?;
+    ep::test_devices()
 }
 
 fn check_models() -> Result<(), String> {
     models(&["--check"]).and_then(|()| messages::check_record())
 }
 
-/// What compiles tract again, with fewer features.
+/// What the machine lacks is skipped, as it is for whoever tries it first.
 fn fresh() -> Result<(), String> {
-    without_environment(cargo("test --timings"))
-}
-
-fn without_environment(tests: Command) -> Result<(), String> {
-    let tests = tests.env("INSTA_UPDATE", "no");
+    let tests = cargo("test --timings").env("INSTA_UPDATE", "no");
     tests.env_remove("REVSEQ_SKIPS").run()
 }
 
@@ -256,11 +264,11 @@ fn candle() -> Result<(), String> {
 }
 
 /// All tests except doctests.
-fn tests() -> Result<Command, String> {
+fn tests(command: Command) -> Result<Command, String> {
     let environment = ep::environment()?;
     Ok(environment
         .iter()
-        .fold(workspace("test"), |test, (name, path)| test.env(name, path))
+        .fold(command, |test, (name, path)| test.env(name, path))
         .words("--tests --no-fail-fast")
         .env("INSTA_UPDATE", "no"))
 }
@@ -271,7 +279,7 @@ fn random() -> Result<(), String> {
     let seed = now.map_or(0, |it| it.as_nanos() as u64).to_string();
     let repeat = format!("PROPTEST_RNG_SEED={seed} REVSEQ_RANDOM_TIMES=4 cargo xtask test test");
     eprintln!("the seed is {seed}; to run these tests again: {repeat}");
-    let tests = tests()?
+    let tests = tests(workspace("test"))?
         .env("PROPTEST_RNG_SEED", seed)
         .env("REVSEQ_RANDOM_TIMES", "4");
     tests

@@ -2,7 +2,8 @@
 
     python crates/tools/xtask/wheels/build.py linux-x86_64 ep cli
 
-With `--dev` first, what is compiled is not optimised, and the wheels go into target/dev-wheels/PLATFORM.
+With `--dev` first, what is compiled is not optimised, and the provider has the failures that its tests inject; the
+wheels go into target/dev-wheels/PLATFORM, with what they were made of.
 `ep` is onnxruntime-ep-revseq, `cli` is revseq-cli. Needs cargo, the target (`rustup target add`), and a
 network for the pinned tools of requirements.txt, which go into an environment of their own under target/.
 zig, one of them, links for any platform, and for an old glibc, so that what is built runs wherever ONNX
@@ -122,7 +123,7 @@ def build(profile: str, wheel: str, name: str, platform: Platform) -> None:
     import check
 
     package, path = WHEELS[wheel]
-    features = platform.command if wheel == "cli" else ""
+    features = platform.command if wheel == "cli" else "fault-injection" if profile == "dev" else ""
     project = ROOT / path
     built = runnable = compiled(profile, package, features, platform)
     if wheel == "cli" and not native(platform):
@@ -143,6 +144,8 @@ def build(profile: str, wheel: str, name: str, platform: Platform) -> None:
         for old in wheels.glob(made.name.split("-")[0] + "-*.whl"):
             old.unlink()
         shutil.copy2(made, wheels)
+    if profile == "dev":
+        shutil.copy2(built, wheels)
     print(wheels / made.name)
 
 

@@ -45,7 +45,7 @@ const MOST_OF_SESSION: isize = 1 << 20;
 const THREADS: usize = 8;
 
 /// Threads that run at once.
-const MANY_THREADS: usize = 100;
+const MANY_THREADS: usize = 40;
 
 /// Inputs of a session, with so many elements where the model leaves a size open.
 fn inputs(session: &Session, open: usize) -> Vec<(String, Tensor)> {

@@ -60,6 +60,7 @@ fn run_names_the_provider_and_prints_as_tract_does() {
 }
 
 /// The provider's library has to be built with its feature `gpu`.
+#[cfg(feature = "gpu")]
 #[test]
 fn a_device_is_the_provider_s_option() {
     let Some(library) = onnxruntime("a_device_is_the_provider_s_option") else {
