@@ -43,7 +43,7 @@ fn is_concerned(graph: &GraphProto) -> bool {
 }
 
 /// Replaces the loops of a prepared model that are recurrent layers by these: standard ones, and
-/// [masked layers](crate::masked), which `tract-onnx-extra` reads.
+/// [masked layers](crate::masked), which `revseq-tract-operators` reads.
 ///
 /// It comes after [`compute_halves_in_floats`](crate::compute_halves_in_floats): a layer of half
 /// floats is found by then. The layers are named after their loop.

@@ -365,7 +365,9 @@ pub(crate) fn wasm() -> Result<(), String> {
     cross.test(packages, "--lib").run()?;
     cross.test("recurrent-steps", "--tests").run()?;
     let tests = "--test op --test slice --test read --test loops";
-    cross.test("revseq-tract tract-onnx-extra", tests).run()
+    cross
+        .test("revseq-tract revseq-tract-operators", tests)
+        .run()
 }
 
 /// Tests the kernels with addresses of 32 bits.

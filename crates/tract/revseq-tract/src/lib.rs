@@ -26,7 +26,7 @@
 //! For pipelines on tract's own model, [`model_for_path`] reads it, and [`into_optimized`] optimises
 //! it without the faults of tract's. [`register`] adds the operators alone, to a loader of your own:
 //! both of these, `Loop`, complete `LSTM`, `GRU` and `RNN`, and others that come with them
-//! ([`tract_onnx_extra`]). It reads a `Slice` that reverses whole axes as [`Flip`].
+//! ([`revseq_tract_operators`]). It reads a `Slice` that reverses whole axes as [`Flip`].
 //!
 //! The op itself, [`ReverseSubsequences`], can be wired into any tract model, without ONNX:
 //!
@@ -81,13 +81,13 @@ pub use revseq_kernels::LengthsPolicy;
 pub use revseq_kernels::gpu;
 /// The ONNX messages of [`Session::from_model`].
 pub use revseq_onnx;
+pub use revseq_tract_operators::{
+    Execution, How, Interrupt, Limits, NodeCall, into_optimized, into_typed, run_observed,
+};
 pub use session::values::{Size, ValueInfo, datum_type, element_type, tensor};
 pub use session::{Inputs, Outputs, Plan, Session};
 /// The tract that this crate extends.
 pub use tract_onnx;
-pub use tract_onnx_extra::{
-    Execution, How, Interrupt, Limits, NodeCall, into_optimized, into_typed, run_observed,
-};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,23 +1,23 @@
 //! Parses ONNX nodes.
 
 use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
+use revseq_tract_operators::operator::{self, Parsed};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::operator::{self, Parsed};
 
 use crate::error::clause;
 use crate::{LoadOptions, ReverseSubsequences, slice};
 
-/// Makes a tract ONNX loader read both operators, `Loop` and the others of [`tract_onnx_extra`], `Slice`
+/// Makes a tract ONNX loader read both operators, `Loop` and the others of [`revseq_tract_operators`], `Slice`
 /// along axes of any size (one that reverses them is a [`Flip`](crate::Flip)), and `Squeeze` and
 /// `Unsqueeze` of any version.
 ///
 /// tract looks operators up by name in any domain; a node with the same name in another domain is
 /// an error when the model is read.
 pub fn register(onnx: &mut tract_onnx::Onnx) {
-    tract_onnx_extra::register(onnx);
+    revseq_tract_operators::register(onnx);
     onnx.op_register.insert("ReverseSequence", parse);
     onnx.op_register.insert("ReverseSubsequences", parse);
     onnx.op_register.insert("Slice", slice::parse);

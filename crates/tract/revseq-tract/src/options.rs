@@ -5,9 +5,9 @@ use std::time::Duration;
 use revseq_kernels::LengthsPolicy;
 #[cfg(feature = "wgpu")]
 use revseq_kernels::gpu::Context;
+use revseq_tract_operators::{Limits, template};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::prelude::*;
-use tract_onnx_extra::{Limits, template};
 
 use crate::threads::Threads;
 
@@ -108,9 +108,9 @@ impl LoadOptions {
     /// Returns an empty model as a template: the nodes of a model that tract makes of it get these options.
     #[must_use]
     pub fn template(&self) -> InferenceModel {
-        let mut options = tract_onnx_extra::LoadOptions::new();
+        let mut options = revseq_tract_operators::LoadOptions::new();
         if self.lengths == Some(LengthsPolicy::Clamp) {
-            options = options.with_lengths(tract_onnx_extra::LengthsPolicy::Clamp);
+            options = options.with_lengths(revseq_tract_operators::LengthsPolicy::Clamp);
         }
         if let Some(limits) = self.limits {
             options = options.with_limits(limits);

@@ -1,10 +1,10 @@
 //! ONNX's Slices that reverse whole axes.
 
+use revseq_tract_operators::constant_integers;
+use revseq_tract_operators::operator::{self, Parsed, Wired, Wiring, over};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::constant_integers;
-use tract_onnx_extra::operator::{self, Parsed, Wired, Wiring, over};
 
 use crate::Flip;
 

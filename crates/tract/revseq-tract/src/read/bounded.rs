@@ -6,13 +6,13 @@
 //! as soon as ranks are known: some operators of tract's count up to any axis.
 
 use revseq_onnx::axes;
+use revseq_tract_operators::operator::{Facts, Inferred, Inferring, Operator, Wired, Wiring};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{DimFact, InferenceFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::operator::{Facts, Inferred, Inferring, Operator, Wired, Wiring};
 
 use super::seen::{self, Seen};
 use crate::LoadOptions;

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use revseq_tract_operators::operator::{Parsed, over};
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::konst::Const;
-use tract_onnx_extra::operator::{Parsed, over};
 
 use super::bounded::Bounded;
 use super::weights;
@@ -41,7 +41,7 @@ const MICROSOFT: [&str; 17] = [
     "VarlenCausalConvWithState",
 ];
 
-/// The operators of `ai.onnx.ml`: tract's (tract-onnx, src/ops/ml) and tract-onnx-extra's.
+/// The operators of `ai.onnx.ml`: tract's (tract-onnx, src/ops/ml) and revseq-tract-operators's.
 const MACHINE_LEARNING: [&str; 8] = [
     "ArrayFeatureExtractor",
     "CategoryMapper",

@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use revseq_tract_operators::template;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::prelude::InferenceModel;
 use tract_onnx::tract_hir::infer::InferenceFact;
-use tract_onnx_extra::template;
 
 /// A node by its path in the model and its first output, which distinguishes nodes of the same
 /// name.

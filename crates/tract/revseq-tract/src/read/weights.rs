@@ -11,13 +11,13 @@ use std::sync::Weak;
 use revseq_graph::ElementType;
 use revseq_onnx::ModelProto;
 use revseq_onnx::model::{self as onnx, UINT32, UINT64};
+use revseq_tract_operators::template;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::template;
 
 use crate::session::values::datum_type;
 

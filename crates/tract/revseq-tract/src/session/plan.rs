@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use revseq_graph::LruCache;
+use revseq_tract_operators::{Execution, Interrupt, run_comparing_shapes};
 use tract_onnx::pb::{TensorProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_core::runtime::RunOptions;
 use tract_onnx::tract_hir::internal::*;
-use tract_onnx_extra::{Execution, Interrupt, run_comparing_shapes};
 
 use super::values::{self, ValueInfo};
 use super::words::{self, Nodes};
@@ -131,7 +131,7 @@ impl Plan {
     /// Returns how each loop and recurrent layer runs.
     #[must_use]
     pub fn executions(&self) -> Vec<Execution> {
-        tract_onnx_extra::executions(self.runnable.model())
+        revseq_tract_operators::executions(self.runnable.model())
     }
 
     /// Whether the plan is for inputs of these values.
@@ -225,7 +225,7 @@ impl Plan {
     /// # Errors
     /// A node does not take a value.
     pub fn run_values(&self, values: TVec<TValue>) -> Result<TVec<TValue>, Error> {
-        self.fenced(|| tract_onnx_extra::run(&mut self.runnable.spawn()?, values))
+        self.fenced(|| revseq_tract_operators::run(&mut self.runnable.spawn()?, values))
     }
 
     /// Calls tract for this plan, on the session's threads; errors are in ONNX's words, and a panic

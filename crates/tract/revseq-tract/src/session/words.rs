@@ -5,10 +5,10 @@ use std::fmt;
 
 use revseq_graph::ElementType;
 use revseq_onnx::operators::{Operator, broadcasts};
+use revseq_tract_operators::{BeyondLimits, Interrupted, OtherSizes};
 use tract_onnx::pb::GraphProto;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
-use tract_onnx_extra::{BeyondLimits, Interrupted, OtherSizes};
 
 use super::values::{element_type, fact_in_words};
 use crate::error::{Error, ErrorKind, Explained, MAXIMUM_NAME, Panicked, beginning, shortened};

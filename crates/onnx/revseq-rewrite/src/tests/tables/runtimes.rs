@@ -44,7 +44,8 @@ fn scan_loop() {
     let scan = "last, y = Scan<body=@scanned;num_scan_inputs=1>(begin, x)";
     let backwards =
         "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_directions=[1]>(begin, x)";
-    let across = "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_axes=[1]>(begin, x)";
+    let across = "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_axes=[-2]>(begin, x)";
+    let beyond = "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_axes=[9]>(begin, x)";
     let start = "Shape Gather Concat Expand Shape Gather Loop";
     check(
         "scan-loop",
@@ -55,7 +56,12 @@ fn scan_loop() {
                 "Shape Gather Concat Expand Shape Gather Loop Slice",
                 &[STATES, backwards],
             )),
-            with_bodies(leaves("along the first axis", &[STATES, across])),
+            with_bodies(takes(
+                "a Loop",
+                "Shape Gather Concat Expand Shape Gather Loop Transpose",
+                &[STATES, across],
+            )),
+            with_bodies(leaves("beyond its rank", &[STATES, beyond])),
         ],
     );
 }
