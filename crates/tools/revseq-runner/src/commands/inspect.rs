@@ -320,6 +320,8 @@ fn collect_symbols(model: &Model, symbols: &mut BTreeSet<String>) -> Result<bool
 fn producer(model: &Model) -> Option<String> {
     let name = [&model.proto.producer_name, &model.proto.producer_version];
     let name = name.into_iter().flatten().map(|part| part.trim());
+    // tf2onnx writes Python's word for a commit that it does not know.
+    let name = name.map(|part| part.trim_end_matches(" None"));
     let name: Vec<&str> = name.collect();
     let name = name.join(" ").trim().to_owned();
     (!name.is_empty()).then_some(name)
