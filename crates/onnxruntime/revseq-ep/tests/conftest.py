@@ -28,10 +28,12 @@ LONG = [
 
 def pytest_addoption(parser):
     parser.addoption("--short", action="store_true", help="leave out what depends on the library alone, or takes long")
+    parser.addoption("--long", action="store_true", help="run that alone")
 
 
 def pytest_ignore_collect(collection_path, config):
-    return True if config.getoption("--short") and collection_path.name in LONG else None
+    left_out = "--short" if collection_path.name in LONG else "--long"
+    return True if collection_path.is_file() and config.getoption(left_out) else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::step::{Command, cargo};
+use crate::step::Command;
 use crate::{files, python};
 
 /// The newest ONNX Runtime under test, by its requirements file: it runs all tests.
@@ -141,7 +141,9 @@ pub(crate) fn test_wheels() -> Result<(), String> {
 pub(crate) fn test() -> Result<(), String> {
     library()?;
     test_in(&[
-        (NEWEST, "", &[WITHOUT_GPU]),
+        // In halves: each keeps one core busy.
+        (NEWEST, "", &["--short", WITHOUT_GPU]),
+        (NEWEST, "", &["--long"]),
         (OLDEST, "", &["--short", WITHOUT_GPU]),
         (TOO_OLD, "test_old_host.py", &[]),
     ])
@@ -181,9 +183,8 @@ fn test_in(hosts: &[(&str, &str, &[&str])]) -> Result<(), String> {
             .env("REVSEQ_COMMAND", target.join("debug").join(command_name()))
             .env("REVSEQ_EP_RUST_EXAMPLES", target.join("debug/examples"))
             .env("REVSEQ_EP_WHEEL", &wheel)
-            .run_together(&format!("ONNX Runtime {version}"))
+            .run_together(&format!("ONNX Runtime {version} {}", options.join(" ")))
     };
-    // Most tests keep only one core busy.
     std::thread::scope(|scope| {
         let runs = hosts.iter().map(|&(version, file, options)| {
             let pytest = &pytest;
