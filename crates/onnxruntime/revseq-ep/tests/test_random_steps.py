@@ -89,20 +89,29 @@ def together(session, feeds):
     return answers
 
 
+def quiet_session(model, **options):
+    settings = harness.options(threads=1, **options)
+    # Random models have nodes that nothing reads, and much more to warn of.
+    settings.log_severity_level = 4
+    return harness.session(model, settings)
+
+
+def plain_session(model):
+    """Plain ONNX Runtime's; older ones fail to optimise some models."""
+    try:
+        return quiet_session(model, ep=False)
+    except Exception:
+        return None
+
+
 def check(seed: int) -> tuple[list[str], tuple[int, int], int]:
     """What is wrong with a model, its loops that are taken and all, and the runs that have an answer."""
     maker = Maker(seed)
     model = maker.model()
-    settings = harness.options(False, threads=1), harness.options(provider_options=STEPS, threads=1)
-    for it in settings:
-        # Random models have nodes that nothing reads, and much more to warn of.
-        it.log_severity_level = 4
-    try:
-        plain = harness.session(model, settings[0])
-    except Exception:
-        # Older ones fail to optimise some.
+    plain = plain_session(model)
+    if plain is None:
         return [], (0, 0), 0
-    ours = harness.session(model, settings[1])
+    ours = quiet_session(model, provider_options=STEPS)
     expected = [answer(plain, feeds) for feeds in maker.feeds]
     problems = []
     for run, feeds in enumerate(maker.feeds):
@@ -148,13 +157,8 @@ def record(seed: int, folder) -> bool:
     """Writes a model, and what plain ONNX Runtime makes of its inputs, for `revseq verify`."""
     maker = Maker(seed)
     model = maker.model()
-    settings = harness.options(False, threads=1)
-    settings.log_severity_level = 4
-    try:
-        plain = harness.session(model, settings)
-    except Exception:
-        return False
-    if max(maker.errors, default=0.0) > MOST_ERROR:
+    plain = plain_session(model)
+    if plain is None or max(maker.errors, default=0.0) > MOST_ERROR:
         return False
     recorded = 0
     for feeds in maker.feeds:

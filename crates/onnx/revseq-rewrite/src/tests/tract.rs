@@ -876,16 +876,19 @@ fn a_scan_has_no_constants_among_the_inputs_of_its_body() {
 /// Of `x`, of rank 3, and what is stacked of its parts.
 #[test]
 fn a_scan_counts_its_axes_from_the_front() {
-    for (directions, expected) in [
-        ("", "Scan"),
+    for (axes, expected, counted) in [
+        ("[-1,-3]", "Scan", [&[2][..], &[2, 0]]),
+        // An axis beyond the rank is none, however often it is counted.
+        ("[-1,-9]", "Scan", [&[-1], &[-1, -9]]),
         // tract reverses all outputs or none, and a Loop stacks along the first axis.
         (
-            ";scan_output_directions=[1,0]",
+            "[-1,-3];scan_output_directions=[1,0]",
             "Shape Gather Loop Slice Transpose",
+            [&[], &[]],
         ),
     ] {
         let scan = format!(
-            "y, w, z = Scan<body=@steps;num_scan_inputs=1;scan_input_axes=[-1];scan_output_axes=[-1,-3]{directions}>(p, x)"
+            "y, w, z = Scan<body=@steps;num_scan_inputs=1;scan_input_axes=[-1];scan_output_axes={axes}>(p, x)"
         );
         let mut model = model(&format!("p = Gather<axis=2>(x, first)\n{scan}"), 17);
         let graph = model.graph.as_option_mut().unwrap();
@@ -905,8 +908,8 @@ fn a_scan_counts_its_axes_from_the_front() {
         );
         let nodes = &after.graph.as_option().unwrap().node;
         if let Some(scan) = nodes.iter().find(|node| node.is("Scan")) {
-            assert_eq!(scan.ints("scan_input_axes").value(), Some(&[2][..]));
-            assert_eq!(scan.ints("scan_output_axes").value(), Some(&[2, 0][..]));
+            let lists = ["scan_input_axes", "scan_output_axes"];
+            assert_eq!(lists.map(|it| scan.ints(it).value()), counted.map(Some));
         }
     }
 }

@@ -95,10 +95,6 @@ impl Op for Updated {
 
 impl EvalOp for Updated {
     not_out_of_plan!();
-
-    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        Ok(inputs)
-    }
 }
 
 impl InferenceRulesOp for Updated {

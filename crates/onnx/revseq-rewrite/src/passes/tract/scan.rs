@@ -14,6 +14,7 @@
 use buffa::MessageField;
 
 use super::edit;
+use crate::constant;
 use crate::emit::Emit;
 use crate::model::{
     self, AttributeProto, AttributeType, BOOL, GraphProto, INT64, LoopLayout, NodeProto,
@@ -122,24 +123,32 @@ fn plain(at: &At<'_>) -> Verdict {
     let node = at.node;
     let body = node.graph("body").ok_or(Other)?;
     let layout = LoopLayout::of(node).ok_or(Other)?;
-    let mut scan = node.clone();
+    let mut moved = Vec::new();
     for (list, values) in [
         ("scan_input_axes", &node.input),
         ("scan_output_axes", &node.output),
     ] {
         let axes = from_front(at, list, layout.states, values)?;
-        if let Some(old) = scan.attribute.iter_mut().find(|it| it.name() == list) {
-            old.ints = axes;
+        if node.ints(list).value().is_some_and(|old| old != axes) {
+            moved.push((list, axes));
         }
     }
-    let inputs: Vec<ValueInfoProto> = fed(body).into_iter().cloned().collect();
-    if inputs.len() < body.input.len() {
+    let inputs = fed(body);
+    let has_constants = inputs.len() < body.input.len();
+    if moved.is_empty() && !has_constants {
+        return Err(Other);
+    }
+    let mut scan = node.clone();
+    for attribute in &mut scan.attribute {
+        if let Some(at) = moved.iter().position(|(list, _)| attribute.name() == *list) {
+            attribute.ints = moved.swap_remove(at).1;
+        }
+    }
+    if has_constants {
+        let inputs: Vec<ValueInfoProto> = inputs.into_iter().cloned().collect();
         for body in scan.graphs_mut() {
             body.input.clone_from(&inputs);
         }
-    }
-    if scan == *node {
-        return Err(Other);
     }
     let what =
         "the same with axes counted from the front, and no constants among its body's inputs";
@@ -152,12 +161,16 @@ fn from_front(at: &At<'_>, list: &str, states: usize, values: &[String]) -> Resu
     let axes = axes.iter().enumerate().map(|(index, &axis)| {
         let value = values.get(states + index).filter(|it| !it.is_empty());
         match value {
-            Some(value) if axis < 0 => Some(axis + sizes::rank(at.scope, value)? as i64),
+            Some(value) if axis < 0 => {
+                let rank = sizes::rank(at.scope, value)?;
+                Some(constant::normal_axis(axis, rank)? as i64)
+            }
             _ => Some(axis.max(0)),
         }
     });
     let axes: Option<Vec<i64>> = axes.collect();
-    let why = || format!("its {list} count from the end of values of unknown ranks").into();
+    let why =
+        || format!("its {list} count from the end, beyond a rank or where that is unknown").into();
     axes.ok_or_else(why)
 }
 
