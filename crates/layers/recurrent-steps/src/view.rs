@@ -80,10 +80,6 @@ impl View {
         self.axes.iter().map(|axis| axis.size).collect()
     }
 
-    pub(crate) fn strides(&self) -> Vec<isize> {
-        self.axes.iter().map(|axis| axis.stride).collect()
-    }
-
     /// The number of elements.
     pub(crate) fn len(&self) -> usize {
         self.axes.iter().map(|axis| axis.size).product()
@@ -183,19 +179,21 @@ impl View {
 
     /// Where each element lies in the base at step 0, in order.
     pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
-        let strides = self.strides();
-        let sizes = self.sizes();
-        let offset = self.offset;
-        (0..self.len()).map(move |index| {
-            let mut rest = index;
-            let mut place = offset;
-            for (size, stride) in std::iter::zip(&sizes, &strides).rev() {
-                place += (rest % size) as isize * stride;
-                rest /= size;
-            }
-            place as usize
-        })
+        offsets(&self.axes).map(|offset| (self.offset + offset) as usize)
     }
+}
+
+/// How far each element along these axes lies behind the first, in order.
+pub(crate) fn offsets(axes: &[Axis]) -> impl Iterator<Item = isize> {
+    let count = axes.iter().map(|axis| axis.size).product();
+    (0..count).map(move |index: usize| {
+        let (mut rest, mut offset) = (index, 0);
+        for axis in axes.iter().rev() {
+            offset += (rest % axis.size) as isize * axis.stride;
+            rest /= axis.size;
+        }
+        offset
+    })
 }
 
 /// Splits and merges axes so that they have these sizes, if strides allow it.

@@ -593,6 +593,17 @@ fn convolutions_are_those_of_their_formula() {
     for case in [
         one(&[1, 2, 9], &[3, 2, 3], 1, &[1], &[1], &[1, 1], ""),
         one(&[2, 4, 12], &[6, 2, 3], 2, &[2], &[2], &[3, 0], ""),
+        // Columns of several tiles, in rows of steps apart, that filters of groups see.
+        one(&[1, 3, 120], &[5, 3, 4], 1, &[2], &[1], &[2, 1], ""),
+        one(
+            &[2, 4, 14, 15],
+            &[6, 2, 3, 3],
+            2,
+            &[2, 1],
+            &[1, 2],
+            &[2, 1, 2, 3],
+            "",
+        ),
         // Filters of a channel each, of one and of several.
         one(&[2, 5, 4], &[5, 1, 4], 5, &[1], &[1], &[0, 0], ""),
         one(&[1, 3, 50], &[6, 1, 40], 3, &[1], &[1], &[20, 19], ""),

@@ -13,7 +13,7 @@ pub(crate) use group::{
     BLOCK, Group, Instruction, Load, MAXIMUM_AXES, Operand, Place, Registers, Store,
 };
 pub(crate) use memory::{Memory, zeros};
-pub(crate) use multiply::Multiply;
+pub(crate) use multiply::{LEAST_COLUMNS, Multiply, Other};
 pub(crate) use others::{At, Best, Count, Pick, Product, Scatter};
 
 pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows, Update};

@@ -5,10 +5,16 @@ use rten_simd::{Isa, SimdOp};
 
 use super::memory::Memory;
 use super::others::{At, take};
-use super::strided::halves;
+use super::strided::{halves, read_row};
 
 /// The rows from which on the columns of a tile are copied for them.
 const PACKED_ROWS: usize = 16;
+
+/// The vectors of a tile whose columns are copied.
+const PACKED_VECTORS: usize = 3;
+
+/// The columns of such a tile with the widest vectors.
+pub(crate) const LEAST_COLUMNS: usize = PACKED_VECTORS * 16;
 
 /// Products of matrices that steps make. Outputs are contiguous.
 #[derive(Clone, Debug)]
@@ -19,9 +25,24 @@ pub(crate) struct Multiply {
     pub(crate) sizes: [usize; 3],
     /// Strides of rows and terms.
     pub(crate) one: (At, [isize; 2]),
-    /// Strides of terms and columns.
-    pub(crate) other: (At, [isize; 2]),
+    /// Terms and columns.
+    pub(crate) other: (At, Other),
     pub(crate) to: At,
+}
+
+/// Where the elements of the second matrix lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Other {
+    /// The strides of terms and columns.
+    Matrix([isize; 2]),
+    /// Each term starts at a place; its columns are rows of one length, which start at places behind that.
+    /// A product has at least `LEAST_COLUMNS`.
+    Rows {
+        terms: Vec<isize>,
+        rows: Vec<isize>,
+        len: usize,
+        stride: isize,
+    },
 }
 
 impl Multiply {
@@ -76,14 +97,17 @@ impl Multiply {
         to: &mut [f32],
     ) {
         let [_, terms, columns] = self.sizes;
-        let ([row, term], [other_term, column]) = (self.one.1, self.other.1);
+        let [row, term] = self.one.1;
+        let Other::Matrix([other_term, column]) = self.other.1 else {
+            return self.by_tiles::<I, PACKED_VECTORS>(isa, one, other, starts, to);
+        };
         let lanes = isa.f32().len();
         // The sums of a row wait for each other, unless they are many.
         if column == 1 && columns >= 8 * lanes && self.sizes[0] < 4 {
             return self.by_tiles::<I, 8>(isa, one, other, starts, to);
         }
-        if column == 1 && columns >= 3 * lanes && self.sizes[0] >= PACKED_ROWS {
-            return self.by_tiles::<I, 3>(isa, one, other, starts, to);
+        if column == 1 && columns >= PACKED_VECTORS * lanes && self.sizes[0] >= PACKED_ROWS {
+            return self.by_tiles::<I, PACKED_VECTORS>(isa, one, other, starts, to);
         }
         if column == 1 && columns >= 2 * lanes {
             return self.by_tiles::<I, 2>(isa, one, other, starts, to);
@@ -123,18 +147,17 @@ impl Multiply {
     ) {
         let [rows, terms, columns] = self.sizes;
         let width = VECTORS * isa.f32().len();
-        let apart = self.other.1[0];
         // Rows that lie far apart share the places of a cache, so that many rows read a copy.
-        let is_packed = rows >= PACKED_ROWS && apart as usize > width;
+        let (apart, is_packed) = match self.other.1 {
+            Other::Matrix([apart, _]) => (apart, rows >= PACKED_ROWS && apart as usize > width),
+            Other::Rows { .. } => (0, true),
+        };
         let mut packed = vec![0.0; if is_packed { terms * width } else { 0 }];
         for column in (0..columns).step_by(width) {
             // The last tile has some columns of the one before.
             let column = column.min(columns - width);
             let start = starts[1] + column as isize;
-            for (index, to) in packed.chunks_exact_mut(width).enumerate() {
-                let start = (start + apart * index as isize) as usize;
-                to.copy_from_slice(&other[start..start + width]);
-            }
+            self.pack(&mut packed, width, other, (starts[1], column));
             let part = match is_packed {
                 true => (&*packed, 0, width as isize),
                 false => (other, start, apart),
@@ -152,6 +175,40 @@ impl Multiply {
                 } else {
                     self.tile::<I, VECTORS, 4>(isa, of_rows, part, to)
                 };
+            }
+        }
+    }
+
+    /// Copies the columns of a tile.
+    fn pack(&self, to: &mut [f32], width: usize, from: &[f32], (start, column): (isize, usize)) {
+        let tile = to.chunks_exact_mut(width);
+        match &self.other.1 {
+            Other::Matrix([apart, _]) => {
+                for (index, to) in tile.enumerate() {
+                    let start = (start + column as isize + apart * index as isize) as usize;
+                    to.copy_from_slice(&from[start..start + width]);
+                }
+            }
+            Other::Rows {
+                terms,
+                rows,
+                len,
+                stride,
+            } => {
+                let (first, skipped) = (column / len, column % len);
+                for (mut to, term) in std::iter::zip(tile, terms) {
+                    let mut skipped = skipped;
+                    for row in &rows[first..] {
+                        let count = (len - skipped).min(to.len());
+                        let (part, rest) = to.split_at_mut(count);
+                        let at = start + term + row + stride * skipped as isize;
+                        read_row(from, at, *stride, part);
+                        (to, skipped) = (rest, 0);
+                        if to.is_empty() {
+                            break;
+                        }
+                    }
+                }
             }
         }
     }

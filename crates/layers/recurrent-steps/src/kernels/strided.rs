@@ -36,7 +36,7 @@ fn read_all<T: Copy>(from: &[T], at: isize, count: usize, axes: &[(usize, isize)
 }
 
 #[inline(always)]
-fn read_row<T: Copy>(from: &[T], at: isize, stride: isize, to: &mut [T]) {
+pub(super) fn read_row<T: Copy>(from: &[T], at: isize, stride: isize, to: &mut [T]) {
     match stride {
         0 => to.fill(from[at as usize]),
         1 => to.copy_from_slice(&from[at as usize..at as usize + to.len()]),

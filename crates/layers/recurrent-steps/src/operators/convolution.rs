@@ -8,8 +8,9 @@ use super::products::{WIDE, matrices, multiply};
 use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
 use crate::function::{Float2, Function};
+use crate::kernels::LEAST_COLUMNS;
 use crate::plan::{Operation, Planner, Value};
-use crate::view::{Axis, View};
+use crate::view::{Axis, View, offsets};
 
 /// Filters of one channel with so many elements and fewer are sums of elements.
 const MOST_TAPS: usize = 32;
@@ -119,8 +120,22 @@ pub(super) fn conv(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         // Without an axis of one batch, each group may have a packed matrix.
         let lead = [batch, groups];
         let lead = if batch == 1 { &lead[1..] } else { &lead };
-        let seen = planner.reshape(&seen, &[lead, &[terms, count]].concat())?;
-        matrices(planner, &w, &seen)?
+        let is_matrix = (seen.view.reshape(&[lead, &[terms, count]].concat())).is_some();
+        if count < LEAST_COLUMNS || is_matrix {
+            let seen = planner.reshape(&seen, &[lead, &[terms, count]].concat())?;
+            matrices(planner, &w, &seen)?
+        } else {
+            // A product copies what filters see, some columns at a time.
+            let w = planner.materialised(&w)?;
+            let w = w.broadcast(&[lead, &[each, terms]].concat());
+            let seen = seen.view.without(if batch == 1 { &[0] } else { &[] });
+            let operation = Operation::Multiply {
+                terms: 1 + along.len(),
+            };
+            let sizes = [lead, &[each, count]].concat();
+            let view = planner.add(operation, Lane::Float, vec![w, seen], &sizes)?;
+            Value::new(Kind::Float, view)
+        }
     };
     let made = planner.reshape(&made, &[&[batch, filters[0]], &*places].concat())?;
     let Some(bias) = call.optional(2) else {
@@ -165,14 +180,9 @@ fn taps(planner: &mut Planner<'_>, seen: &Value, w: &Value, rank: usize) -> Resu
     let (lead, places) = seen.view.axes.split_at(3 + rank);
     let (lead, kernel) = lead.split_at(3);
     let mut made: Option<Value> = None;
-    for tap in 0..w.view.axes[2].size {
-        let (mut rest, mut offset) = (tap, seen.view.offset);
-        for axis in kernel.iter().rev() {
-            offset += (rest % axis.size) as isize * axis.stride;
-            rest /= axis.size;
-        }
+    for (tap, offset) in offsets(kernel).enumerate() {
         let one = seen.with(View {
-            offset,
+            offset: seen.view.offset + offset,
             axes: [lead, places].concat(),
             ..seen.view.clone()
         });

@@ -9,7 +9,7 @@ use crate::elements::{Kind, Lane};
 use crate::error::{Error, values};
 use crate::function::{Float2, Reduction};
 use crate::plan::{Operation, Planner, Value, broadcast};
-use crate::view::{Axis, View};
+use crate::view::{Axis, View, offsets};
 
 /// Products of so many terms and fewer are sums of elements.
 const SMALL: usize = 256;
@@ -157,7 +157,12 @@ pub(super) fn multiply(
     let a = a.broadcast(&[batch, &[row.size, term.size]].concat());
     let b = b.broadcast(&[batch, &[term.size, column.size]].concat());
     let sizes = [batch, &[row.size, column.size]].concat();
-    let view = planner.add(Operation::Multiply, Lane::Float, vec![a, b], &sizes)?;
+    let view = planner.add(
+        Operation::Multiply { terms: 1 },
+        Lane::Float,
+        vec![a, b],
+        &sizes,
+    )?;
     Ok(Value::new(Kind::Float, view))
 }
 
@@ -189,14 +194,9 @@ fn packed(
     let a = Value::new(Kind::Float, a.broadcast(&rows));
     let a = planner.contiguous(&a)?.view;
     let mut matrices = vec![];
-    for number in 0..count {
-        let (mut rest, mut offset) = (number, b.offset);
-        for axis in lead_b.iter().rev() {
-            offset += (rest % axis.size) as isize * axis.stride;
-            rest /= axis.size;
-        }
+    for offset in offsets(lead_b) {
         let view = View {
-            offset,
+            offset: b.offset + offset,
             axes: vec![term, column],
             ..b.clone()
         };

@@ -77,8 +77,11 @@ pub(crate) enum Operation {
         matrices: Vec<PackedMatrix<f32>>,
         lens: [usize; 2],
     },
-    /// Products of matrices, the last two axes of the views.
-    Multiply,
+    /// Products of matrices: the last two axes of the first view, and what follows the same batch in the
+    /// second: so many axes of terms, and axes of columns.
+    Multiply {
+        terms: usize,
+    },
     /// Looks the first input up at indices, the second, along an axis of this size and stride.
     Pick {
         axis: (usize, isize),

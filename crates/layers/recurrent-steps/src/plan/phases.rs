@@ -225,7 +225,7 @@ impl Phases {
         for (index, primitive) in planner.primitives.iter().enumerate().rev() {
             let is_product = matches!(
                 primitive.operation,
-                Operation::Product { .. } | Operation::Multiply
+                Operation::Product { .. } | Operation::Multiply { .. }
             );
             let needs = planner.buffers[primitive.writes()].needs;
             if needs == Needs::Number && (is_product || found.contains(&index)) {

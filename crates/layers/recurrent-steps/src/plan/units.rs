@@ -7,8 +7,8 @@ use super::group::group;
 use super::unit::{MemoryOf, Unit, axes, place};
 use super::{Inner, Operation, Primitive, Scheduled, Work};
 use crate::error::{Error, values};
-use crate::kernels::{Best, Count, Kernel, Multiply, Pick, Product, Scatter};
-use crate::view::{Axis, View};
+use crate::kernels::{Best, Count, Kernel, Multiply, Other, Pick, Product, Scatter};
+use crate::view::{Axis, View, merged, offsets};
 
 /// Joins primitives, in an order in which each comes behind what it reads. `steps_of` returns the number of
 /// steps that a primitive runs for at once.
@@ -139,6 +139,23 @@ fn together<const N: usize>(views: [&[Axis]; N]) -> Vec<(usize, [isize; N])> {
     made
 }
 
+/// Where the second matrix of a product lies that has these axes of terms and columns.
+fn columns_of(terms: &[Axis], columns: &[Axis]) -> Other {
+    if let ([term], [column]) = (terms, columns) {
+        return Other::Matrix([term.stride, column.stride]);
+    }
+    let (row, outer) = match merged(columns).split_last() {
+        Some((row, outer)) => (*row, outer.to_vec()),
+        None => (Axis { size: 1, stride: 0 }, vec![]),
+    };
+    Other::Rows {
+        terms: offsets(terms).collect(),
+        rows: offsets(&outer).collect(),
+        len: row.size,
+        stride: row.stride,
+    }
+}
+
 /// Writes the kernel of a unit; `None` for what another one writes.
 pub(super) fn kernel(
     primitives: &[Primitive],
@@ -186,24 +203,23 @@ pub(super) fn kernel(
                 _ => single(Kernel::Product(product)),
             }
         }
-        Operation::Multiply => {
+        Operation::Multiply { terms } => {
             let [one, other] = &**inputs else {
                 return values("a product of other than two");
             };
-            let rank = one.rank();
-            let (lead, [row, term]) = (
-                &one.axes[..rank - 2],
-                [one.axes[rank - 2], one.axes[rank - 1]],
-            );
-            let (beside, [same, column]) = (
-                &other.axes[..rank - 2],
-                [other.axes[rank - 2], other.axes[rank - 1]],
-            );
+            let batch = one.rank() - 2;
+            let (lead, [row, term]) = (&one.axes[..batch], [one.axes[batch], one.axes[batch + 1]]);
+            let (beside, rest) = other.axes.split_at(batch);
+            let (terms, columns) = rest.split_at(*terms);
             single(Kernel::Multiply(Multiply {
                 batch: together([lead, beside]),
-                sizes: [row.size, term.size, column.size],
+                sizes: [
+                    row.size,
+                    term.size,
+                    columns.iter().map(|it| it.size).product(),
+                ],
                 one: (at(one), [row.stride, term.stride]),
-                other: (at(other), [same.stride, column.stride]),
+                other: (at(other), columns_of(terms, columns)),
                 to,
             }))
         }
