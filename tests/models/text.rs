@@ -213,6 +213,154 @@ pub fn code_of(name: &str) -> i32 {
     found.unwrap_or_else(|| panic!("no type {name}")).1
 }
 
+/// The constant that a literal among a node's inputs stands for: `2` is an int64 scalar, `[2]` or `[1 -2]` a
+/// vector, `2.0` and `[2.0 0.5]` are floats, `true` is a truth value, and `2i32` or `[1 2]u8` are of other types.
+#[must_use]
+pub fn literal(text: &str) -> Option<TensorProto> {
+    let is_number = |it: char| it.is_ascii_digit() || "-.[]".contains(it);
+    let (text, code) = match TYPES.iter().find(|(name, _)| text.ends_with(name)) {
+        Some((name, code)) => (text.strip_suffix(name)?, Some(*code)),
+        None => (text, None),
+    };
+    let (list, sizes) = match text.strip_prefix('[') {
+        Some(list) => (list.strip_suffix(']')?, true),
+        None => (text, false),
+    };
+    let all: Vec<&str> = list.split(' ').filter(|it| !it.is_empty()).collect();
+    let of = match *all.first().unwrap_or(&"0") {
+        "true" | "false" => "bool",
+        number if !number.starts_with(is_number) => return None,
+        number if number.contains('.') => "f32",
+        _ => "i64",
+    };
+    let code = code.unwrap_or_else(|| code_of(of));
+    let bytes: Option<Vec<Vec<u8>>> = all.iter().map(|it| element(it, code)).collect();
+    let sizes: &[usize] = if sizes { &[all.len()] } else { &[] };
+    let is_one = !sizes.is_empty() || all.len() == 1;
+    is_one.then_some(tensor("", code, sizes, bytes?.concat()))
+}
+
+/// Reads a graph with the graphs in it: what it reads and returns, then a node or a constant a line.
+///
+/// ```text
+/// x:f32[T,2] -> last:f32[2]
+/// first = [0.0 0.0]
+/// last, all = Scan<num_scan_inputs=1;body=@adds>(first, x)
+/// @adds sum row -> more both
+/// more = Add(sum, row)
+/// both = Mul(more, 2.0)
+/// ```
+///
+/// # Panics
+/// The text is not of this form.
+#[must_use]
+pub fn graph(text: &str) -> GraphProto {
+    let mut sections: Vec<(&str, &str, Vec<&str>)> = vec![];
+    for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        match (line.strip_prefix('@'), sections.last_mut()) {
+            (Some(head), _) => {
+                let (name, head) = head.split_once(' ').expect("a name and values");
+                sections.push((name, head, vec![]));
+            }
+            (None, None) => sections.push(("graph", line, vec![])),
+            (None, Some((.., lines))) => lines.push(line),
+        }
+    }
+    section(&sections[0], &sections)
+}
+
+type Section<'a> = (&'a str, &'a str, Vec<&'a str>);
+
+fn section((name, head, lines): &Section<'_>, all: &[Section<'_>]) -> GraphProto {
+    let (inputs, outputs) = head.split_once("->").expect("inputs -> outputs");
+    let (mut constants, mut nodes) = (vec![], vec![]);
+    for line in lines {
+        let (name, value) = line.split_once(" = ").expect("outputs = a call");
+        if let Some(constant) = literal(value) {
+            constants.push(declared(name, constant));
+            continue;
+        }
+        let mut node = node(line);
+        attach(&mut node, |name| {
+            let found = all.iter().find(|it| it.0 == name);
+            found.map(|it| section(it, all))
+        });
+        nodes.push(node);
+    }
+    constants.extend(take_literals(&mut nodes));
+    GraphProto {
+        name: Some((*name).to_owned()),
+        input: values(inputs),
+        output: values(outputs),
+        node: nodes,
+        initializer: constants,
+        ..GraphProto::default()
+    }
+}
+
+/// A constant of a name, or of a name and sizes, which one element fills: `w:f32[2,3] = [0.5]`.
+fn declared(text: &str, constant: TensorProto) -> TensorProto {
+    let (name, sizes) = text.split_once(':').unwrap_or((text, ""));
+    let constant = TensorProto {
+        name: Some(name.to_owned()),
+        ..constant
+    };
+    let Some((_, sizes)) = sizes.split_once('[') else {
+        return constant;
+    };
+    let sizes = names(sizes.trim_end_matches(']'));
+    let sizes = sizes.into_iter().map(|it| it.parse().expect("a size"));
+    let sizes: Vec<i64> = sizes.collect();
+    let all: i64 = sizes.iter().product();
+    let count: i64 = constant.dims.iter().product();
+    let raw = constant.raw_data.unwrap_or_default();
+    TensorProto {
+        raw_data: Some(raw.repeat((all / count) as usize)),
+        dims: sizes,
+        ..constant
+    }
+}
+
+/// Replaces the literals among the inputs of a graph's nodes by names; the constants of these names. Graphs
+/// within have others.
+#[must_use]
+pub fn take_literals(nodes: &mut [NodeProto]) -> Vec<TensorProto> {
+    let first = nodes.iter().flat_map(NodeProto::outputs).next();
+    let own = first.unwrap_or_default().to_owned();
+    let mut constants: Vec<TensorProto> = vec![];
+    for input in nodes.iter_mut().flat_map(|node| &mut node.input) {
+        let Some(constant) = literal(input) else {
+            continue;
+        };
+        *input = format!("{input} of {own}");
+        if constants.iter().all(|it| it.name.as_ref() != Some(input)) {
+            let name = Some(input.clone());
+            constants.push(TensorProto { name, ..constant });
+        }
+    }
+    constants
+}
+
+/// The bytes of an element of a type.
+fn element(text: &str, code: i32) -> Option<Vec<u8>> {
+    let (int, float) = (text.parse::<i128>(), text.parse::<f64>());
+    Some(match code {
+        model::FLOAT => text.parse::<f32>().ok()?.to_le_bytes().to_vec(),
+        model::DOUBLE => float.ok()?.to_le_bytes().to_vec(),
+        model::BOOL => vec![u8::from(text.parse::<bool>().ok()?)],
+        _ => {
+            let width = match code {
+                model::INT64 | model::UINT64 => 8,
+                model::INT32 | model::UINT32 => 4,
+                model::INT16 | model::UINT16 => 2,
+                model::INT8 | model::UINT8 => 1,
+                _ => return None,
+            };
+            int.ok()?.to_le_bytes()[..width].to_vec()
+        }
+    })
+}
+
 /// Makes a tensor of these bytes.
 #[must_use]
 pub fn tensor(name: &str, code: i32, sizes: &[usize], bytes: Vec<u8>) -> TensorProto {

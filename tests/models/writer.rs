@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
-use revseq_onnx::model::{self, FLOAT, GraphProto, INT64, NodeProto, TensorProto};
+use revseq_onnx::model::{FLOAT, GraphProto, INT64, NodeProto, TensorProto};
 
 use crate::text;
 
-/// A graph as it is written. An input of a node may be a number: `2` is an int64 scalar, `[2]` or
-/// `[1 -2]` a vector, `2.0` a float scalar.
+/// A graph as it is written. An input of a node may be a [literal](text::literal).
 #[derive(Debug, Default)]
 pub struct Writer {
     nodes: Vec<NodeProto>,
@@ -83,7 +82,7 @@ impl Writer {
     pub fn add(&mut self, outputs: &str, call: impl Display) {
         let mut node = text::node(&format!("{outputs} = {call}"));
         for input in &mut node.input {
-            if let Some(literal) = literal(input) {
+            if let Some(literal) = text::literal(input) {
                 *input = self.constant(literal);
             }
         }
@@ -159,22 +158,4 @@ impl Writer {
     pub fn model(self, inputs: &str, outputs: &str, opset: i64) -> Vec<u8> {
         text::model(self.graph(inputs, outputs), opset)
     }
-}
-
-/// The constant that a number among a node's inputs stands for.
-fn literal(text: &str) -> Option<TensorProto> {
-    if let Some(list) = text.strip_prefix('[') {
-        let list = list
-            .strip_suffix(']')?
-            .split(' ')
-            .filter(|it| !it.is_empty());
-        let numbers: Option<Vec<i64>> = list.map(|it| it.parse().ok()).collect();
-        let numbers = numbers?;
-        return Some(model::int64_tensor(&[numbers.len() as i64], &numbers));
-    }
-    if let Ok(number) = text.parse() {
-        return Some(model::int64_tensor(&[], &[number]));
-    }
-    let number = text.parse().ok().filter(|_| text.contains('.'));
-    number.map(model::float_scalar)
 }

@@ -4,10 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use recurrent_layers::Stop;
 use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Limits, Outputs, Steps, Tensor};
-use revseq_onnx::model::{
-    self, AttributeProto, AttributeType, DOUBLE, FLOAT, GraphProto, INT64, NodeProto, TensorProto,
-    int, int64_tensor, ints, node, tensor, text, texts, untyped,
-};
+use revseq_onnx::model::{DOUBLE, FLOAT, INT64, TensorProto};
+use revseq_test_models::text;
 
 /// Around the loop, names with a small `n` first are int64, and all others float32.
 struct Values;
@@ -52,23 +50,34 @@ impl<'a> Outputs<'a> for Room<'a> {
     }
 }
 
-fn body(nodes: Vec<NodeProto>, inputs: &[&str], outputs: &[&str]) -> AttributeProto {
-    let graph = GraphProto {
-        node: nodes,
-        input: inputs.iter().map(|name| untyped(name)).collect(),
-        output: outputs.iter().map(|name| untyped(name)).collect(),
-        ..GraphProto::default()
-    };
-    AttributeProto {
-        name: Some("body".into()),
-        r#type: Some(AttributeType::GRAPH),
-        g: graph.into(),
-        ..AttributeProto::default()
-    }
+/// The program of a loop, with the graphs in it.
+fn read(text: &str, around: &dyn Around) -> Result<Steps, String> {
+    let graph = text::graph(&format!("->\n{text}"));
+    Steps::read(&graph.node[0], 18, around)
 }
 
-fn constant(name: &str, value: TensorProto) -> NodeProto {
-    node("Constant", &[], &[name], vec![tensor("value", value)])
+fn program(text: &str) -> Steps {
+    read(text, &Values).unwrap()
+}
+
+/// A Scan over `xs` of one state, which its body calls `h`, `x` and `next`.
+fn scan(nodes: &str) -> String {
+    format!("last = Scan<body=@body;num_scan_inputs=1>(h0, xs)\n@body h x -> next\n{nodes}")
+}
+
+/// Runs a program on inputs of these names; its outputs, of so many floats, and their sizes.
+fn run<const COUNT: usize>(
+    program: &Steps,
+    given: &[(&str, Tensor<'_>)],
+    lens: [usize; COUNT],
+) -> Result<([Vec<f32>; COUNT], Vec<Vec<usize>>), Error> {
+    let by_name = |name: &str| given.iter().find(|it| it.0 == name).expect("it is given").1;
+    let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
+    let mut memory = lens.map(|len| vec![f32::NAN; len]);
+    let mut room = Room::new(&mut memory);
+    program.run(&given, &mut room, None)?;
+    let sizes = room.sizes;
+    Ok((memory, sizes))
 }
 
 /// Numbers that look like chance.
@@ -81,6 +90,13 @@ fn floats<'a>(sizes: &'a [usize], elements: &'a [f32]) -> Tensor<'a> {
     Tensor {
         sizes,
         elements: Elements::Float(elements),
+    }
+}
+
+fn int64s(elements: &[i64]) -> Tensor<'_> {
+    Tensor {
+        sizes: &[],
+        elements: Elements::Int64(elements),
     }
 }
 
@@ -106,39 +122,20 @@ fn matrix_states_are_those_of_their_formula() {
         [1, 64, 64],
     ] {
         let steps = 3;
-        let axis = |name: &str, axis: i64| constant(name, int64_tensor(&[1], &[axis]));
-        let unsqueeze =
-            |from: &str, axis: &str, to: &str| node("Unsqueeze", &[from, axis], &[to], vec![]);
-        let nodes = vec![
-            axis("one", 1),
-            axis("two", 2),
-            unsqueeze("g", "two", "g_wide"),
-            unsqueeze("k", "two", "k_wide"),
-            unsqueeze("v", "one", "v_wide"),
-            node("Mul", &["g_wide", "s"], &["faded"], vec![]),
-            node("Mul", &["k_wide", "v_wide"], &["outer"], vec![]),
-            node("Add", &["faded", "outer"], &["next"], vec![]),
-            unsqueeze("q", "one", "q_wide"),
-            node("MatMul", &["q_wide", "next"], &["o_wide"], vec![]),
-            node("Squeeze", &["o_wide", "one"], &["o"], vec![]),
-            node(
-                "Einsum",
-                &["next", "r"],
-                &["p"],
-                vec![text("equation", "hkv,hv->hk")],
-            ),
-        ];
-        let inputs = ["s", "g", "k", "v", "q", "r"];
-        let scan = node(
-            "Scan",
-            &["s0", "gs", "ks", "vs", "qs", "rs"],
-            &["last", "os", "ps"],
-            vec![
-                body(nodes, &inputs, &["next", "o", "p"]),
-                int("num_scan_inputs", 5),
-            ],
+        let program = program(
+            "last, os, ps = Scan<body=@body;num_scan_inputs=5>(s0, gs, ks, vs, qs, rs)
+             @body s g k v q r -> next o p
+             g_wide = Unsqueeze(g, [2])
+             k_wide = Unsqueeze(k, [2])
+             v_wide = Unsqueeze(v, [1])
+             faded = Mul(g_wide, s)
+             outer = Mul(k_wide, v_wide)
+             next = Add(faded, outer)
+             q_wide = Unsqueeze(q, [1])
+             o_wide = MatMul(q_wide, next)
+             o = Squeeze(o_wide, [1])
+             p = Einsum<equation=hkv,hv->hk>(next, r)",
         );
-        let program = Steps::read(&scan, 17, &Values).unwrap();
         let by_key = [steps, heads, keys];
         let by_value = [steps, heads, values];
         let s0 = numbers(heads * keys * values, 1);
@@ -146,17 +143,15 @@ fn matrix_states_are_those_of_their_formula() {
         let [v, r] = [5, 6].map(|seed| numbers(steps * heads * values, seed));
         let sizes = [heads, keys, values];
         let given = [
-            floats(&sizes, &s0),
-            floats(&by_key, &g),
-            floats(&by_key, &k),
-            floats(&by_value, &v),
-            floats(&by_key, &q),
-            floats(&by_value, &r),
+            ("s0", floats(&sizes, &s0)),
+            ("gs", floats(&by_key, &g)),
+            ("ks", floats(&by_key, &k)),
+            ("vs", floats(&by_value, &v)),
+            ("qs", floats(&by_key, &q)),
+            ("rs", floats(&by_value, &r)),
         ];
-        let mut memory = [s0.len(), v.len(), k.len()].map(|len| vec![f32::NAN; len]);
-        program
-            .run(&given, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let lens = [s0.len(), v.len(), k.len()];
+        let (memory, _) = run(&program, &given, lens).unwrap();
 
         let (mut s, mut o, mut p) = (s0.clone(), vec![0.0; v.len()], vec![0.0; k.len()]);
         for step in 0..steps {
@@ -182,31 +177,19 @@ fn matrix_states_are_those_of_their_formula() {
 /// States that change places, one of which is read after it is written.
 #[test]
 fn states_are_those_of_the_step_before() {
-    let nodes = vec![
-        node("Add", &["a", "b"], &["sum"], vec![]),
-        node("Identity", &["a"], &["old"], vec![]),
-        node("Mul", &["sum", "old"], &["product"], vec![]),
-    ];
-    let scan = node(
-        "Scan",
-        &["a0", "b0", "xs"],
-        &["a_last", "b_last", "products"],
-        vec![
-            body(nodes, &["a", "b", "x"], &["sum", "old", "product"]),
-            int("num_scan_inputs", 1),
-        ],
+    let program = program(
+        "a_last, b_last, products = Scan<body=@body;num_scan_inputs=1>(a0, b0, xs)
+         @body a b x -> sum old product
+         sum = Add(a, b)
+         old = Identity(a)
+         product = Mul(sum, old)",
     );
-    let program = Steps::read(&scan, 17, &Values).unwrap();
-    let (a, b) = (vec![1.0, 2.0], vec![0.5, 0.0]);
     let given = [
-        floats(&[2], &a),
-        floats(&[2], &b),
-        floats(&[3, 1], &[0.0; 3]),
+        ("a0", floats(&[2], &[1.0, 2.0])),
+        ("b0", floats(&[2], &[0.5, 0.0])),
+        ("xs", floats(&[3, 1], &[0.0; 3])),
     ];
-    let mut memory = [vec![0.0; 2], vec![0.0; 2], vec![0.0; 6]];
-    program
-        .run(&given, &mut Room::new(&mut memory), None)
-        .unwrap();
+    let (memory, _) = run(&program, &given, [2, 2, 6]).unwrap();
     // (1, 0.5) → (1.5, 1) → (2.5, 1.5) → (4, 2.5); (2, 0) → (2, 2) → (4, 2) → (6, 4)
     assert_eq!(memory[0], [4.0, 6.0]);
     assert_eq!(memory[1], [2.5, 4.0]);
@@ -216,52 +199,31 @@ fn states_are_those_of_the_step_before() {
 /// A row from the end, and parts that move with the step.
 #[test]
 fn views_move_with_the_step() {
-    let nodes = vec![
-        constant("last", int64_tensor(&[], &[3])),
-        constant("one", int64_tensor(&[1], &[1])),
-        constant("zero", int64_tensor(&[1], &[0])),
-        node("Sub", &["last", "n"], &["back"], vec![]),
-        node("Gather", &["x", "back"], &["row"], vec![]),
-        node("Unsqueeze", &["n", "zero"], &["from"], vec![]),
-        node("Add", &["from", "one"], &["to"], vec![]),
-        node("Slice", &["x", "from", "to", "zero"], &["part"], vec![]),
-        node("Squeeze", &["part", "zero"], &["same"], vec![]),
-        node("Sub", &["row", "same"], &["difference"], vec![]),
-        node("Add", &["h", "difference"], &["next"], vec![]),
-        node("Identity", &["on"], &["go"], vec![]),
-    ];
-    let looped = node(
-        "Loop",
-        &["n_most", "", "h0"],
-        &["h_last", "all"],
-        vec![body(
-            nodes,
-            &["n", "on", "h"],
-            &["go", "next", "difference"],
-        )],
+    let program = program(
+        "h_last, all = Loop<body=@body>(n_most, _, h0)
+         @body n on h -> go next difference
+         back = Sub(3, n)
+         row = Gather(x, back)
+         from = Unsqueeze(n, [0])
+         to = Add(from, [1])
+         part = Slice(x, from, to, [0])
+         same = Squeeze(part, [0])
+         difference = Sub(row, same)
+         next = Add(h, difference)
+         go = Identity(on)",
     );
-    let program = Steps::read(&looped, 17, &Values).unwrap();
     let x = [0.0, 1.0, 10.0, 11.0, 20.0, 21.0, 30.0, 31.0];
     for steps in [4, 0, 3, 4] {
         let most = [steps as i64];
-        let count = Tensor {
-            sizes: &[],
-            elements: Elements::Int64(&most),
-        };
-        let by_name = |name: &str| match name {
-            "n_most" => count,
-            "h0" => floats(&[2], &[5.0, 6.0]),
-            _ => floats(&[4, 2], &x),
-        };
-        let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
-        let mut memory = [vec![0.0; 2], vec![0.0; 2 * steps]];
-        let mut room = Room::new(&mut memory);
-        program.run(&given, &mut room, None).unwrap();
-        assert_eq!(room.sizes, [vec![2], vec![steps, 2]]);
-        let all: Vec<f32> = [30.0, 10.0, -10.0, -30.0][..steps]
-            .iter()
-            .flat_map(|&it| [it; 2])
-            .collect();
+        let given = [
+            ("n_most", int64s(&most)),
+            ("h0", floats(&[2], &[5.0, 6.0])),
+            ("x", floats(&[4, 2], &x)),
+        ];
+        let (memory, sizes) = run(&program, &given, [2, 2 * steps]).unwrap();
+        assert_eq!(sizes, [vec![2], vec![steps, 2]]);
+        let all = &[30.0, 10.0, -10.0, -30.0][..steps];
+        let all: Vec<f32> = all.iter().flat_map(|&it| [it; 2]).collect();
         assert_eq!(memory[1], all);
         let sum: f32 = all.iter().step_by(2).sum();
         assert_eq!(memory[0], [5.0 + sum, 6.0 + sum]);
@@ -277,19 +239,9 @@ impl Stop for After {
     }
 }
 
-fn sums() -> Steps {
-    let nodes = vec![node("Add", &["h", "x"], &["next"], vec![])];
-    let attributes = vec![
-        body(nodes, &["h", "x"], &["next"]),
-        int("num_scan_inputs", 1),
-    ];
-    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
-    Steps::read(&scan, 17, &Values).unwrap()
-}
-
 #[test]
 fn a_run_ends_early_if_that_is_wanted() {
-    let program = sums();
+    let program = program(&scan("next = Add(h, x)"));
     let x = vec![1.0; 1000];
     let given = [floats(&[1], &[0.0]), floats(&[1000, 1], &x)];
     let mut memory = [vec![0.0]];
@@ -305,7 +257,7 @@ fn a_run_ends_early_if_that_is_wanted() {
 
 #[test]
 fn what_does_not_fit_is_an_error_with_its_values() {
-    let program = sums();
+    let program = program(&scan("next = Add(h, x)"));
     let error = |given: &[Tensor<'_>]| {
         let mut memory = [vec![0.0; 4]];
         let run = program.run(given, &mut Room::new(&mut memory), None);
@@ -321,98 +273,63 @@ fn what_does_not_fit_is_an_error_with_its_values() {
 
 #[test]
 fn what_no_program_has_is_said_in_a_line() {
-    let refused = |nodes: Vec<NodeProto>| {
-        let attributes = vec![
-            body(nodes, &["h", "x"], &["next"]),
-            int("num_scan_inputs", 1),
-        ];
-        let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
-        Steps::read(&scan, 17, &Values).unwrap_err()
-    };
-    assert_eq!(
-        refused(vec![node("NonZero", &["h"], &["next"], vec![])]),
-        "its NonZero node is none that programs have"
-    );
-    assert_eq!(
-        refused(vec![node("Cast", &["h"], &["next"], vec![int("to", 10)])]),
-        "its Cast node makes elements of float16"
-    );
-    let nodes = vec![
-        node("Cast", &["h"], &["axes"], vec![int("to", 7)]),
-        node("ReduceSum", &["x", "axes"], &["next"], vec![]),
-    ];
-    assert_eq!(
-        refused(nodes),
-        "its ReduceSum node reads \"axes\", which each step computes"
-    );
-    let longer = vec![node("Concat", &["h", "x"], &["more"], vec![int("axis", 0)])];
-    let nodes = vec![
-        node("Cast", &["x"], &["is_kept"], vec![int("to", 9)]),
-        node(
-            "If",
-            &["is_kept"],
-            &["next"],
-            vec![
-                graph("then_branch", longer, &[], &["more"]),
-                graph(
-                    "else_branch",
-                    vec![node("Identity", &["h"], &["same"], vec![])],
-                    &[],
-                    &["same"],
-                ),
-            ],
+    for (nodes, expected) in [
+        (
+            "next = NonZero(h)",
+            "its NonZero node is none that programs have",
         ),
-    ];
-    assert_eq!(
-        refused(nodes),
-        "its If node appends under a condition of a step"
-    );
+        (
+            "next = Cast<to=10>(h)",
+            "its Cast node makes elements of float16",
+        ),
+        (
+            "axes = Cast<to=7>(h)
+             next = ReduceSum(x, axes)",
+            "its ReduceSum node reads \"axes\", which each step computes",
+        ),
+        (
+            "is_kept = Cast<to=9>(x)
+             next = If<then_branch=@longer;else_branch=@same>(is_kept)
+             @longer -> more
+             more = Concat<axis=0>(h, x)
+             @same -> same
+             same = Identity(h)",
+            "its If node appends under a condition of a step",
+        ),
+    ] {
+        assert_eq!(read(&scan(nodes), &Values).unwrap_err(), expected);
+    }
 }
 
 /// An RNN in a step, of one unit and one feature.
-fn rnn(attributes: Vec<AttributeProto>) -> Result<Steps, String> {
-    let weight = |name: &str, value: f32| constant(name, float_tensor(&[1, 1, 1], &[value]));
-    let layer = node(
-        "RNN",
-        &["x", "w", "r", "", "", "h"],
-        &["", "next"],
-        attributes,
+fn rnn(attributes: &str) -> Result<Steps, String> {
+    let nodes = format!(
+        "w:f32[1,1,1] = 0.5
+         r:f32[1,1,1] = -2.0
+         _, next = RNN<{attributes}>(x, w, r, _, _, h)"
     );
-    let nodes = vec![weight("w", 0.5), weight("r", -2.0), layer];
-    let attributes = vec![
-        body(nodes, &["h", "x"], &["next"]),
-        int("num_scan_inputs", 1),
-    ];
-    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
-    Steps::read(&scan, 17, &Values)
+    read(&scan(&nodes), &Values)
 }
 
 #[test]
 fn a_layer_in_a_step_has_its_activations() {
     for (attributes, function) in [
-        (vec![], f32::tanh as fn(f32) -> f32),
+        ("", f32::tanh as fn(f32) -> f32),
         // As ONNX Runtime writes it; the second is that of another direction.
-        (vec![texts("activations", &["Tanh", "Tanh"])], f32::tanh),
-        (vec![texts("activations", &["Relu", "Tanh"])], |x| {
-            x.max(0.0)
+        ("activations=[Tanh,Tanh]", f32::tanh),
+        ("activations=[Relu,Tanh]", |x| x.max(0.0)),
+        ("activations=[LeakyRelu];activation_alpha=[0.25]", |x| {
+            if x < 0.0 { 0.25 * x } else { x }
         }),
-        (
-            vec![
-                texts("activations", &["LeakyRelu"]),
-                model::floats("activation_alpha", &[0.25]),
-            ],
-            |x| if x < 0.0 { 0.25 * x } else { x },
-        ),
         // No bound, as in ONNX Runtime.
-        (vec![model::float("clip", -1.0)], f32::tanh),
+        ("clip=-1.0", f32::tanh),
     ] {
-        let program = rnn(attributes).unwrap();
         let xs = [1.0, -1.5, 4.0];
-        let given = [floats(&[1, 1, 1], &[0.5]), floats(&[3, 1, 1, 1], &xs)];
-        let mut memory = [vec![f32::NAN]];
-        program
-            .run(&given, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let given = [
+            ("h0", floats(&[1, 1, 1], &[0.5])),
+            ("xs", floats(&[3, 1, 1, 1], &xs)),
+        ];
+        let (memory, _) = run(&rnn(attributes).unwrap(), &given, [1]).unwrap();
         let expected = xs.iter().fold(0.5, |h, x| function(0.5 * x - 2.0 * h));
         close(&memory[0], &[expected], "the state");
     }
@@ -422,37 +339,36 @@ fn a_layer_in_a_step_has_its_activations() {
 fn a_wrong_attribute_of_a_layer_in_a_step_is_an_error() {
     for (attribute, expected) in [
         (
-            text("direction", "sideways"),
+            "direction=sideways",
             "is wrong: its direction is \"sideways\", expected forward, reverse or bidirectional",
         ),
+        ("layout=2", "is wrong: its layout is 2, expected 0 or 1"),
+        ("layout=1", "has the layout of batches first"),
         (
-            int("layout", 2),
-            "is wrong: its layout is 2, expected 0 or 1",
-        ),
-        (int("layout", 1), "has the layout of batches first"),
-        (
-            int("hidden_size", 0),
+            "hidden_size=0",
             "is wrong: its hidden_size is 0, expected 1 at least",
         ),
         (
-            texts("activations", &["Tanh"; 3]),
+            "activations=[Tanh,Tanh,Tanh]",
             "is wrong: it has 3 activations, expected 1",
         ),
         (
-            int("clip", 1),
+            "clip=1",
             "is wrong: its clip is an integer, expected a float",
         ),
-        (model::float("clip", 0.5), "couples its gates or has a clip"),
-        (text("direction", "bidirectional"), "has two directions"),
+        ("clip=0.5", "couples its gates or has a clip"),
+        ("direction=bidirectional", "has two directions"),
     ] {
-        let error = rnn(vec![attribute]).unwrap_err();
+        let error = rnn(attribute).unwrap_err();
         assert_eq!(error, format!("its RNN node {expected}"));
     }
-    let program = rnn(vec![int("hidden_size", 3)]).unwrap();
-    let given = [floats(&[1, 1, 1], &[0.5]), floats(&[3, 1, 1, 1], &[0.0; 3])];
-    let run = program.run(&given, &mut Room::new(&mut [vec![0.0]]), None);
+    let given = [
+        ("h0", floats(&[1, 1, 1], &[0.5])),
+        ("xs", floats(&[3, 1, 1, 1], &[0.0; 3])),
+    ];
+    let error = run(&rnn("hidden_size=3").unwrap(), &given, [1]).unwrap_err();
     let expected = "node \"RNN\": weights of [1, 1, 1] and [1, 1, 1], with a hidden_size of 3";
-    assert_eq!(run.unwrap_err().to_string(), expected);
+    assert_eq!(error.to_string(), expected);
 }
 
 /// float32 around the loop, but for constants.
@@ -495,17 +411,13 @@ struct Filters {
 }
 
 impl Filters {
-    fn node(&self, from: &str, to: &str) -> NodeProto {
-        let mut attributes = vec![
-            int("group", self.groups as i64),
-            ints("strides", self.strides),
-            ints("dilations", self.dilations),
-        ];
-        match self.auto_pad {
-            "" => attributes.push(ints("pads", self.pads)),
-            mode => attributes.push(text("auto_pad", mode)),
-        }
-        node("Conv", &[from, "w", "b"], &[to], attributes)
+    fn node(&self) -> String {
+        let pads = match self.auto_pad {
+            "" => format!("pads={:?}", self.pads),
+            mode => format!("auto_pad={mode}"),
+        };
+        let (groups, strides, dilations) = (self.groups, self.strides, self.dilations);
+        format!("Conv<group={groups};strides={strides:?};dilations={dilations:?};{pads}>")
     }
 
     /// The sizes and elements of its output, by its formula.
@@ -658,36 +570,28 @@ fn convolutions_are_those_of_their_formula() {
         let x = numbers(steps * len, 1);
         let w = numbers(case.filters.iter().product(), 2);
         let b = numbers(case.filters[0], 3);
-        let nodes = vec![
-            constant("half", float_tensor(&[1], &[0.5])),
-            node("Add", &["s", "half"], &["next"], vec![]),
-            node("Add", &["x", "s"], &["seen"], vec![]),
-            case.node("seen", "ys"),
-            case.node("x", "zs"),
-        ];
-        let scan = node(
-            "Scan",
-            &["s0", "xs"],
-            &["", "all_y", "all_z"],
-            vec![
-                body(nodes, &["s", "x"], &["next", "ys", "zs"]),
-                int("num_scan_inputs", 1),
-            ],
+        let text = format!(
+            "_, all_y, all_z = Scan<body=@body;num_scan_inputs=1>(s0, xs)
+             @body s x -> next ys zs
+             next = Add(s, [0.5])
+             seen = Add(x, s)
+             ys = {node}(seen, w, b)
+             zs = {node}(x, w, b)",
+            node = case.node()
         );
         let constants = [
             ("w", float_tensor(case.filters, &w)),
             ("b", float_tensor(&[b.len()], &b)),
         ];
         for around in [Constants(vec![]), Constants(constants.to_vec())] {
-            let program = Steps::read(&scan, 17, &around).unwrap();
+            let program = read(&text, &around).unwrap();
             let whole = [&[steps], case.input].concat();
-            let by_name = |name: &str| match name {
-                "s0" => floats(&[1], &[0.0]),
-                "xs" => floats(&whole, &x),
-                "w" => floats(case.filters, &w),
-                _ => floats(&case.filters[..1], &b),
-            };
-            let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
+            let given = [
+                ("s0", floats(&[1], &[0.0])),
+                ("xs", floats(&whole, &x)),
+                ("w", floats(case.filters, &w)),
+                ("b", floats(&case.filters[..1], &b)),
+            ];
             let mut expected = [vec![], vec![]];
             let mut sizes = vec![];
             for step in 0..steps {
@@ -698,92 +602,43 @@ fn convolutions_are_those_of_their_formula() {
                     (sizes, _) = (made.0, all.extend(made.1));
                 }
             }
-            let mut memory = [
-                vec![],
-                vec![f32::NAN; expected[0].len()],
-                vec![f32::NAN; expected[1].len()],
-            ];
-            let mut room = Room::new(&mut memory);
-            program.run(&given, &mut room, None).unwrap();
-            assert_eq!(room.sizes[1], [&[steps], &*sizes].concat());
-            close(
-                &memory[1],
-                &expected[0],
-                &format!("{:?} of states", case.filters),
-            );
-            close(
-                &memory[2],
-                &expected[1],
-                &format!("{:?} of slices", case.filters),
-            );
+            let lens = [0, expected[0].len(), expected[1].len()];
+            let (memory, made) = run(&program, &given, lens).unwrap();
+            assert_eq!(made[1], [&[steps], &*sizes].concat());
+            let filters = case.filters;
+            close(&memory[1], &expected[0], &format!("{filters:?} of states"));
+            close(&memory[2], &expected[1], &format!("{filters:?} of slices"));
         }
     }
-}
-
-fn graph(name: &str, nodes: Vec<NodeProto>, inputs: &[&str], outputs: &[&str]) -> AttributeProto {
-    AttributeProto {
-        name: Some(name.into()),
-        ..body(nodes, inputs, outputs)
-    }
-}
-
-fn number(name: &str, value: f32) -> NodeProto {
-    constant(name, float_tensor(&[], &[value]))
 }
 
 /// An If on a state, of branches that are both computed and of those of which one is.
 #[test]
 fn branches_are_taken_by_what_steps_compute() {
     for len in [3, 15000] {
-        let then = vec![
-            number("half", 0.5),
-            node("Mul", &["s", "half"], &["part"], vec![]),
-            node("Sub", &["part", "x"], &["less"], vec![]),
-        ];
-        let other = vec![
-            node("Add", &["k", "x"], &["sum"], vec![]),
-            node("Add", &["s", "sum"], &["more"], vec![]),
-        ];
-        let nodes = vec![
-            number("zero", 0.0),
-            node("ReduceSum", &["s"], &["total"], vec![int("keepdims", 0)]),
-            node("Greater", &["total", "zero"], &["is_large"], vec![]),
-            node(
-                "If",
-                &["is_large"],
-                &["next", "again"],
-                vec![
-                    graph("then_branch", then, &[], &["less", "s"]),
-                    graph("else_branch", other, &[], &["more", "x"]),
-                ],
-            ),
-        ];
-        let scan = node(
-            "Scan",
-            &["s0", "xs"],
-            &["last", "all"],
-            vec![
-                body(nodes, &["s", "x"], &["next", "again"]),
-                int("num_scan_inputs", 1),
-            ],
+        let program = program(
+            "last, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
+             @body s x -> next again
+             total = ReduceSum<keepdims=0>(s)
+             is_large = Greater(total, 0.0)
+             next, again = If<then_branch=@then;else_branch=@other>(is_large)
+             @then -> less s
+             part = Mul(s, 0.5)
+             less = Sub(part, x)
+             @other -> more x
+             sum = Add(k, x)
+             more = Add(s, sum)",
         );
-        let program = Steps::read(&scan, 17, &Values).unwrap();
         let steps = 7;
         let (s0, k) = (numbers(len, 1), numbers(len, 2));
         let xs: Vec<f32> = numbers(steps * len, 3).iter().map(|it| it + 0.6).collect();
         let (one, all) = ([len], [steps, len]);
-        let given: Vec<Tensor<'_>> = program
-            .inputs()
-            .map(|it| match it.0 {
-                "xs" => floats(&all, &xs),
-                "s0" => floats(&one, &s0),
-                _ => floats(&one, &k),
-            })
-            .collect();
-        let mut memory = [vec![0.0; len], vec![0.0; steps * len]];
-        program
-            .run(&given, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let given = [
+            ("xs", floats(&all, &xs)),
+            ("s0", floats(&one, &s0)),
+            ("k", floats(&one, &k)),
+        ];
+        let (memory, _) = run(&program, &given, [len, steps * len]).unwrap();
 
         let (mut s, mut expected) = (s0, vec![]);
         let mut taken = [0, 0];
@@ -808,62 +663,29 @@ fn branches_are_taken_by_what_steps_compute() {
 /// The branch that is not taken would read outside of a value; sizes that differ have no program.
 #[test]
 fn only_the_branch_that_is_taken_runs() {
-    let program = |then: &str| {
-        let nodes = vec![
-            number("three", 3.0),
-            number("one", 1.0),
-            node("Less", &["s", "three"], &["is_inside"], vec![]),
-            node("Cast", &["s"], &["at"], vec![int("to", 7)]),
-            node("Add", &["s", "one"], &["next"], vec![]),
-            node(
-                "If",
-                &["is_inside"],
-                &["y"],
-                vec![
-                    graph(
-                        "then_branch",
-                        vec![
-                            node("Gather", &["table", "at"], &["found"], vec![]),
-                            node("Concat", &["table", "x"], &["longer"], vec![int("axis", 0)]),
-                        ],
-                        &[],
-                        &[then],
-                    ),
-                    graph(
-                        "else_branch",
-                        vec![node("Neg", &["s"], &["out"], vec![])],
-                        &[],
-                        &["out"],
-                    ),
-                ],
-            ),
+    let run = |then: &str| {
+        let program = program(&format!(
+            "_, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
+             @body s x -> next y
+             is_inside = Less(s, 3.0)
+             at = Cast<to=7>(s)
+             next = Add(s, 1.0)
+             y = If<then_branch=@then;else_branch=@other>(is_inside)
+             @then -> {then}
+             found = Gather(table, at)
+             longer = Concat<axis=0>(table, x)
+             @other -> out
+             out = Neg(s)"
+        ));
+        let given = [
+            ("s0", floats(&[], &[0.0])),
+            ("xs", floats(&[5, 1], &[0.0; 5])),
+            ("table", floats(&[3], &[7.0, 8.0, 9.0])),
         ];
-        let scan = node(
-            "Scan",
-            &["s0", "xs"],
-            &["", "all"],
-            vec![
-                body(nodes, &["s", "x"], &["next", "y"]),
-                int("num_scan_inputs", 1),
-            ],
-        );
-        Steps::read(&scan, 17, &Values).unwrap()
+        run(&program, &given, [0, 5])
     };
-    let run = |program: Steps, memory: &mut [Vec<f32>]| {
-        let given: Vec<Tensor<'_>> = program
-            .inputs()
-            .map(|it| match it.0 {
-                "s0" => floats(&[], &[0.0]),
-                "xs" => floats(&[5, 1], &[0.0; 5]),
-                _ => floats(&[3], &[7.0, 8.0, 9.0]),
-            })
-            .collect();
-        program.run(&given, &mut Room::new(memory), None)
-    };
-    let mut memory = [vec![], vec![0.0; 5]];
-    run(program("found"), &mut memory).unwrap();
-    assert_eq!(memory[1], [7.0, 8.0, 9.0, -3.0, -4.0]);
-    let error = run(program("longer"), &mut memory).unwrap_err().to_string();
+    assert_eq!(run("found").unwrap().0[1], [7.0, 8.0, 9.0, -3.0, -4.0]);
+    let error = run("longer").unwrap_err().to_string();
     assert_eq!(error, "node \"If\": sizes [4] and [] in its branches");
 }
 
@@ -871,56 +693,23 @@ fn only_the_branch_that_is_taken_runs() {
 #[test]
 fn a_loop_in_a_body_is_a_program_within_the_program() {
     let (rows, columns) = (5, 7);
-    let inner = vec![
-        node("Gather", &["x", "j"], &["cost"], vec![]),
-        node("Gather", &["prev", "j"], &["above"], vec![]),
-        node("Min", &["left", "above"], &["least"], vec![]),
-        node("Add", &["cost", "least"], &["new"], vec![]),
-        node("Identity", &["on"], &["go"], vec![]),
-    ];
-    let nodes = vec![
-        number("large", 1e30),
-        node(
-            "Loop",
-            &["n_columns", "", "large"],
-            &["", "row"],
-            vec![body(inner, &["j", "on", "left"], &["go", "new", "new"])],
-        ),
-        // Doubles until it is above a bound.
-        number("two", 2.0),
-        node("ReduceMax", &["row"], &["bound"], vec![int("keepdims", 0)]),
-        constant(
-            "true",
-            TensorProto {
-                data_type: Some(9),
-                int32_data: vec![1],
-                ..TensorProto::default()
-            },
-        ),
-        node(
-            "Loop",
-            &["", "true", "two"],
-            &["power"],
-            vec![body(
-                vec![
-                    node("Add", &["p", "p"], &["q"], vec![]),
-                    node("Less", &["q", "bound"], &["is_less"], vec![]),
-                ],
-                &["n", "on2", "p"],
-                &["is_less", "q"],
-            )],
-        ),
-    ];
-    let scan = node(
-        "Scan",
-        &["first", "xs"],
-        &["last", "all", "powers"],
-        vec![
-            body(nodes, &["prev", "x"], &["row", "row", "power"]),
-            int("num_scan_inputs", 1),
-        ],
+    let program = program(
+        "last, all, powers = Scan<body=@body;num_scan_inputs=1>(first, xs)
+         @body prev x -> row row power
+         large = Identity(1.0e30)
+         _, row = Loop<body=@inner>(n_columns, _, large)
+         bound = ReduceMax<keepdims=0>(row)
+         power = Loop<body=@doubles>(_, true, 2.0)
+         @inner j on left -> go new new
+         cost = Gather(x, j)
+         above = Gather(prev, j)
+         least = Min(left, above)
+         new = Add(cost, least)
+         go = Identity(on)
+         @doubles n on2 p -> is_less q
+         q = Add(p, p)
+         is_less = Less(q, bound)",
     );
-    let program = Steps::read(&scan, 17, &Values).unwrap();
     let first: Vec<f32> = (0..columns).map(|it| it as f32).collect();
     let x: Vec<f32> = numbers(rows * columns, 4)
         .iter()
@@ -929,29 +718,14 @@ fn a_loop_in_a_body_is_a_program_within_the_program() {
     let (one, all) = ([columns], [rows, columns]);
     for count in [columns, columns - 2] {
         let most = [count as i64];
-        let given: Vec<Tensor<'_>> = program
-            .inputs()
-            .map(|it| match it.0 {
-                "first" => floats(&one[..], &first[..]),
-                "xs" => floats(&all, &x),
-                _ => Tensor {
-                    sizes: &[],
-                    elements: Elements::Int64(&most),
-                },
-            })
-            .collect();
-        let mut memory = [
-            vec![0.0; columns],
-            vec![0.0; rows * columns],
-            vec![0.0; rows],
+        let given = [
+            ("first", floats(&one[..], &first[..])),
+            ("xs", floats(&all, &x)),
+            ("n_columns", int64s(&most)),
         ];
-        let mut room = Room::new(&mut memory);
-        let run = program.run(&given, &mut room, None);
-        if count < columns {
-            // A state that changes its sizes has a program for each of them.
-            assert_eq!(room.sizes[0], [count]);
-        }
-        run.unwrap();
+        let (memory, sizes) = run(&program, &given, [columns, rows * columns, rows]).unwrap();
+        // A state that changes its sizes has a program for each of them.
+        assert_eq!(sizes[0], [count]);
         let (mut prev, mut rows, mut powers) = (first.clone(), vec![], vec![]);
         for x in x.chunks(columns) {
             let mut left = 1e30_f32;
@@ -980,55 +754,23 @@ fn a_loop_in_a_body_is_a_program_within_the_program() {
 fn the_best_elements_are_in_order() {
     let (rows, columns, count, steps) = (5, 3, 2, 4);
     for largest in [0, 1] {
-        let nodes = vec![
-            constant("k", int64_tensor(&[1], &[count as i64])),
-            constant("depth", int64_tensor(&[1], &[rows as i64])),
-            constant("off_on", float_tensor(&[2], &[-1.0, 2.0])),
-            constant("pads", int64_tensor(&[4], &[1, -1, 0, 2])),
-            number("nine", 9.0),
-            node("Add", &["x", "s"], &["all"], vec![]),
-            node(
-                "TopK",
-                &["all", "k"],
-                &["best", "at"],
-                vec![int("axis", 0), int("largest", largest)],
-            ),
-            node(
-                "OneHot",
-                &["at", "depth", "off_on"],
-                &["marks"],
-                vec![int("axis", 1)],
-            ),
-            node("Pad", &["best", "pads", "nine"], &["wide"], vec![]),
-            node("CastLike", &["at", "s"], &["places"], vec![]),
-            node("HardSwish", &["best"], &["open"], vec![]),
-            node("ReduceMean", &["best"], &["next"], vec![int("keepdims", 0)]),
-        ];
-        let outputs = ["next", "best", "places", "marks", "wide", "open"];
-        let scan = node(
-            "Scan",
-            &["s0", "xs"],
-            &["", "b", "p", "m", "w", "o"],
-            vec![
-                body(nodes, &["s", "x"], &outputs),
-                int("num_scan_inputs", 1),
-            ],
-        );
-        let program = Steps::read(&scan, 18, &Values).unwrap();
+        let program = program(&format!(
+            "_, b, p, m, w, o = Scan<body=@body;num_scan_inputs=1>(s0, xs)
+             @body s x -> next best places marks wide open
+             all = Add(x, s)
+             best, at = TopK<axis=0;largest={largest}>(all, [{count}])
+             marks = OneHot<axis=1>(at, [{rows}], [-1.0 2.0])
+             wide = Pad(best, [1 -1 0 2], 9.0)
+             places = CastLike(at, s)
+             open = HardSwish(best)
+             next = ReduceMean<keepdims=0>(best)"
+        ));
         let x = numbers(steps * rows * columns, 6);
         let sizes = [steps, rows, columns];
-        let given = [floats(&[], &[0.25]), floats(&sizes, &x)];
-        let each = [
-            count * columns,
-            count * columns,
-            count * rows * columns,
-            3 * 4,
-        ];
-        let mut memory =
-            [0, each[0], each[1], each[2], each[3], each[0]].map(|it| vec![0.0; it * steps]);
-        program
-            .run(&given, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let given = [("s0", floats(&[], &[0.25])), ("xs", floats(&sizes, &x))];
+        let each = count * columns;
+        let lens = [0, each, each, each * rows, 3 * 4, each].map(|it| it * steps);
+        let (memory, _) = run(&program, &given, lens).unwrap();
 
         let mut s = 0.25;
         let mut expected: [Vec<f32>; 6] = Default::default();
@@ -1066,7 +808,7 @@ fn the_best_elements_are_in_order() {
             expected[2].extend(places);
         }
         for (index, expected) in expected.iter().enumerate() {
-            close(&memory[index], expected, outputs[index]);
+            close(&memory[index], expected, &format!("output {index}"));
         }
     }
 }
@@ -1074,32 +816,22 @@ fn the_best_elements_are_in_order() {
 /// A step is `h + x + 0.1 + 0.25`: the one double is in the body, the other around it.
 #[test]
 fn doubles_that_are_cast_are_constants() {
-    let double = |value: f64| TensorProto {
+    let outer = TensorProto {
         data_type: Some(DOUBLE),
-        double_data: vec![value],
+        double_data: vec![0.25],
         ..TensorProto::default()
     };
-    let cast = |from: &str, to: &str| node("Cast", &[from], &[to], vec![int("to", FLOAT.into())]);
-    let nodes = vec![
-        constant("own", double(0.1)),
-        cast("own", "tenth"),
-        cast("outer", "quarter"),
-        node("Add", &["h", "x"], &["sum"], vec![]),
-        node("Add", &["sum", "tenth"], &["more"], vec![]),
-        node("Add", &["more", "quarter"], &["next"], vec![]),
+    let nodes = "tenth = Cast<to=1>(0.1f64)
+        quarter = Cast<to=1>(outer)
+        sum = Add(h, x)
+        more = Add(sum, tenth)
+        next = Add(more, quarter)";
+    let program = read(&scan(nodes), &Constants(vec![("outer", outer)])).unwrap();
+    let given = [
+        ("h0", floats(&[1], &[1.0])),
+        ("xs", floats(&[2, 1], &[2.0, 3.0])),
     ];
-    let attributes = vec![
-        body(nodes, &["h", "x"], &["next"]),
-        int("num_scan_inputs", 1),
-    ];
-    let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
-    let around = Constants(vec![("outer", double(0.25))]);
-    let program = Steps::read(&scan, 17, &around).unwrap();
-    let mut memory = [vec![0.0]];
-    let given = [floats(&[1], &[1.0]), floats(&[2, 1], &[2.0, 3.0])];
-    program
-        .run(&given, &mut Room::new(&mut memory), None)
-        .unwrap();
+    let (memory, _) = run(&program, &given, [1]).unwrap();
     close(&memory[0], &[6.7], "the sum");
 }
 
@@ -1122,40 +854,24 @@ fn products_are_those_of_their_formula() {
                 matrix(turned[0], [rows, terms]),
                 matrix(turned[1], [terms, columns]),
             ];
-            let order = |turned: bool| match turned {
-                true => ints("perm", &[1, 0]),
-                false => ints("perm", &[0, 1]),
-            };
-            let nodes = vec![
-                node("Transpose", &["a"], &["one"], vec![order(turned[0])]),
-                node("Transpose", &["b"], &["own"], vec![order(turned[1])]),
-                node("Mul", &["own", "s"], &["other"], vec![]),
-                node("MatMul", &["one", "other"], &["made"], vec![]),
-                node("Add", &["s", "x"], &["next"], vec![]),
-            ];
-            let scan = node(
-                "Scan",
-                &["s0", "xs"],
-                &["", "all"],
-                vec![
-                    body(nodes, &["s", "x"], &["next", "made"]),
-                    int("num_scan_inputs", 1),
-                ],
-            );
-            let program = Steps::read(&scan, 17, &Values).unwrap();
-            let names: Vec<String> = program.inputs().map(|it| it.0.to_owned()).collect();
+            let [a, b] = turned.map(|it| if it { [1, 0] } else { [0, 1] });
+            let program = program(&format!(
+                "_, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
+                 @body s x -> next made
+                 one = Transpose<perm={a:?}>(a)
+                 own = Transpose<perm={b:?}>(b)
+                 other = Mul(own, s)
+                 made = MatMul(one, other)
+                 next = Add(s, x)"
+            ));
             let (a, b) = (numbers(rows * terms, 1), numbers(terms * columns, 2));
-            let of = |name: &String| match &**name {
-                "s0" => floats(&[], &[1.0]),
-                "xs" => floats(&[2], &[0.5, 0.25]),
-                "a" => floats(&sizes[0], &a),
-                _ => floats(&sizes[1], &b),
-            };
-            let given: Vec<Tensor<'_>> = names.iter().map(of).collect();
-            let mut memory = [vec![], vec![f32::NAN; 2 * rows * columns]];
-            program
-                .run(&given, &mut Room::new(&mut memory), None)
-                .unwrap();
+            let given = [
+                ("s0", floats(&[], &[1.0])),
+                ("xs", floats(&[2], &[0.5, 0.25])),
+                ("a", floats(&sizes[0], &a)),
+                ("b", floats(&sizes[1], &b)),
+            ];
+            let (memory, _) = run(&program, &given, [0, 2 * rows * columns]).unwrap();
             let at = |all: &[f32], turned: bool, [row, column]: [usize; 2], sizes: &[usize]| {
                 let place = match turned {
                     true => column * sizes[1] + row,
@@ -1187,33 +903,24 @@ fn products_are_those_of_their_formula() {
 fn products_with_outer_products_are_those_of_their_formula() {
     let (heads, size, steps) = (2, 20, 3);
     for outer in ["MatMul", "Mul"] {
-        let nodes = vec![
-            constant("last", int64_tensor(&[1], &[-1])),
-            constant("middle", int64_tensor(&[1], &[1])),
-            node("Unsqueeze", &["u", "last"], &["column"], vec![]),
-            node("Unsqueeze", &["v", "middle"], &["row"], vec![]),
-            node(outer, &["column", "row"], &["outer"], vec![]),
-            node("MatMul", &["s", "outer"], &["next"], vec![]),
-            node("MatMul", &["outer", "s"], &["o"], vec![]),
-        ];
-        let scan = node(
-            "Scan",
-            &["s0", "us", "vs"],
-            &["last_s", "os"],
-            vec![
-                body(nodes, &["s", "u", "v"], &["next", "o"]),
-                int("num_scan_inputs", 2),
-            ],
-        );
-        let program = Steps::read(&scan, 17, &Values).unwrap();
+        let program = program(&format!(
+            "last_s, os = Scan<body=@body;num_scan_inputs=2>(s0, us, vs)
+             @body s u v -> next o
+             column = Unsqueeze(u, [-1])
+             row = Unsqueeze(v, [1])
+             outer = {outer}(column, row)
+             next = MatMul(s, outer)
+             o = MatMul(outer, s)"
+        ));
         let s0 = numbers(heads * size * size, 1);
         let [u, v] = [2, 3].map(|seed| numbers(steps * heads * size, seed));
         let (whole, each) = ([heads, size, size], [steps, heads, size]);
-        let given = [floats(&whole, &s0), floats(&each, &u), floats(&each, &v)];
-        let mut memory = [s0.len(), steps * s0.len()].map(|len| vec![f32::NAN; len]);
-        program
-            .run(&given, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let given = [
+            ("s0", floats(&whole, &s0)),
+            ("us", floats(&each, &u)),
+            ("vs", floats(&each, &v)),
+        ];
+        let (memory, _) = run(&program, &given, [s0.len(), steps * s0.len()]).unwrap();
         let (mut s, mut o) = (s0.clone(), vec![]);
         for step in 0..steps {
             let before = s.clone();
@@ -1247,29 +954,19 @@ fn what_is_written_twice_is_reduced() {
     ];
     for (reduction, with) in all {
         for is_nd in [false, true] {
-            let indices: &[i64] = &[2, 0, 2, -1];
-            let wide: Vec<i64> = indices.iter().flat_map(|&it| [it; 3]).collect();
-            let how = text("reduction", reduction);
+            let indices = [2_i64, 0, 2, -1];
             let (at, op) = match is_nd {
-                true => (int64_tensor(&[4, 1], indices), "ScatterND"),
-                false => (int64_tensor(&[4, 3], &wide), "ScatterElements"),
+                true => ("[4 1]", "ScatterND"),
+                false => ("[4 3]", "ScatterElements"),
             };
-            let nodes = vec![
-                constant("at", at),
-                node(op, &["h", "at", "x"], &["next"], vec![how]),
-            ];
-            let attributes = vec![
-                body(nodes, &["h", "x"], &["next"]),
-                int("num_scan_inputs", 1),
-            ];
-            let scan = node("Scan", &["h0", "xs"], &["last"], attributes);
-            let program = Steps::read(&scan, 18, &Values).unwrap();
+            let program = program(&scan(&format!(
+                "column = Reshape([2 0 2 -1], [4 1])
+                 at = Expand(column, {at})
+                 next = {op}<reduction={reduction}>(h, at, x)"
+            )));
             let (h0, x) = (numbers(5 * 3, 1), numbers(2 * 4 * 3, 2));
-            let given = [floats(&[5, 3], &h0), floats(&[2, 4, 3], &x)];
-            let mut memory = [vec![f32::NAN; 15]];
-            program
-                .run(&given, &mut Room::new(&mut memory), None)
-                .unwrap();
+            let given = [("h0", floats(&[5, 3], &h0)), ("xs", floats(&[2, 4, 3], &x))];
+            let (memory, _) = run(&program, &given, [15]).unwrap();
             let mut h = h0.clone();
             for x in x.chunks(12) {
                 for (row, index) in std::iter::zip(x.chunks(3), indices) {
@@ -1288,21 +985,15 @@ fn what_is_written_twice_is_reduced() {
 /// stop when there are too many.
 #[test]
 fn programs_of_a_state_that_grows_are_made_by_several_runs() {
-    let along = || vec![int("axis", 0)];
-    let nodes = vec![
-        node("Concat", &["s", "x"], &["next"], along()),
-        node("Identity", &["on"], &["go"], vec![]),
-    ];
-    let attributes = vec![body(nodes, &["i", "on", "s"], &["go", "next"])];
-    let grown = node("Loop", &["n", "", "s0"], &["last"], attributes);
+    let grown = "last = Loop<body=@body>(n, _, s0)
+        @body i on s -> go next
+        next = Concat<axis=0>(s, x)
+        go = Identity(on)";
     let run = |program: &Steps, steps: usize| {
         let number = [steps as i64];
         let names: Vec<String> = program.inputs().map(|it| it.0.to_owned()).collect();
         let of = |name: &String| match &**name {
-            "n" => Tensor {
-                sizes: &[],
-                elements: Elements::Int64(&number),
-            },
+            "n" => int64s(&number),
             "s0" => floats(&[1], &[1.0]),
             _ => floats(&[1], &[2.0]),
         };
@@ -1318,13 +1009,13 @@ fn programs_of_a_state_that_grows_are_made_by_several_runs() {
         assert_eq!((memory[0][0], memory[0][steps]), (1.0, 2.0));
         Ok::<_, Error>(())
     };
-    let program = Steps::read(&grown, 17, &Values).unwrap();
+    let program = program(grown);
     let all: Vec<bool> = (0..4).map(|_| run(&program, 6).is_ok()).collect();
     assert_eq!(all, [false, false, true, true]);
-    let program = Steps::read(&grown, 17, &Values).unwrap();
-    assert!((0..200).all(|_| run(&program, 200).is_err()));
+    let again = self::program(grown);
+    assert!((0..200).all(|_| run(&again, 200).is_err()));
     // Not even those of few steps run now.
-    let error = run(&program, 2).unwrap_err().to_string();
+    let error = run(&again, 2).unwrap_err().to_string();
     assert!(error.contains("more than 2 programs"), "{error}");
 }
 
@@ -1333,42 +1024,32 @@ fn programs_of_a_state_that_grows_are_made_by_several_runs() {
 fn states_with_two_outer_products_are_those_of_their_formula() {
     for (size, sums) in [(64, false), (64, true), (20, false), (37, true)] {
         let (heads, steps) = (2, 3);
-        let wide =
-            |from: &str, axis: &str, to: &str| node("Unsqueeze", &[from, axis], &[to], vec![]);
-        let mut nodes = vec![
-            constant("last", int64_tensor(&[1], &[-1])),
-            constant("middle", int64_tensor(&[1], &[1])),
-            wide("w", "middle", "w_row"),
-            wide("a", "last", "a_column"),
-            wide("b", "middle", "b_row"),
-            wide("v", "last", "v_column"),
-            wide("k", "middle", "k_row"),
-            wide("r", "last", "r_column"),
-            node("Mul", &["s", "w_row"], &["faded"], vec![]),
-            node("MatMul", &["s", "a_column"], &["sa"], vec![]),
-            node("MatMul", &["sa", "b_row"], &["sab"], vec![]),
-            node("MatMul", &["v_column", "k_row"], &["vk"], vec![]),
-            node("Add", &["faded", "sab"], &["part"], vec![]),
-            node("Add", &["part", "vk"], &["next"], vec![]),
-            node("MatMul", &["next", "r_column"], &["o"], vec![]),
-        ];
-        let mut outputs = vec!["next", "o"];
-        if sums {
-            nodes.push(wide("r", "middle", "r_row"));
-            nodes.push(node("MatMul", &["r_row", "next"], &["p"], vec![]));
-            outputs.push("p");
-        }
-        let all = ["last_s", "os", "ps"];
-        let scan = node(
-            "Scan",
-            &["s0", "ws", "as", "bs", "vs", "ks", "rs"],
-            &all[..outputs.len()],
-            vec![
-                body(nodes, &["s", "w", "a", "b", "v", "k", "r"], &outputs),
-                int("num_scan_inputs", 6),
-            ],
-        );
-        let program = Steps::read(&scan, 17, &Values).unwrap();
+        let (all, made, nodes) = match sums {
+            true => (
+                "last_s, os, ps",
+                "next o p",
+                "r_row = Unsqueeze(r, [1])\n p = MatMul(r_row, next)",
+            ),
+            false => ("last_s, os", "next o", ""),
+        };
+        let program = program(&format!(
+            "{all} = Scan<body=@body;num_scan_inputs=6>(s0, ws, as, bs, vs, ks, rs)
+             @body s w a b v k r -> {made}
+             w_row = Unsqueeze(w, [1])
+             a_column = Unsqueeze(a, [-1])
+             b_row = Unsqueeze(b, [1])
+             v_column = Unsqueeze(v, [-1])
+             k_row = Unsqueeze(k, [1])
+             r_column = Unsqueeze(r, [-1])
+             faded = Mul(s, w_row)
+             sa = MatMul(s, a_column)
+             sab = MatMul(sa, b_row)
+             vk = MatMul(v_column, k_row)
+             part = Add(faded, sab)
+             next = Add(part, vk)
+             o = MatMul(next, r_column)
+             {nodes}"
+        ));
         let s0 = numbers(heads * size * size, 1);
         let given = [2, 3, 4, 5, 6, 7].map(|seed| {
             let mut all = numbers(steps * heads * size, seed);
@@ -1376,18 +1057,18 @@ fn states_with_two_outer_products_are_those_of_their_formula() {
             all
         });
         let (whole, each) = ([heads, size, size], [steps, heads, size]);
-        let tensors = std::iter::once(floats(&whole, &s0));
-        let tensors: Vec<Tensor<'_>> = tensors
-            .chain(given.iter().map(|all| floats(&each, all)))
-            .collect();
-        let lens = [s0.len(), given[0].len(), given[0].len()];
-        let mut memory: Vec<Vec<f32>> = lens[..outputs.len()]
-            .iter()
-            .map(|&len| vec![f32::NAN; len])
-            .collect();
-        program
-            .run(&tensors, &mut Room::new(&mut memory), None)
-            .unwrap();
+        let names = ["ws", "as", "bs", "vs", "ks", "rs"];
+        let tensors = given.iter().map(|all| floats(&each, all));
+        let mut tensors: Vec<_> = std::iter::zip(names, tensors).collect();
+        tensors.push(("s0", floats(&whole, &s0)));
+        let len = given[0].len();
+        let (memory, _) = match sums {
+            true => run(&program, &tensors, [s0.len(), len, len]),
+            false => {
+                run(&program, &tensors, [s0.len(), len]).map(|([s, o], it)| ([s, o, vec![]], it))
+            }
+        }
+        .unwrap();
         let [w, a, b, v, k, r] = &given;
         let (mut s, mut o, mut p) = (s0.clone(), vec![], vec![]);
         for step in 0..steps {

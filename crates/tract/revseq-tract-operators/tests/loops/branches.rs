@@ -234,10 +234,9 @@ fn an_index_outside_of_the_axis_is_an_error_in_bodies_too() {
         inputs,
         "y",
         "j = Unsqueeze(i, axis)\n js = Concat<axis=0>(j, j)
-         last, y = Scan<body=@body;num_scan_inputs=1>(start, js)",
+         last, y = Scan<body=@body;num_scan_inputs=1>([1.0 2.0], js)",
     )
     .constant("axis", tensor1(&[0_i64]))
-    .constant("start", tensor1(&[1_f32, 2.]))
     .with("body", body);
     for model in [branches, scan] {
         let typed = parse(model).unwrap().into_typed().unwrap();

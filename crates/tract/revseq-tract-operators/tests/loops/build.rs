@@ -26,17 +26,19 @@ pub(crate) enum Names {
     None,
 }
 
-/// A graph: `graph("a b", "c", "c = Add(a, b)")`. An input of the main graph has a type:
-/// `a:f32[N,2]`.
+/// A graph: `graph("a b", "c", "c = Add(a, b)")`, whose nodes may read literals. An input of the main graph
+/// has a type: `a:f32[N,2]`.
 pub(crate) fn graph(inputs: &str, outputs: &str, nodes: &str) -> Graph {
     let lines = nodes.lines().map(str::trim).filter(|it| !it.is_empty());
     let nodes = lines.enumerate().map(|(index, line)| node(index, line));
+    let mut nodes: Vec<NodeProto> = nodes.collect();
     Graph {
         proto: GraphProto {
             name: Some("graph".to_owned()),
             input: text::values(inputs),
             output: text::values(outputs),
-            node: nodes.collect(),
+            initializer: text::take_literals(&mut nodes),
+            node: nodes,
             ..GraphProto::default()
         },
         ..Graph::default()

@@ -352,12 +352,10 @@ fn outputs_keep_their_axes() {
         graph(
             &format!("x:f32[{steps},3,5] h0:f32[3,66] list0:f32[1,3,66]"),
             "last list ys",
-            "shape = Shape(x)\n n = Gather<axis=0>(shape, zero)
-             last, list, ys = Loop<body=@body>(n, yes, h0, list0)",
+            "shape = Shape(x)\n n = Gather<axis=0>(shape, 0)
+             last, list, ys = Loop<body=@body>(n, true, h0, list0)",
         )
-        .constant("zero", tensor0(0_i64))
         .constant("first", tensor1(&[0_i64]))
-        .constant("yes", tensor0(true))
         .constant("w", numbers(&[FEATURES, UNITS], 1))
         .constant("u", numbers(&[UNITS, UNITS], 2))
         .with("body", body.clone())
@@ -389,10 +387,9 @@ fn a_loop_over_numbers_is_no_layer() {
     let model = graph(
         "x:f32[4] h0:f32[1,66]",
         "ys",
-        "_, ys = Loop<body=@body>(n, yes, h0)",
+        "_, ys = Loop<body=@body>(n, true, h0)",
     )
     .constant("n", tensor0(4_i64))
-    .constant("yes", tensor0(true))
     .constant("axes", tensor1(&[0_i64, 1]))
     .constant("w", numbers(&[1, UNITS], 1))
     .constant("u", numbers(&[UNITS, UNITS], 2))

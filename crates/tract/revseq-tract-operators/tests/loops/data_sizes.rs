@@ -23,12 +23,11 @@ fn slice(step: i64) -> Graph {
     graph(
         "x:f32[T] s:i64[1] e:i64[1]",
         "y",
-        "part = Slice(x, s, e, axes, steps)
+        "part = Slice(x, s, e, [-1], steps)
          size = Shape(part)
          n = Cast<to=1>(size)
          y = Add(part, n)",
     )
-    .constant("axes", tensor1(&[-1_i64]))
     .constant("steps", tensor1(&[step]))
 }
 
@@ -61,18 +60,14 @@ fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
     let model = graph(
         "x:f32[B,T,2] b:i64[] n:i64[]",
         "y",
-        "row = Unsqueeze(b, first)
-         count = Unsqueeze(n, first)
-         start = Concat<axis=0>(row, first)
-         far = Max(count, beyond)
+        "row = Unsqueeze(b, [0])
+         count = Unsqueeze(n, [0])
+         start = Concat<axis=0>(row, [0])
+         far = Max(count, [1000000000])
          end = Concat<axis=0>(far, count)
-         part = Slice(x, start, end, axes, steps)
-         y = Squeeze(part, first)",
-    )
-    .constant("first", tensor1(&[0_i64]))
-    .constant("beyond", tensor1(&[1_000_000_000_i64]))
-    .constant("axes", tensor1(&[0_i64, 1]))
-    .constant("steps", tensor1(&[1_000_000_000_i64, 1]));
+         part = Slice(x, start, end, [0 1], [1000000000 1])
+         y = Squeeze(part, [0])",
+    );
     let decluttered = parse(model.clone()).unwrap().into_typed().unwrap();
     let found = ops(&decluttered.into_decluttered().unwrap());
     assert!(found.iter().any(|op| op == "Gather"), "{found:?}");
@@ -117,11 +112,9 @@ fn a_squeeze_finds_out_whether_there_is_one_element() {
         graph(
             "x:f32[T,2] n:i64[1]",
             "y",
-            "part = Slice(x, n, ends, first)
-             y = Squeeze(part, first)",
+            "part = Slice(x, n, [3], [0])
+             y = Squeeze(part, [0])",
         )
-        .constant("first", tensor1(&[0_i64]))
-        .constant("ends", tensor1(&[3_i64]))
     };
     let found = run(model(), &[counted(&[3, 2]), tensor1(&[2_i64])]).unwrap();
     assert_eq!(found[0], tensor1(&[5_f32, 6.]));
@@ -141,45 +134,38 @@ fn sizes_may_be_the_longest_length() {
             &format!(
                 "n = ReduceMax<keepdims=1>(lengths)
                  {nodes}
-                 y = Add(made, half)"
+                 y = Add(made, 0.5)"
             ),
         )
-        .constant("half", tensor0(0.5_f32))
-        .constant("one", tensor1(&[1_i64]))
-        .constant("two", tensor1(&[2_i64]))
-        .constant("zeros", tensor1(&[0_i64, 0]))
-        .constant("zero", tensor1(&[0_i64]))
-        .constant("rest", tensor1(&[-1_i64]))
-        .constant("pair", tensor1(&[-1_f32, 1.]))
     };
     for (nodes, shape, expected) in [
         (
-            "to = Concat<axis=0>(n, two)\n made = ConstantOfShape(to)",
+            "to = Concat<axis=0>(n, [2])\n made = ConstantOfShape(to)",
             &[3_usize, 2][..],
             &[0_f32; 6][..],
         ),
         (
-            "row = Slice(x, zero, one, zero)\n to = Concat<axis=0>(n, one)\n made = Expand(row, to)",
+            "row = Slice(x, [0], [1], [0])\n to = Concat<axis=0>(n, [1])\n made = Expand(row, to)",
             &[3, 2],
             &[1., 2., 1., 2., 1., 2.],
         ),
         (
-            "times = Concat<axis=0>(one, n)\n made = Tile(x, times)",
+            "times = Concat<axis=0>([1], n)\n made = Tile(x, times)",
             &[2, 6],
             &[1., 2., 1., 2., 1., 2., 3., 4., 3., 4., 3., 4.],
         ),
         (
-            "pads = Concat<axis=0>(zeros, zero, n)\n made = Pad(x, pads)",
+            "pads = Concat<axis=0>([0 0], [0], n)\n made = Pad(x, pads)",
             &[2, 5],
             &[1., 2., 0., 0., 0., 3., 4., 0., 0., 0.],
         ),
         (
-            "at = Sub(lengths, one)\n made = OneHot<axis=-1>(at, n, pair)",
+            "at = Sub(lengths, [1])\n made = OneHot<axis=-1>(at, n, [-1.0 1.0])",
             &[2, 3],
             &[1., -1., -1., -1., -1., 1.],
         ),
         (
-            "less = Sub(n, two)\n to = Concat<axis=0>(less, rest)\n made = Reshape(x, to)",
+            "less = Sub(n, [2])\n to = Concat<axis=0>(less, [-1])\n made = Reshape(x, to)",
             &[1, 4],
             &[1., 2., 3., 4.],
         ),
@@ -198,12 +184,11 @@ fn a_compress_keeps_elements_by_condition() {
             "x:f32[B,2] lengths:i64[B]",
             "y",
             &format!(
-                "long = Greater(lengths, one)
+                "long = Greater(lengths, [1])
                  kept = Compress{attribute}(x, long)
                  y = Add(kept, kept)"
             ),
         )
-        .constant("one", tensor1(&[1_i64]))
     };
     for (attribute, lengths, expected) in [
         (
@@ -230,10 +215,9 @@ fn a_one_hot_takes_any_index() {
         graph(
             "at:i64[B] n:i64[]",
             "y",
-            &format!("y = OneHot<axis={axis}>(at, {depth}, pair)"),
+            &format!("y = OneHot<axis={axis}>(at, {depth}, [-1.0 1.0])"),
         )
         .constant("three", tensor0(3_i64))
-        .constant("pair", tensor1(&[-1_f32, 1.]))
     };
     for depth in ["n", "three"] {
         let inputs = [tensor1(&[0_i64, -1, 3, -4, 1]), tensor0(3_i64)];
@@ -355,18 +339,13 @@ fn two_symbols_may_stand_for_one_size() {
     let model = graph(
         "x:f32[1,4] n:i64[]",
         "y",
-        "positions = Range(zero, n, one)
-         at = Reshape(positions, row)
-         end = Unsqueeze(n, first)
-         updates = Slice(x, first, end, ones)
+        "positions = Range(0, n, 1)
+         at = Reshape(positions, [1 -1])
+         end = Unsqueeze(n, [0])
+         updates = Slice(x, [0], end, [1])
          twice = Add(updates, updates)
          y = ScatterElements<axis=1>(x, at, twice)",
-    )
-    .constant("zero", tensor0(0_i64))
-    .constant("one", tensor0(1_i64))
-    .constant("ones", tensor1(&[1_i64]))
-    .constant("first", tensor1(&[0_i64]))
-    .constant("row", tensor1(&[1_i64, -1]));
+    );
     let found = run(model, &[counted(&[1, 4]), tensor0(2_i64)]).unwrap();
     assert_eq!(found[0], floats(&[1, 4], &[2., 4., 3., 4.]));
 }
@@ -390,13 +369,11 @@ fn a_size_may_be_another_at_each_step() {
         graph(
             &format!("x:f32[{x}] s:f32[1]"),
             "last sums",
-            "last, sums = Loop<body=@body>(three, yes, s)",
+            "last, sums = Loop<body=@body>(3, true, s)",
         )
         .constant("one", tensor0(1_i64))
         .constant("ones", tensor1(&[1_i64]))
         .constant("first", tensor1(&[0_i64]))
-        .constant("three", tensor0(3_i64))
-        .constant("yes", tensor0(true))
         .with("body", body.clone())
     };
     for x in ["4", "T"] {
@@ -427,14 +404,12 @@ fn makers(is_constant: bool, n: i64) -> Vec<(&'static str, Graph)> {
         "y = ConstantOfShape(n)",
         "y = Expand(x, n)",
         "y = Tile(x, n)",
-        "pads = Concat<axis=0>(zero, n)\n y = Pad(x, pads)",
-        "y = OneHot(zero, n, pair)",
+        "pads = Concat<axis=0>([0], n)\n y = Pad(x, pads)",
+        "y = OneHot([0], n, [-1.0 1.0])",
     ];
     let makers = nodes.into_iter().map(|nodes| {
         let inputs = ["x:f32[1] n:i64[1]", "x:f32[1]"][usize::from(is_constant)];
-        let graph = graph(inputs, "y", nodes)
-            .constant("zero", tensor1(&[0_i64]))
-            .constant("pair", tensor1(&[-1_f32, 1.]));
+        let graph = graph(inputs, "y", nodes);
         let graph = if is_constant {
             graph.constant("n", tensor1(&[n]))
         } else {
@@ -602,10 +577,8 @@ fn an_element_at_minus_one_is_none() {
         graph(
             "x:f32[N] t:i64[1]",
             "y",
-            "next = Add(t, one)\n part = Slice(x, t, next, zero)\n y = Squeeze(part, zero)",
+            "next = Add(t, [1])\n part = Slice(x, t, next, [0])\n y = Squeeze(part, [0])",
         )
-        .constant("one", tensor1(&[1_i64]))
-        .constant("zero", tensor1(&[0_i64]))
     };
     for (t, expected) in [(0_i64, 1_f32), (2, 3.), (-2, 2.), (-3, 1.)] {
         let found = run(model(), &[counted(&[3]), tensor1(&[t])]).unwrap();
@@ -620,8 +593,7 @@ fn an_element_at_minus_one_is_none() {
 /// ONNX Runtime 1.24 and the reference evaluator compare; a depth loses its fraction.
 #[test]
 fn a_one_hot_of_fractions_is_off() {
-    let model = graph("x:f32[N] d:f32[]", "y", "y = OneHot(x, d, pair)")
-        .constant("pair", tensor1(&[0_f32, 1.]));
+    let model = graph("x:f32[N] d:f32[]", "y", "y = OneHot(x, d, [0.0 1.0])");
     let x = tensor1(&[1.7_f32, -0.5, 2., -1., f32::NAN, f32::INFINITY, 1e30]);
     let found = run(model.clone(), &[x, tensor0(3.7_f32)]).unwrap();
     let mut expected = [0_f32; 21];
@@ -664,11 +636,10 @@ fn slices_of_a_symbol_keep_its_expressions() {
         (0, i64::MAX, 2, "(T+1)/2"),
         (-1, i64::MIN, -1, "T"),
     ] {
-        let nodes = "y = Slice(x, start, end, zero, step)";
+        let nodes = "y = Slice(x, start, end, [0], step)";
         let model = graph("x:f32[T]", "y", nodes)
             .constant("start", tensor1(&[start]))
             .constant("end", tensor1(&[end]))
-            .constant("zero", tensor1(&[0_i64]))
             .constant("step", tensor1(&[step]));
         let model = parse(model).unwrap().into_typed().unwrap();
         let shape = &model.output_fact(0).unwrap().shape;
@@ -684,8 +655,6 @@ fn a_size_from_data_may_be_equal_or_broadcast() {
     let run = |nodes: &str, end: i64| {
         let model = graph("x:f32[3,1,2] end:i64[1]", "y", &format!("{cut}\n{nodes}"))
             .constant("[0]", tensor1(&[0_i64]))
-            .constant("first", tensor0(0_i64))
-            .constant("two", tensor0(2_i64))
             .constant(
                 "squares",
                 Tensor::from_shape(&[3, 1, 2], &[2_f32; 6]).unwrap(),
@@ -698,7 +667,7 @@ fn a_size_from_data_may_be_equal_or_broadcast() {
         run_optimized(model, &inputs).unwrap().remove(0)
     };
     for end in 1..=3 {
-        let found = run("s = Shape(u)\nn = Gather(s, first)\ny = Equal(n, two)", end);
+        let found = run("s = Shape(u)\nn = Gather(s, 0)\ny = Equal(n, 2)", end);
         assert_eq!(found, tensor0(end == 2), "{end}");
     }
     for (end, products, powers) in [
@@ -716,11 +685,11 @@ fn a_size_from_data_may_be_equal_or_broadcast() {
 #[test]
 fn sizes_that_an_expand_keeps_are_known() {
     let body = "sizes = Shape(x)
-        batch = Gather(sizes, zero)
-        given = Concat<axis=0>(batch, keep, keep)
+        batch = Gather(sizes, [0])
+        given = Concat<axis=0>(batch, [-1], [-1])
         count = Shape(given)
-        ones = Expand(one, count)
-        keeps = Mul(ones, keep)
+        ones = Expand([1], count)
+        keeps = Mul(ones, [-1])
         is_kept = Equal(given, keeps)
         to = Where(is_kept, ones, given)
         all = Expand(token, to)
@@ -728,9 +697,6 @@ fn sizes_that_an_expand_keeps_are_known() {
         y = Add(joined, places)";
     for batch in ["2", "B"] {
         let model = graph(&format!("x:f32[{batch},2,3]"), "y", body)
-            .constant("zero", tensor1(&[0_i64]))
-            .constant("keep", tensor1(&[-1_i64]))
-            .constant("one", tensor1(&[1_i64]))
             .constant("token", floats(&[1, 1, 3], &[1., 2., 3.]))
             .constant("places", counted(&[1, 3, 3]));
         let typed = parse(model.clone()).unwrap().into_typed().unwrap();
@@ -776,18 +742,15 @@ fn a_resize_may_be_to_any_sizes() {
 /// torchvision's detectors compute what they pad so, of images of one size.
 #[test]
 fn what_known_values_become_is_known() {
-    let nodes = "most = ReduceMax<keepdims=0>(sizes)
+    let nodes = "most = ReduceMax<keepdims=0>([2.5 3.5])
         rounded = Ceil(most)
         whole = Cast<to=7>(rounded)
-        missing = Sub(whole, three)
-        behind = Unsqueeze(missing, zero)
+        missing = Sub(whole, 3)
+        behind = Unsqueeze(missing, [0])
         pads = Concat<axis=0>(none, behind)
         padded = Pad(x, pads)
         y = Conv(padded, w)";
     let model = graph("x:f32[1,2,N]", "y", nodes)
-        .constant("sizes", tensor1(&[2.5_f32, 3.5]))
-        .constant("three", tensor0(3_i64))
-        .constant("zero", tensor1(&[0_i64]))
         .constant("none", tensor1(&[0_i64; 5]))
         .constant("w", floats(&[1, 2, 1], &[1., 10.]));
     let typed = parse(model.clone()).unwrap().into_typed().unwrap();
@@ -803,11 +766,8 @@ fn known_truth_values_may_be_compared() {
     let model = graph(
         "x:f32[N]",
         "y",
-        "known = Equal(a, b)\ny = Where(known, x, zero)",
-    )
-    .constant("a", tensor1(&[true, false]))
-    .constant("b", tensor0(true))
-    .constant("zero", tensor0(0_f32));
+        "known = Equal([true false], true)\ny = Where(known, x, 0.0)",
+    );
     let found = run(model, &[floats(&[2], &[5., 6.])]).unwrap();
     assert_eq!(found[0], floats(&[2], &[5., 0.]));
 }
@@ -865,13 +825,11 @@ fn rows_expand_to_as_many() {
         "x:f32[N,T,2] lens:i64[N]",
         "y",
         "shape = Shape(x)
-         count = Gather(shape, first)
-         y = Loop<body=@body>(count, yes)",
+         count = Gather(shape, 0)
+         y = Loop<body=@body>(count, true)",
     )
     .with("body", body)
-    .constant("zero", tensor1(&[0_i64]))
-    .constant("first", tensor0(0_i64))
-    .constant("yes", tensor0(true));
+    .constant("zero", tensor1(&[0_i64]));
     let inputs = [counted(&[2, 3, 2]), tensor1(&[3_i64, 1])];
     let found = run_optimized(model, &inputs).unwrap();
     assert_eq!(found[0], floats(&[2, 2], &[9., 12., 7., 8.]));
@@ -906,13 +864,10 @@ fn a_size_stays_known_once_its_value_is_simplified_away() {
         "all:f32[M] kept:bool[M]",
         "size last",
         "x = Compress<axis=0>(all, kept)
-         sum = Concat<axis=0>(x, constants)
-         last = Slice(sum, start, end, axis)
+         sum = Concat<axis=0>(x, [4.0 5.0 6.0])
+         last = Slice(sum, [-3], [-2], axis)
          size = Shape(sum)",
     )
-    .constant("constants", tensor1(&[4_f32, 5., 6.]))
-    .constant("start", tensor1(&[-3_i64]))
-    .constant("end", tensor1(&[-2_i64]))
     .constant("axis", tensor1(&[0_i64]));
     let inputs = [counted(&[3]), tensor1(&[true, false, true])];
     let found = run_optimized(model, &inputs).unwrap();
@@ -949,15 +904,12 @@ fn a_cast_reads_sizes_that_are_known_once_they_are_wired() {
         "all = Shape<start=1>(x)
          own = Shape<start=1>(m)
          missing = Sub(all, own)
-         pads = Concat<axis=0>(none, missing)
-         value = CastLike(seven, m)
-         wide = Pad(m, pads, value, last)
+         pads = Concat<axis=0>([0], missing)
+         value = CastLike(7.0, m)
+         wide = Pad(m, pads, value, [-1])
          both = Add(wide, row)
          y = Cast<to=11>(both)",
-    )
-    .constant("none", tensor1(&[0_i64]))
-    .constant("seven", tensor0(7_f32))
-    .constant("last", tensor1(&[-1_i64]));
+    );
     let inputs = [counted(&[2, 3]), counted(&[2, 2]), counted(&[2, 1])];
     let found = run(model, &inputs).unwrap();
     let expected = tensor2(&[[2_f64, 3., 8.], [5., 6., 9.]]);

@@ -258,13 +258,11 @@ fn loops_run_in_loops() {
         "i c s",
         "c s1 last",
         "step = Cast<to=1>(i)
-         count = Add(i, one)
-         last, all = Loop<body=@inner>(count, _, zero)
+         count = Add(i, 1)
+         last, all = Loop<body=@inner>(count, _, 0.0)
          total = ReduceSum<keepdims=0>(all)
          s1 = Add(s, total)",
     )
-    .constant("zero", tensor0(0_f32))
-    .constant("one", tensor0(1_i64))
     .with("inner", inner);
     let model = graph(
         "n:i64[] s:f32[]",
@@ -331,9 +329,8 @@ fn scans_in_loops_start_anew_at_each_step() {
     let body = graph(
         "i c s",
         "c total sums",
-        "total, sums = Scan<body=@cumulate;num_scan_inputs=1>(zero, x)",
+        "total, sums = Scan<body=@cumulate;num_scan_inputs=1>(0.0, x)",
     )
-    .constant("zero", tensor0(0_f32))
     .with("cumulate", cumulate);
     let model = graph(
         "n:i64[] s:f32[] x:f32[3]",
@@ -378,13 +375,12 @@ fn states_may_grow() {
         "i c a b",
         "c a1 b1 size",
         "row = Gather<axis=0>(x, i)
-         rows = Unsqueeze(row, first)
+         rows = Unsqueeze(row, [0])
          a1 = Concat<axis=0>(a, rows)
          b1 = Concat<axis=0>(rows, b)
          both = Add(a1, b1)
          size = ReduceSum<keepdims=0>(both)",
-    )
-    .constant("first", tensor1(&[0_i64]));
+    );
     let model = graph(
         "n:i64[] a:f32[1,2] b:f32[1,2] x:f32[4,2]",
         "y z sums",
@@ -414,10 +410,9 @@ fn states_may_start_empty() {
     let body = graph(
         "i c a",
         "c a1",
-        "rows = Unsqueeze(i, first)
+        "rows = Unsqueeze(i, [0])
          a1 = Concat<axis=0>(a, rows)",
-    )
-    .constant("first", tensor1(&[0_i64]));
+    );
     let model = graph("n:i64[] a:i64[0]", "y", "y = Loop<body=@body>(n, _, a)").with("body", body);
     check(
         model,
@@ -473,10 +468,9 @@ fn sizes_may_be_symbols() {
         "x:f32[T,B] s:f32[B]",
         "y ys",
         "shape = Shape(x)
-         n = Gather<axis=0>(shape, first)
+         n = Gather<axis=0>(shape, 0)
          y, ys = Loop<body=@body>(n, _, s)",
     )
-    .constant("first", tensor0(0_i64))
     .with("body", body);
     for steps in [3, 1, 0] {
         let x: Vec<f32> = (0..steps * 2).map(|it| it as f32).collect();
@@ -509,10 +503,9 @@ fn sizes_may_be_states() {
         "x:f32[T,B] n:i64[]",
         "y ys",
         "shape = Shape(x)
-         size = Gather<axis=0>(shape, first)
+         size = Gather<axis=0>(shape, 0)
          y, ys = Loop<body=@body>(n, _, size)",
     )
-    .constant("first", tensor0(0_i64))
     .with("body", body);
     check(
         model,

@@ -246,11 +246,9 @@ impl Case {
             &format!("x:f32[{size},{BATCH},{FEATURES}] m:bool[{size},{BATCH},1]"),
             outputs,
             "shape = Shape(x)
-             n = Gather<axis=0>(shape, first)
-             last, cell, _, ys = Loop<body=@body>(n, yes, start, start, other)",
+             n = Gather<axis=0>(shape, 0)
+             last, cell, _, ys = Loop<body=@body>(n, true, start, start, other)",
         )
-        .constant("first", tensor0(0_i64))
-        .constant("yes", tensor0(true))
         .with("body", body);
         let zeros = Tensor::zero::<f32>(&[BATCH, units]).unwrap();
         // The repeated output starts like the state, or differently.

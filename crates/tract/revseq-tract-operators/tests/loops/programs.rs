@@ -15,17 +15,15 @@ fn a_loop(steps: &str) -> Graph {
         x_t = Gather<axis=0>(x, t)
         sum = Add(h, x_t)
         h1 = Tanh(sum)
-        row = Mul(h1, two)",
-    )
-    .constant("two", tensor0(2_f32));
+        row = Mul(h1, 2.0)",
+    );
     graph(
         &format!("x:f32[{steps},4] h0:f32[4]"),
         "last rows",
         "shape = Shape(x)
-        count = Gather(shape, zero)
+        count = Gather(shape, 0)
         last, rows = Loop<body=@body>(count, _, h0)",
     )
-    .constant("zero", tensor0(0_i64))
     .with("body", body)
 }
 
@@ -106,10 +104,9 @@ fn endless() -> Graph {
         "c1 s1 rows",
         "c1 = Less(s, much)
         s1 = Identity(s)
-        rows = Expand(s, sizes)",
+        rows = Expand(s, [256])",
     )
-    .constant("much", tensor0(1e9_f32))
-    .constant("sizes", tensor1(&[256_i64]));
+    .constant("much", tensor0(1e9_f32));
     graph(
         "s:f32[]",
         "last rows",
@@ -196,10 +193,9 @@ fn a_condition_ends_a_program_before_its_most_steps() {
         "x:f32[T] limit:f32[] h0:f32[]",
         "rows",
         "shape = Shape(x)
-        count = Gather(shape, zero)
+        count = Gather(shape, 0)
         last, rows = Loop<body=@body>(count, _, h0)",
     )
-    .constant("zero", tensor0(0_i64))
     .with("body", body);
     let found = run(
         model,

@@ -210,12 +210,11 @@ fn weights_are_dequantized_once() {
     let model = graph(
         &format!("x:f32[1,{rows}]"),
         "y",
-        "w = DequantizeLinear(q, s)
+        "w = DequantizeLinear(q, 0.5)
          t = Transpose<perm=[1,0]>(w)
          y = MatMul(x, t)",
     )
-    .constant("q", weights)
-    .constant("s", tensor0(0.5_f32));
+    .constant("q", weights);
     let typed = parse(model).unwrap().into_typed().unwrap();
     let model = revseq_tract_operators::into_optimized(typed).unwrap();
     let names: Vec<StaticName> = model.nodes().iter().map(|node| node.op.name()).collect();

@@ -156,15 +156,9 @@ fn values_keep_the_sizes_of_a_run() {
 /// ONNX reads a size of 0 as that of the input's axis.
 #[test]
 fn a_reshape_to_a_size_of_0_is_planned_anew() {
-    let nodes = "s = Shape(x)\nt = Gather(s, a)\nu = Gather(s, b)\n\
-                 to = Concat<axis=0>(t, one, u, d)\ny = Reshape(x, to)";
-    let plan = plan(
-        graph("x:f32[T,U,3]", "y", nodes)
-            .constant("a", tensor1(&[0_i64]))
-            .constant("b", tensor1(&[1_i64]))
-            .constant("one", tensor1(&[1_i64]))
-            .constant("d", tensor1(&[3_i64])),
-    );
+    let nodes = "s = Shape(x)\nt = Gather(s, [0])\nu = Gather(s, [1])\n\
+                 to = Concat<axis=0>(t, [1], u, [3])\ny = Reshape(x, to)";
+    let plan = plan(graph("x:f32[T,U,3]", "y", nodes));
     let found = run(&plan, &[numbers(&[2, 4, 3])]).unwrap();
     assert_eq!(found.shape(), [2, 1, 4, 3]);
     refuses(&plan, &[numbers(&[0, 0, 3])]);

@@ -163,9 +163,9 @@ fn quotients_of_sizes_that_may_be_negative_are_rounded_towards_0() {
 /// The sizes of a reduction are summed by number where one of them may be negative.
 #[test]
 fn sums_of_a_list_of_sizes_are_exact() {
-    let nodes = "n = Shape(x)\nhalf = Div(n, two)\nless = Neg(n)\nlist = Concat<axis=0>(half, less)
+    let nodes = "n = Shape(x)\nhalf = Div(n, [2])\nless = Neg(n)\nlist = Concat<axis=0>(half, less)
          y = ReduceSum(list)";
-    let model = graph("x:f32[N]", "y", nodes).constant("two", tensor1(&[2_i64]));
+    let model = graph("x:f32[N]", "y", nodes);
     let x = [3, 4, 0].map(|size| vec![Tensor::zero::<f32>(&[size]).unwrap()]);
     let found = run_each(model, &x).unwrap();
     let expected = [-2_i64, -2, 0].map(|it| vec![tensor1(&[it])]);

@@ -23,12 +23,10 @@ fn sum(ends: &str) -> Graph {
         "hs",
         "shape = Shape(x)
          all = Cast<to=6>(shape)
-         steps = Gather<axis=0>(all, first)
+         steps = Gather<axis=0>(all, 0)
          n = Cast<to=7>(steps)
-         _, _, hs = Loop<body=@body>(n, starts, zero, h)",
+         _, _, hs = Loop<body=@body>(n, starts, 0i32, h)",
     )
-    .constant("first", tensor0(0_i64))
-    .constant("zero", tensor0(0_i32))
     .constant("one", tensor0(1_i32))
     .with("body", body)
 }
@@ -111,10 +109,10 @@ fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
         &format!(
             "shape = Shape(x)
              all = Cast<to=6>(shape)
-             steps = Gather<axis=0>(all, first)
+             steps = Gather<axis=0>(all, 0)
              n = Cast<to=7>(steps)
              {starts}
-             count, last, hs = Loop<body=@body>(n, starts, zero, h)"
+             count, last, hs = Loop<body=@body>(n, starts, 0i32, h)"
         ),
     )
     .constant("first", tensor0(0_i64))
@@ -254,9 +252,8 @@ fn the_number_of_a_step_may_be_broadcast() {
     let body = graph(
         "i:i64[] c:bool[]",
         "d e",
-        "d = Identity(c)\ne = Expand(i, sizes)",
-    )
-    .constant("sizes", tensor1(&[1_i64]));
+        "d = Identity(c)\ne = Expand(i, [1])",
+    );
     for sizes in ["", "n:i64[] "] {
         let (trips, inputs) = match sizes {
             "" => ("three", vec![]),
@@ -320,12 +317,10 @@ fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
         "y:i32[1]",
         "shape = Shape(x)
          sizes = Cast<to=6>(shape)
-         size = Gather<axis=0>(sizes, zero)
-         y = Loop<body=@body>(two, _, size)",
+         size = Gather<axis=0>(sizes, [0])
+         y = Loop<body=@body>(2, _, size)",
     )
-    .constant("zero", tensor1(&[0_i64]))
     .constant("one", tensor1(&[1_i32]))
-    .constant("two", tensor0(2_i64))
     .with("body", body);
     let x = Tensor::zero::<f32>(&[7, 3]).unwrap();
     assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
@@ -344,14 +339,11 @@ fn a_condition_on_a_symbol_ends_it() {
             "x:f32[T,2] h:f32[2]",
             "last hs",
             "shape = Shape(x)
-             n = Gather<axis=0>(shape, zero)
-             half = Div(n, two)
-             last, hs = Loop<body=@body>(_, yes, h)",
+             n = Gather<axis=0>(shape, 0)
+             half = Div(n, 2)
+             last, hs = Loop<body=@body>(_, true, h)",
         )
-        .constant("zero", tensor0(0_i64))
         .constant("one", tensor0(1_i64))
-        .constant("two", tensor0(2_i64))
-        .constant("yes", tensor0(true))
         .with("body", body);
         let [x, h, ..] = inputs(true, 0);
         let outputs = run(model, &[x, h]).unwrap();
@@ -465,34 +457,27 @@ proptest! {
 fn expressions_may_stand_for_one_size() {
     for nodes in [
         // The last step, beside a value per sequence.
-        "last = Slice(x, back, most, one)
-         row = Reshape(last, rows)
+        "last = Slice(x, [-1], [9223372036854775807], [1])
+         row = Reshape(last, [-1 2])
          y = Concat<axis=1>(row, s)",
-        "last = Slice(x, back, most, one)
-         row = Reshape(last, same)
+        "last = Slice(x, [-1], [9223372036854775807], [1])
+         row = Reshape(last, [0 2])
          y = Add(row, s)",
         // Each step beside the one before it.
-        "first = Slice(x, zero, one, one)
-         before = Slice(x, zero, back, one)
+        "first = Slice(x, [0], [1], [1])
+         before = Slice(x, [0], [-1], [1])
          shifted = Concat<axis=1>(first, before)
          y = Concat<axis=2>(x, shifted)",
         // A longer value, cropped.
         "shape = Shape(x)
-         t = Slice(shape, one, two, zero)
+         t = Slice(shape, [1], [2], [0])
          longer = Concat<axis=1>(z, x)
-         cropped = Slice(longer, zero, t, one)
+         cropped = Slice(longer, [0], t, [1])
          y = Concat<axis=2>(cropped, x)",
     ] {
         let model = |b: &str, t: &str| {
             let inputs = format!("x:f32[{b},{t},2] s:f32[{b},2] z:f32[{b},1,2]");
             graph(&inputs, "y", nodes)
-                .constant("back", tensor1(&[-1_i64]))
-                .constant("most", tensor1(&[i64::MAX]))
-                .constant("zero", tensor1(&[0_i64]))
-                .constant("one", tensor1(&[1_i64]))
-                .constant("two", tensor1(&[2_i64]))
-                .constant("rows", tensor1(&[-1_i64, 2]))
-                .constant("same", tensor1(&[0_i64, 2]))
         };
         let plan = |model: Graph| {
             let typed = parse(model)?.into_typed()?;
@@ -578,12 +563,9 @@ fn limits_hold_for_steps_and_sizes_from_data() {
             "x:f32[T,1] r:bool[T] z:f32[K] k:bool[K]",
             "ys",
             "rows = Compress<axis=0>(x, r)\n columns = Compress<axis=0>(z, k)
-             shape = Shape(rows)\n n = Gather<axis=0>(shape, first)
-             _, ys = Loop<body=@body>(n, yes, start)",
+             shape = Shape(rows)\n n = Gather<axis=0>(shape, 0)
+             _, ys = Loop<body=@body>(n, true, [0.0])",
         )
-        .constant("start", tensor1(&[0_f32]))
-        .constant("first", tensor0(0_i64))
-        .constant("yes", tensor0(true))
         .with("body", body.clone())
     };
     let limits = Limits::none().with_steps(3).with_bytes(1 << 20);

@@ -49,9 +49,8 @@ fn softmax_in_a_scan() -> Graph {
     let body = graph(
         "x_t:f32[2]",
         "y_t:f32[1,2]",
-        "u = Unsqueeze(x_t, first)\ny_t = Softmax<axis=0>(u)",
-    )
-    .constant("first", tensor1(&[0_i64]));
+        "u = Unsqueeze(x_t, [0])\ny_t = Softmax<axis=0>(u)",
+    );
     let nodes = "y = Scan<body=@body;num_scan_inputs=1>(x)";
     of("x:f32[3,2]", nodes).with("body", body)
 }
