@@ -1,9 +1,6 @@
 //! Half floats: computed in floats between what a program sees, and moved to the bit.
 
-use revseq_onnx::model::{
-    self, AttributeProto, AttributeType, BOOL, FLOAT, FLOAT16, GraphProto, INT64, ModelProto,
-    NodeProto, OperatorSetIdProto, TensorProto, int, node,
-};
+use revseq_test_models::text;
 use revseq_tract::{LoadOptions, Session, Sizes};
 use tract_onnx::prelude::*;
 
@@ -12,252 +9,114 @@ fn halves(numbers: &[f32]) -> Tensor {
     tensor1(&numbers)
 }
 
-/// Runs a model on half floats `x` of size N, with any others by name, for the sizes of the data and
-/// for symbolic ones, and returns `y`.
+/// Runs a model for the sizes of the data and for symbolic ones; its outputs.
 #[track_caller]
-fn run(graph: GraphProto, inputs: &[(&str, Tensor)]) -> Tensor {
-    let model = ModelProto {
-        ir_version: Some(9),
-        graph: graph.into(),
-        opset_import: vec![OperatorSetIdProto {
-            version: Some(20),
-            ..OperatorSetIdProto::default()
-        }],
-        ..ModelProto::default()
-    };
-    let outputs = [Sizes::OfData, Sizes::Symbolic].map(|sizes| {
+fn run_all(model: &str, inputs: &[(&str, Tensor)]) -> Vec<Tensor> {
+    let model = text::model(text::graph(model), 20);
+    let outputs = [Sizes::OfData, Sizes::Symbolic].map(|sizes| -> Vec<Tensor> {
         let options = LoadOptions::new().with_sizes(sizes);
-        let session = Session::from_model(model.clone(), &options).unwrap();
+        let session = Session::from_bytes(&model, &options).unwrap();
         let inputs = inputs.iter().map(|(name, value)| (*name, value.clone()));
         let outputs = session
             .run(inputs)
             .unwrap_or_else(|error| panic!("{error}"));
-        outputs["y"].clone().into_tensor()
+        outputs
+            .iter()
+            .map(|it| it.1.clone().into_tensor())
+            .collect()
     });
     assert_eq!(outputs[0], outputs[1]);
-    let [output, _] = outputs;
-    output
+    let [outputs, _] = outputs;
+    outputs
 }
 
-fn graph(nodes: Vec<NodeProto>, output: i32) -> GraphProto {
-    let constant = |name: &str, code: i32, raw: &[u8]| TensorProto {
-        name: Some(name.to_owned()),
-        data_type: Some(code),
-        raw_data: Some(raw.to_vec()),
-        ..TensorProto::default()
-    };
-    GraphProto {
-        name: Some("halves".to_owned()),
-        node: nodes,
-        input: vec![model::value("x", FLOAT16, &[None])],
-        output: vec![model::value("y", output, &[None])],
-        initializer: vec![
-            constant("large", FLOAT16, &f16::from_f32(1024.0).to_le_bytes()),
-            constant("on", BOOL, &[1]),
-            constant("three", INT64, &3_i64.to_le_bytes()),
-        ],
-        ..GraphProto::default()
-    }
+/// Runs nodes between half floats `x` and `y` of a type; a half float `large` is 1024.
+#[track_caller]
+fn run(nodes: &str, output: &str, x: &Tensor) -> Tensor {
+    let model = format!("x:f16[N] -> y:{output}[M]\nlarge = Cast<to=10>(1024.0)\n{nodes}");
+    run_all(&model, &[("x", x.clone())]).remove(0)
 }
 
 #[test]
 fn values_between_nodes_neither_overflow_nor_lose_digits() {
     // 300 times 1024 is above all half floats.
-    let nodes = vec![
-        node("Mul", &["x", "large"], &["a"], vec![]),
-        node("Div", &["a", "large"], &["y"], vec![]),
-    ];
     let numbers = halves(&[300.0, 0.1, -1.0]);
-    let found = run(graph(nodes, FLOAT16), &[("x", numbers.clone())]);
+    let found = run("a = Mul(x, large)\n y = Div(a, large)", "f16", &numbers);
     assert_eq!(found, numbers);
 
     // At 2049, half floats are 2 apart: an addition of 1 is lost if it is rounded.
-    let sum = |name: &str, to: &str| node("Sum", &[name, "x", "x"], &[to], vec![]);
-    let nodes = vec![
-        node("Mul", &["x", "large"], &["a"], vec![]),
-        sum("a", "b"),
-        node("Sub", &["b", "a"], &["y"], vec![]),
-    ];
-    let found = run(graph(nodes, FLOAT16), &[("x", halves(&[2.5, 3.25]))]);
+    let nodes = "a = Mul(x, large)\n b = Sum(a, x, x)\n y = Sub(b, a)";
+    let found = run(nodes, "f16", &halves(&[2.5, 3.25]));
     assert_eq!(found, halves(&[5.0, 6.5]));
 }
 
 #[test]
 fn casts_of_the_model_and_its_outputs_round() {
-    let cast = |from: &str, to: &str, code: i32| {
-        node("Cast", &[from], &[to], vec![int("to", code.into())])
-    };
-    let nodes = vec![
-        node("Mul", &["x", "large"], &["a"], vec![]),
-        cast("a", "b", FLOAT),
-        cast("b", "c", FLOAT16),
-        cast("c", "y", FLOAT),
-    ];
-    let found = run(graph(nodes, FLOAT), &[("x", halves(&[300.0, 1.0]))]);
+    let nodes = "a = Mul(x, large)\n b = Cast<to=1>(a)\n c = Cast<to=10>(b)\n y = Cast<to=1>(c)";
+    let found = run(nodes, "f32", &halves(&[300.0, 1.0]));
     assert_eq!(found, tensor1(&[f32::INFINITY, 1024.0]));
-
-    let nodes = vec![node("Mul", &["x", "large"], &["y"], vec![])];
-    let found = run(graph(nodes, FLOAT16), &[("x", halves(&[-300.0, 1.0]))]);
+    let found = run("y = Mul(x, large)", "f16", &halves(&[-300.0, 1.0]));
     assert_eq!(found, halves(&[f32::NEG_INFINITY, 1024.0]));
-
     // Whether a half float is infinite is asked of half floats.
-    let nodes = vec![
-        node("Mul", &["x", "large"], &["a"], vec![]),
-        node("IsInf", &["a"], &["y"], vec![]),
-    ];
-    let found = run(graph(nodes, BOOL), &[("x", halves(&[300.0, 1.0]))]);
+    let nodes = "a = Mul(x, large)\n y = IsInf(a)";
+    let found = run(nodes, "bool", &halves(&[300.0, 1.0]));
     assert_eq!(found, tensor1(&[true, false]));
 }
 
 #[test]
 fn what_only_moves_is_moved_to_the_bit() {
-    let nodes = vec![
-        node("Concat", &["x", "x"], &["a"], vec![int("axis", 0)]),
-        node("Identity", &["a"], &["y"], vec![]),
-    ];
     // A NaN that signals, with a payload; a cast would quiet it.
     let x = tensor1(&[f16::from_bits(0x7d23), f16::from_bits(0x8001)]);
-    let found = run(graph(nodes, FLOAT16), &[("x", x)]);
-    let bits: Vec<u8> = [0x7d23_u16, 0x8001, 0x7d23, 0x8001]
-        .into_iter()
-        .flat_map(u16::to_le_bytes)
-        .collect();
+    let found = run("a = Concat<axis=0>(x, x)\n y = Identity(a)", "f16", &x);
+    let bits = [0x7d23_u16, 0x8001, 0x7d23, 0x8001];
+    let bits: Vec<u8> = bits.into_iter().flat_map(u16::to_le_bytes).collect();
     assert_eq!(
         (found.datum_type(), found.as_bytes()),
         (f16::datum_type(), &*bits)
     );
 }
 
-/// A graph within a node, whose values have no types.
-fn inner(name: &str, nodes: Vec<NodeProto>, inputs: &[&str], outputs: &[&str]) -> AttributeProto {
-    let untyped = |names: &[&str]| names.iter().map(|name| model::untyped(name)).collect();
-    AttributeProto {
-        name: Some(name.to_owned()),
-        r#type: Some(AttributeType::GRAPH),
-        g: GraphProto {
-            name: Some(name.to_owned()),
-            node: nodes,
-            input: untyped(inputs),
-            output: untyped(outputs),
-            ..GraphProto::default()
-        }
-        .into(),
-        ..AttributeProto::default()
-    }
-}
-
 #[test]
 fn states_and_branches_keep_their_range() {
     // Three steps multiply by 1024, and what comes after divides.
-    let body = inner(
-        "body",
-        vec![
-            node("Identity", &["k"], &["k2"], vec![]),
-            node("Mul", &["v", "large"], &["w"], vec![]),
-            node("Identity", &["v"], &["s"], vec![]),
-        ],
-        &["i", "k", "v"],
-        &["k2", "w", "s"],
-    );
-    let mut nodes = vec![node(
-        "Loop",
-        &["three", "on", "x"],
-        &["a", "all"],
-        vec![body],
-    )];
-    for (from, to) in [("a", "b"), ("b", "c"), ("c", "y")] {
-        nodes.push(node("Div", &[from, "large"], &[to], vec![]));
-    }
     let numbers = halves(&[3.0, 0.1]);
-    let found = run(graph(nodes, FLOAT16), &[("x", numbers.clone())]);
-    assert_eq!(found, numbers);
+    let nodes = "a, all = Loop<body=@body>(3, true, x)
+        b = Div(a, large)
+        c = Div(b, large)
+        y = Div(c, large)
+        @body i k v -> k2 w s
+        k2 = Identity(k)
+        w = Mul(v, large)
+        s = Identity(v)";
+    assert_eq!(run(nodes, "f16", &numbers), numbers);
 
-    for condition in [true, false] {
-        let branches = vec![
-            inner(
-                "then_branch",
-                vec![node("Mul", &["x", "large"], &["t"], vec![])],
-                &[],
-                &["t"],
-            ),
-            inner(
-                "else_branch",
-                vec![node("Identity", &["x"], &["e"], vec![])],
-                &[],
-                &["e"],
-            ),
-        ];
-        let nodes = vec![
-            node("If", &["c"], &["a"], branches),
-            node("Div", &["a", "large"], &["y"], vec![]),
-        ];
-        let mut chosen = graph(nodes, FLOAT16);
-        chosen.input.push(model::value("c", BOOL, &[]));
-        let found = run(
-            chosen,
-            &[("x", halves(&[512.0])), ("c", tensor0(condition))],
-        );
-        let expected = if condition { 512.0 } else { 0.5 };
-        assert_eq!(found, halves(&[expected]));
+    let model = "x:f16[N] c:bool[] -> y:f16[M]
+        large = Cast<to=10>(1024.0)
+        a = If<then_branch=@then;else_branch=@else>(c)
+        y = Div(a, large)
+        @then -> t
+        t = Mul(x, large)
+        @else -> e
+        e = Identity(x)";
+    for (condition, expected) in [(true, 512.0), (false, 0.5)] {
+        let inputs = [("x", halves(&[512.0])), ("c", tensor0(condition))];
+        assert_eq!(run_all(model, &inputs), [halves(&[expected])]);
     }
 }
 
 #[test]
 fn packed_sequences_of_half_floats_have_a_state_of_floats() {
-    let three = [("q", FLOAT16), ("k", FLOAT16), ("v", FLOAT16)];
-    let inputs = three.map(|(name, code)| model::value(name, code, &[None, Some(1), Some(1)]));
-    let states = [Some(2), Some(1), Some(1), Some(1)];
-    let others = [
-        model::value("cu", model::INT32, &[Some(3)]),
-        model::value("past", FLOAT, &states),
-    ];
-    let rule = AttributeProto {
-        name: Some("update_rule".to_owned()),
-        r#type: Some(AttributeType::STRING),
-        s: Some(b"linear".to_vec()),
-        ..AttributeProto::default()
-    };
-    let inputs_of_net = ["q", "k", "v", "cu", "", "", "past"];
-    let mut net = node("GatedDeltaNet", &inputs_of_net, &["y", "state"], vec![rule]);
-    net.domain = Some("com.microsoft".to_owned());
-    let opset = |domain: &str, version| OperatorSetIdProto {
-        domain: Some(domain.to_owned()),
-        version: Some(version),
-        ..OperatorSetIdProto::default()
-    };
-    let graph = GraphProto {
-        name: Some("packed".to_owned()),
-        node: vec![net],
-        input: inputs.into_iter().chain(others).collect(),
-        output: vec![
-            model::value("y", FLOAT16, &[None, Some(1), Some(1)]),
-            model::value("state", FLOAT, &states),
-        ],
-        ..GraphProto::default()
-    };
-    let model = ModelProto {
-        ir_version: Some(9),
-        graph: graph.into(),
-        opset_import: vec![opset("", 20), opset("com.microsoft", 1)],
-        ..ModelProto::default()
-    };
+    let model = "q:f16[T,1,1] k:f16[T,1,1] v:f16[T,1,1] cu:i32[3] past:f32[2,1,1,1] -> y:f16[T,1,1] state:f32[2,1,1,1]
+        y, state = microsoft.GatedDeltaNet<update_rule=linear>(q, k, v, cu, _, _, past)";
     let tokens = |numbers: [f32; 3]| halves(&numbers).into_shape(&[3, 1, 1]).unwrap();
-    let past = Tensor::from_shape(&[2, 1, 1, 1], &[10.0_f32, 2049.0]).unwrap();
-    for sizes in [Sizes::OfData, Sizes::Symbolic] {
-        let options = LoadOptions::new().with_sizes(sizes);
-        let session = Session::from_model(model.clone(), &options).unwrap();
-        let outputs = session.run([
-            ("q", tokens([1.0, 2.0, 3.0])),
-            ("k", tokens([1.0, 1.0, 2.0])),
-            ("v", tokens([2.0, 3.0, 1.0])),
-            ("cu", tensor1(&[0_i32, 2, 3])),
-            ("past", past.clone()),
-        ]);
-        let outputs = outputs.unwrap_or_else(|error| panic!("{error}"));
-        let y = outputs["y"].clone().into_tensor();
-        assert_eq!(y, tokens([12.0, 30.0, 6152.0]));
-        let state = outputs["state"].clone().into_tensor();
-        let last = Tensor::from_shape(&[2, 1, 1, 1], &[15.0_f32, 2051.0]).unwrap();
-        assert_eq!(state, last);
-    }
+    let states = |states: &[f32; 2]| Tensor::from_shape(&[2, 1, 1, 1], states).unwrap();
+    let inputs = [
+        ("q", tokens([1.0, 2.0, 3.0])),
+        ("k", tokens([1.0, 1.0, 2.0])),
+        ("v", tokens([2.0, 3.0, 1.0])),
+        ("cu", tensor1(&[0_i32, 2, 3])),
+        ("past", states(&[10.0, 2049.0])),
+    ];
+    let expected = [tokens([12.0, 30.0, 6152.0]), states(&[15.0, 2051.0])];
+    assert_eq!(run_all(model, &inputs), expected);
 }

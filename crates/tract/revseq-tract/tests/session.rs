@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use revseq_onnx::model::tensor_proto::DataLocation;
+use revseq_onnx::model::{self, FLOAT, GraphProto, StringStringEntryProto, TensorProto};
+use revseq_test_models::text;
 use revseq_tract::{
     Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
     tensor,
 };
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, GraphProto, StringStringEntryProto, ValueInfoProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::Factoid;
 use tract_onnx::tract_hir::internal::Approximation;
@@ -149,177 +150,20 @@ fn inputs_are_checked_by_name_type_and_size() {
     }
 }
 
-/// A model of nodes, with inputs and outputs of a type and sizes.
-mod build {
-    use prost::Message;
-    use tract_onnx::pb::attribute_proto::AttributeType;
-    use tract_onnx::pb::tensor_proto::DataLocation;
-    use tract_onnx::pb::tensor_shape_proto::Dimension;
-    use tract_onnx::pb::tensor_shape_proto::dimension::Value as DimValue;
-    use tract_onnx::pb::type_proto::{Tensor as TensorType, Value as TypeValue};
-    use tract_onnx::pb::{
-        AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-        StringStringEntryProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto,
-    };
-
-    pub(crate) const FLOAT: i32 = 1;
-    pub(crate) const DOUBLE: i32 = 11;
-    pub(crate) const INT64: i32 = 7;
-    pub(crate) const INT32: i32 = 6;
-    pub(crate) const BOOL: i32 = 9;
-    pub(crate) const UINT64: i32 = 13;
-    pub(crate) const TEXT: i32 = 8;
-
-    pub(crate) fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        NodeProto {
-            name: outputs.join("+"),
-            op_type: operator.to_owned(),
-            input: names(inputs),
-            output: names(outputs),
-            ..NodeProto::default()
-        }
-    }
-
-    pub(crate) fn with(mut node: NodeProto, attribute: AttributeProto) -> NodeProto {
-        node.attribute.push(attribute);
-        node
-    }
-
-    pub(crate) fn body(
-        nodes: Vec<NodeProto>,
-        inputs: Vec<ValueInfoProto>,
-        outputs: Vec<ValueInfoProto>,
-    ) -> AttributeProto {
-        let graph = GraphProto {
-            name: "body".to_owned(),
-            node: nodes,
-            input: inputs,
-            output: outputs,
-            ..GraphProto::default()
-        };
-        AttributeProto {
-            name: "body".to_owned(),
-            r#type: AttributeType::Graph as i32,
-            g: Some(graph),
-            ..AttributeProto::default()
-        }
-    }
-
-    pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
-        AttributeProto {
-            name: name.to_owned(),
-            r#type: AttributeType::Int as i32,
-            i,
-            ..AttributeProto::default()
-        }
-    }
-
-    pub(crate) fn float(name: &str, f: f32) -> AttributeProto {
-        AttributeProto {
-            name: name.to_owned(),
-            r#type: AttributeType::Float as i32,
-            f,
-            ..Default::default()
-        }
-    }
-
-    pub(crate) fn text(name: &str, text: &str) -> AttributeProto {
-        AttributeProto {
-            name: name.to_owned(),
-            r#type: AttributeType::String as i32,
-            s: text.as_bytes().to_vec(),
-            ..AttributeProto::default()
-        }
-    }
-
-    pub(crate) fn value(name: &str, element_type: i32, sizes: &[&str]) -> ValueInfoProto {
-        let dim = sizes.iter().map(|size| Dimension {
-            value: Some(match size.parse() {
-                Ok(size) => DimValue::DimValue(size),
-                Err(_) => DimValue::DimParam((*size).to_owned()),
-            }),
-            ..Dimension::default()
-        });
-        ValueInfoProto {
-            name: name.to_owned(),
-            r#type: Some(TypeProto {
-                value: Some(TypeValue::TensorType(TensorType {
-                    elem_type: element_type,
-                    shape: Some(TensorShapeProto { dim: dim.collect() }),
-                })),
-                ..TypeProto::default()
-            }),
-            ..ValueInfoProto::default()
-        }
-    }
-
-    pub(crate) fn model(
-        nodes: Vec<NodeProto>,
-        inputs: Vec<ValueInfoProto>,
-        outputs: Vec<ValueInfoProto>,
-        change: impl FnOnce(&mut GraphProto),
-    ) -> Vec<u8> {
-        let mut graph = GraphProto {
-            name: "graph".to_owned(),
-            node: nodes,
-            input: inputs,
-            output: outputs,
-            ..GraphProto::default()
-        };
-        change(&mut graph);
-        let model = ModelProto {
-            ir_version: 8,
-            opset_import: vec![OperatorSetIdProto {
-                domain: String::new(),
-                version: 19,
-            }],
-            graph: Some(graph),
-            ..ModelProto::default()
-        };
-        model.encode_to_vec()
-    }
-
-    /// Two floats in a file.
-    pub(crate) fn external(name: &str, location: &str) -> TensorProto {
-        TensorProto {
-            name: name.to_owned(),
-            dims: vec![2],
-            data_type: FLOAT,
-            data_location: Some(DataLocation::External as i32),
-            external_data: vec![StringStringEntryProto {
-                key: "location".to_owned(),
-                value: location.to_owned(),
-            }],
-            ..TensorProto::default()
-        }
-    }
-
-    pub(crate) fn stored(name: &str, values: &[f32]) -> TensorProto {
-        TensorProto {
-            name: name.to_owned(),
-            dims: vec![values.len() as i64],
-            data_type: FLOAT,
-            float_data: values.to_vec(),
-            ..TensorProto::default()
-        }
-    }
-
-    pub(crate) fn integers(name: &str, values: &[i64]) -> TensorProto {
-        TensorProto {
-            name: name.to_owned(),
-            dims: vec![values.len() as i64],
-            data_type: INT64,
-            int64_data: values.to_vec(),
-            ..TensorProto::default()
-        }
-    }
+/// A model of a text.
+fn model(text: &str) -> Vec<u8> {
+    changed(text, |_| ())
 }
 
-use build::{
-    BOOL, DOUBLE, FLOAT, INT32, INT64, TEXT, UINT64, body, float, int, integers, model, node,
-    stored, text, value, with,
-};
+/// The same after a change. Its nodes are named after their outputs.
+fn changed(text: &str, change: impl FnOnce(&mut GraphProto)) -> Vec<u8> {
+    let mut graph = text::graph(text);
+    for node in &mut graph.node {
+        node.name = Some(node.output.join("+"));
+    }
+    change(&mut graph);
+    text::model(graph, 19)
+}
 
 fn open(model: &[u8]) -> Session {
     Session::from_bytes(model, &LoadOptions::new()).unwrap_or_else(|error| panic!("{error}"))
@@ -339,12 +183,11 @@ fn tasks_of_a_pool_may_run_models_on_it() {
     use tract_linalg::multithread::{Executor, multithread_tract_scope};
 
     const SIZE: usize = 200;
-    let product = |left, to| node("MatMul", &[left, "x"], &[to]);
     let bytes = model(
-        vec![product("x", "a"), product("a", "b"), product("b", "y")],
-        vec![value("x", FLOAT, &["n", "n"])],
-        vec![value("y", FLOAT, &["n", "n"])],
-        |_| (),
+        "x:f32[n,n] -> y:f32[n,n]
+         a = MatMul(x, x)
+         b = MatMul(a, x)
+         y = MatMul(b, x)",
     );
     let pool = || {
         Arc::new(
@@ -376,32 +219,32 @@ fn tasks_of_a_pool_may_run_models_on_it() {
 
 #[test]
 fn declared_types_between_nodes_are_not_believed() {
-    let bytes = model(
-        vec![node("Relu", &["x"], &["h"]), node("Neg", &["h"], &["y"])],
-        vec![value("x", FLOAT, &["n"])],
-        vec![value("y", FLOAT, &["m"])],
-        |graph| graph.value_info.push(value("h", FLOAT, &["7", "stale"])),
-    );
+    let bytes = changed("x:f32[n] -> y:f32[m]\n h = Relu(x)\n y = Neg(h)", |graph| {
+        graph.value_info = text::values("h:f32[7,stale]");
+    });
     let session = open(&bytes);
     assert!(session.is_symbolic());
     let outputs = session.run([("x", tensor1(&[1_f32, -2.]))]);
     assert_eq!(floats(&outputs.expect("it runs")["y"]), [-1., 0.]);
 }
 
+/// A constant `c` in the field of its type.
+fn unsigned(number: u64) -> TensorProto {
+    TensorProto {
+        name: Some("c".to_owned()),
+        dims: vec![1],
+        data_type: Some(text::code_of("u64")),
+        uint64_data: vec![number],
+        ..TensorProto::default()
+    }
+}
+
 #[test]
 fn unsigned_numbers_are_read_from_their_own_field() {
     let large = u64::MAX - 1;
-    let bytes = model(
-        vec![node("Identity", &["c"], &["y"])],
-        vec![],
-        vec![value("y", UINT64, &["1"])],
-        |graph| {
-            let mut constant = integers("c", &[]);
-            (constant.data_type, constant.dims) = (UINT64, vec![1]);
-            constant.uint64_data = vec![large];
-            graph.initializer.push(constant);
-        },
-    );
+    let bytes = changed("-> y:u64[1]\n y = Identity(c)", |graph| {
+        graph.initializer.push(unsigned(large));
+    });
     let outputs = open(&bytes).run::<String, Tensor>([]).expect("it runs");
     assert_eq!(outputs["y"], tensor1(&[large]));
 }
@@ -409,19 +252,11 @@ fn unsigned_numbers_are_read_from_their_own_field() {
 /// They lie beside the message that tract reads.
 #[test]
 fn unsigned_numbers_stand_beside_sizes_from_data() {
-    let bytes = model(
-        vec![
-            node("Slice", &["x", "zero", "end", "zero"], &["part"]),
-            node("Add", &["part", "c"], &["y"]),
-        ],
-        vec![value("x", UINT64, &["3"]), value("end", INT64, &["1"])],
-        vec![value("y", UINT64, &["n"])],
-        |graph| {
-            let mut constant = integers("c", &[]);
-            (constant.data_type, constant.dims) = (UINT64, vec![1]);
-            constant.uint64_data = vec![u64::MAX - 9];
-            graph.initializer.extend([constant, integers("zero", &[0])]);
-        },
+    let bytes = changed(
+        "x:u64[3] end:i64[1] -> y:u64[n]
+         part = Slice(x, [0], end, [0])
+         y = Add(part, c)",
+        |graph| graph.initializer.push(unsigned(u64::MAX - 9)),
     );
     let inputs = [("x", tensor1(&[1_u64, 2, 3])), ("end", tensor1(&[2_i64]))];
     let outputs = open(&bytes).run(inputs).expect("it runs");
@@ -430,12 +265,7 @@ fn unsigned_numbers_stand_beside_sizes_from_data() {
 
 #[test]
 fn values_that_tract_has_to_know_are_taken_from_the_inputs() {
-    let bytes = model(
-        vec![node("CumSum", &["x", "axis"], &["y"])],
-        vec![value("x", FLOAT, &["a", "b"]), value("axis", INT64, &[])],
-        vec![value("y", FLOAT, &["a", "b"])],
-        |_| {},
-    );
+    let bytes = model("x:f32[a,b] axis:i64[] -> y:f32[a,b]\n y = CumSum(x, axis)");
     let session = open(&bytes);
     let x = tensor2(&[[1_f32, 2.], [3., 4.]]);
     for (axis, expected) in [
@@ -453,18 +283,7 @@ fn values_that_tract_has_to_know_are_taken_from_the_inputs() {
 
 #[test]
 fn one_session_runs_all_sizes_and_names_that_contradict_the_data() {
-    let bytes = model(
-        vec![node("Concat", &["a", "b"], &["y"])],
-        vec![value("a", FLOAT, &["n"]), value("b", FLOAT, &["n"])],
-        vec![value("y", FLOAT, &["m"])],
-        |graph| {
-            graph.node[0].attribute = vec![tract_onnx::pb::AttributeProto {
-                name: "axis".to_owned(),
-                r#type: tract_onnx::pb::attribute_proto::AttributeType::Int as i32,
-                ..Default::default()
-            }];
-        },
-    );
+    let bytes = model("a:f32[n] b:f32[n] -> y:f32[m]\n y = Concat<axis=0>(a, b)");
     let session = open(&bytes);
     assert!(session.is_symbolic());
     for (a, b) in [(2, 2), (0, 0), (3, 1), (2, 2), (5, 5), (1, 3)] {
@@ -479,20 +298,11 @@ fn one_session_runs_all_sizes_and_names_that_contradict_the_data() {
 #[test]
 fn defaults_may_be_left_out_and_given_in_turn() {
     let bytes = model(
-        vec![
-            node("Add", &["x", "u"], &["sum"]),
-            node("Add", &["sum", "v"], &["y"]),
-        ],
-        vec![
-            value("x", INT64, &["n"]),
-            value("u", INT64, &["1"]),
-            value("v", INT64, &["1"]),
-        ],
-        vec![value("y", INT64, &["n"])],
-        |graph| {
-            let defaults = [integers("u", &[10]), integers("v", &[100])];
-            graph.initializer.extend(defaults);
-        },
+        "x:i64[n] u:i64[1] v:i64[1] -> y:i64[n]
+         u = [10]
+         v = [100]
+         sum = Add(x, u)
+         y = Add(sum, v)",
     );
     for sizes in [Sizes::Symbolic, Sizes::OfData] {
         let options = LoadOptions::new().with_sizes(sizes);
@@ -518,15 +328,7 @@ fn defaults_may_be_left_out_and_given_in_turn() {
 /// The error is ONNX's, and of the node; a plan for all sizes takes other inputs again.
 #[test]
 fn operands_that_do_not_fit_are_refused_by_their_sizes() {
-    let bytes = model(
-        vec![node("MatMul", &["x", "w"], &["y"])],
-        vec![
-            value("x", FLOAT, &["n", "k"]),
-            value("w", FLOAT, &["l", "m"]),
-        ],
-        vec![value("y", FLOAT, &["n", "m"])],
-        |_| {},
-    );
+    let bytes = model("x:f32[n,k] w:f32[l,m] -> y:f32[n,m]\n y = MatMul(x, w)");
     let session = open(&bytes);
     assert!(session.is_symbolic());
     let zeros = |shape: [usize; 2]| Tensor::zero::<f32>(&shape).expect("zeros");
@@ -546,12 +348,7 @@ fn operands_that_do_not_fit_are_refused_by_their_sizes() {
 
 #[test]
 fn values_are_bounded_before_they_are_made() {
-    let bytes = model(
-        vec![node("Expand", &["x", "sizes"], &["y"])],
-        vec![value("x", FLOAT, &["n", "1"])],
-        vec![value("y", FLOAT, &["n", "m"])],
-        |graph| graph.initializer.push(integers("sizes", &[1, 1 << 20])),
-    );
+    let bytes = model("x:f32[n,1] -> y:f32[n,m]\n y = Expand(x, [1 1048576])");
     let options = LoadOptions::new().with_limits(Limits::none().with_bytes(1 << 30));
     for sizes in [Sizes::Symbolic, Sizes::OfData] {
         let session = Session::from_bytes(&bytes, &options.clone().with_sizes(sizes));
@@ -580,16 +377,7 @@ fn errors_say_what_is_wrong() {
     };
     let (kind, _) = opened(b"no model");
     assert_eq!(kind, ErrorKind::Model);
-    let foreign = |domain: &str| {
-        let mut foreign = node("Relu", &["x"], &["y"]);
-        foreign.domain = domain.to_owned();
-        model(
-            vec![foreign],
-            vec![value("x", FLOAT, &["n"])],
-            vec![value("y", FLOAT, &["n"])],
-            |_| {},
-        )
-    };
+    let foreign = |domain| model(&format!("x:f32[n] -> y:f32[n]\n y = {domain}.Relu(x)"));
     let (kind, message) = opened(&foreign("com.example"));
     assert_eq!(kind, ErrorKind::Unsupported);
     assert_eq!(
@@ -600,15 +388,30 @@ fn errors_say_what_is_wrong() {
     let error = Session::open("/dev/null/model.onnx").expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::Read);
     // tract panics where an output is of no node.
-    let bytes = model(
-        vec![node("Relu", &["x"], &["y"])],
-        vec![value("x", FLOAT, &["n"])],
-        vec![value("z", FLOAT, &["n"])],
-        |_| {},
-    );
+    let bytes = model("x:f32[n] -> z:f32[n]\n y = Relu(x)");
     let (kind, message) = opened(&bytes);
     assert_eq!(kind, ErrorKind::Model);
     assert_eq!(message, "graph: no node produces its output \"z\"");
+}
+
+/// Two floats in a file.
+fn external(name: &str, location: &str) -> TensorProto {
+    TensorProto {
+        name: Some(name.to_owned()),
+        dims: vec![2],
+        data_type: Some(FLOAT),
+        data_location: Some(DataLocation::EXTERNAL),
+        external_data: vec![entry("location", location)],
+        ..TensorProto::default()
+    }
+}
+
+fn entry(key: &str, value: &str) -> StringStringEntryProto {
+    StringStringEntryProto {
+        key: Some(key.to_owned()),
+        value: Some(value.to_owned()),
+        ..StringStringEntryProto::default()
+    }
 }
 
 #[test]
@@ -621,12 +424,9 @@ fn data_in_other_files_stays_in_the_folder_of_the_model() {
     }
     let path = folder.join("inside/model.onnx");
     let open = |location: &str| {
-        let bytes = model(
-            vec![node("Add", &["x", "c"], &["y"])],
-            vec![value("x", FLOAT, &["2"])],
-            vec![value("y", FLOAT, &["2"])],
-            |graph| graph.initializer.push(build::external("c", location)),
-        );
+        let bytes = changed("x:f32[2] -> y:f32[2]\n y = Add(x, c)", |graph| {
+            graph.initializer.push(external("c", location));
+        });
         std::fs::write(&path, &bytes).expect("it is written");
         (Session::open(&path), bytes)
     };
@@ -655,13 +455,9 @@ fn data_in_other_files_stays_in_the_folder_of_the_model() {
 #[test]
 fn constants_of_0_and_minus_0_are_two() {
     let bytes = model(
-        vec![
-            node("Div", &["x", "a"], &["y"]),
-            node("Div", &["x", "b"], &["z"]),
-        ],
-        vec![value("x", FLOAT, &["1"])],
-        vec![value("y", FLOAT, &["1"]), value("z", FLOAT, &["1"])],
-        |graph| graph.initializer = vec![stored("a", &[0.0]), stored("b", &[-0.0])],
+        "x:f32[1] -> y:f32[1] z:f32[1]
+         y = Div(x, [0.0])
+         z = Div(x, [-0.0])",
     );
     let session = Session::from_bytes(&bytes, &LoadOptions::new()).expect("it opens");
     let outputs = session.run([("x", tensor1(&[1.0_f32]))]).expect("it runs");
@@ -672,49 +468,30 @@ fn constants_of_0_and_minus_0_are_two() {
 /// Exporters name an input that they leave out, at the end as well.
 #[test]
 fn scalars_may_be_lists_of_one_element() {
-    let (x, one) = (value("x", FLOAT, &["n", "2"]), value("k", INT64, &["1"]));
-    for (node, expected) in [
-        (node("CumSum", &["x", "one"], &["y"]), [1_f32, 3., 3., 7.]),
-        (node("Trilu", &["x", "one"], &["y"]), [0., 2., 0., 0.]),
-        (node("Trilu", &["x", "k"], &["y"]), [0., 2., 0., 0.]),
-        (node("Pad", &["x", "pads", "v"], &["y"]), [2., 9., 4., 9.]),
-        (
-            node("Pad", &["x", "pads", "seven"], &["y"]),
-            [2., 7., 4., 7.],
-        ),
+    for (call, expected) in [
+        ("CumSum(x, [1])", [1_f32, 3., 3., 7.]),
+        ("Trilu(x, [1])", [0., 2., 0., 0.]),
+        ("Trilu(x, k)", [0., 2., 0., 0.]),
+        ("Pad(x, [0 -1 0 1], v)", [2., 9., 4., 9.]),
+        ("Pad(x, [0 -1 0 1], [7.0])", [2., 7., 4., 7.]),
     ] {
-        let bytes = model(
-            vec![node.clone()],
-            vec![x.clone(), one.clone(), value("v", FLOAT, &["1"])],
-            vec![value("y", FLOAT, &["n", "2"])],
-            |graph| {
-                let constants = [integers("one", &[1]), integers("pads", &[0, -1, 0, 1])];
-                graph.initializer.extend(constants);
-                graph.initializer.push(stored("seven", &[7.0]));
-            },
-        );
+        let bytes = model(&format!(
+            "x:f32[n,2] k:i64[1] v:f32[1] -> y:f32[n,2]\n y = {call}"
+        ));
         let inputs = [
             ("x", tensor2(&[[1_f32, 2.], [3., 4.]])),
             ("k", tensor1(&[1_i64])),
             ("v", tensor1(&[9_f32])),
         ];
         let outputs = open(&bytes).run(inputs).expect("it runs");
-        assert_eq!(floats(&outputs["y"]), expected, "{node:?}");
+        assert_eq!(floats(&outputs["y"]), expected, "{call}");
     }
 }
 
 /// tract pads with a value in all modes.
 #[test]
 fn the_edge_of_a_pad_reads_no_value() {
-    let bytes = model(
-        vec![with(
-            node("Pad", &["x", "pads", "seven"], &["y"]),
-            text("mode", "edge"),
-        )],
-        vec![value("x", FLOAT, &["2"])],
-        vec![value("y", FLOAT, &["4"])],
-        |graph| graph.initializer = vec![integers("pads", &[1, 1]), stored("seven", &[7.0])],
-    );
+    let bytes = model("x:f32[2] -> y:f32[4]\n y = Pad<mode=edge>(x, [1 1], [7.0])");
     let outputs = open(&bytes).run([("x", tensor1(&[1_f32, 2.]))]);
     assert_eq!(floats(&outputs.expect("it runs")["y"]), [1., 1., 2., 2.]);
 }
@@ -722,25 +499,17 @@ fn the_edge_of_a_pad_reads_no_value() {
 /// Keras' LayerNormalization becomes such a BatchNormalization.
 #[test]
 fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
-    let normalised = node("BatchNormalization", &["x", "s", "b", "mean", "v"], &["y"]);
-    for code in [FLOAT, DOUBLE] {
-        let bytes = model(
-            vec![
-                node("Add", &["known", "more"], &["mean"]),
-                with(normalised.clone(), float("epsilon", 0.75)),
-            ],
-            std::iter::once(value("x", code, &["n", "2", "t"]))
-                .chain(["known", "more", "s", "b", "v"].map(|it| value(it, code, &["2"])))
-                .collect(),
-            vec![value("y", code, &["n", "2", "t"])],
-            |_| {},
-        );
+    for of in ["f32", "f64"] {
+        let bytes = model(&format!(
+            "x:{of}[n,2,t] known:{of}[2] more:{of}[2] s:{of}[2] b:{of}[2] v:{of}[2] -> y:{of}[n,2,t]
+             mean = Add(known, more)
+             y = BatchNormalization<epsilon=0.75>(x, s, b, mean, v)"
+        ));
         let vector = |elements: [f64; 2]| {
             let vector = tensor1(&elements);
-            let to = if code == FLOAT {
-                f32::datum_type()
-            } else {
-                f64::datum_type()
+            let to = match of {
+                "f32" => f32::datum_type(),
+                _ => f64::datum_type(),
             };
             vector.cast_to_dt(to).expect("a float").into_owned()
         };
@@ -768,30 +537,11 @@ fn a_batch_is_normalised_by_a_computed_mean_and_variance() {
 
 #[test]
 fn a_batch_is_normalised_by_its_own_statistics() {
-    let normalised = node(
-        "BatchNormalization",
-        &["x", "s", "b", "m", "v"],
-        &["y", "mean", "variance"],
-    );
-    let two = |name, from: [f32; 2]| stored(name, &from);
     for batch in ["2", "n"] {
-        let bytes = model(
-            vec![with(normalised.clone(), int("training_mode", 1))],
-            vec![value("x", FLOAT, &[batch, "2", "1"])],
-            vec![
-                value("y", FLOAT, &[batch, "2", "1"]),
-                value("mean", FLOAT, &["2"]),
-                value("variance", FLOAT, &["2"]),
-            ],
-            |graph| {
-                graph.initializer = vec![
-                    two("s", [1.0, 2.0]),
-                    two("b", [0.0, 1.0]),
-                    two("m", [0.0, 0.0]),
-                    two("v", [1.0, 1.0]),
-                ];
-            },
-        );
+        let bytes = model(&format!(
+            "x:f32[{batch},2,1] -> y:f32[{batch},2,1] mean:f32[2] variance:f32[2]
+             y, mean, variance = BatchNormalization<training_mode=1>(x, [1.0 2.0], [0.0 1.0], [0.0 0.0], [1.0 1.0])"
+        ));
         let x = Tensor::from_shape(&[2, 2, 1], &[1_f32, 2., 3., 6.]).expect("a batch");
         let outputs = open(&bytes).run([("x", x)]).expect("it runs");
         for (name, expected) in [
@@ -811,14 +561,10 @@ fn a_batch_is_normalised_by_its_own_statistics() {
 
 #[test]
 fn a_pad_may_go_on_with_the_other_end() {
-    let pad = with(node("Pad", &["x", "pads"], &["y"]), text("mode", "wrap"));
     for size in ["3", "n"] {
-        let bytes = model(
-            vec![pad.clone()],
-            vec![value("x", FLOAT, &[size])],
-            vec![value("y", FLOAT, &["m"])],
-            |graph| graph.initializer = vec![integers("pads", &[4, 2])],
-        );
+        let bytes = model(&format!(
+            "x:f32[{size}] -> y:f32[m]\n y = Pad<mode=wrap>(x, [4 2])"
+        ));
         let outputs = open(&bytes).run([("x", tensor1(&[1_f32, 2., 3.]))]);
         let found = floats(&outputs.expect("it runs")["y"]);
         assert_eq!(found, [3., 1., 2., 3., 1., 2., 3., 1., 2.]);
@@ -829,34 +575,19 @@ fn a_pad_may_go_on_with_the_other_end() {
 /// them, or makes so many sizes.
 #[test]
 fn axes_beyond_the_rank_are_errors() {
-    let normalised = |sizes: Option<&[&str]>| {
-        model(
-            vec![
-                node("Tanh", &["x"], &["between"]),
-                with(
-                    node("LayerNormalization", &["between", "scale"], &["y"]),
-                    int("axis", -5),
-                ),
-            ],
-            vec![match sizes {
-                Some(sizes) => value("x", FLOAT, sizes),
-                None => without_shape("x"),
-            }],
-            vec![value("y", FLOAT, &[])],
-            |graph| graph.initializer.push(stored("scale", &[1.0; 4])),
-        )
+    let normalised = |x: &str| {
+        model(&format!(
+            "{x} -> y:f32[]
+             between = Tanh(x)
+             y = LayerNormalization<axis=-5>(between, [1.0 1.0 1.0 1.0])"
+        ))
     };
-    let unsqueezed = model(
-        vec![node("Unsqueeze", &["x", "axes"], &["y"])],
-        vec![value("x", FLOAT, &["n", "3", "4"])],
-        vec![value("y", FLOAT, &[])],
-        |graph| graph.initializer.push(integers("axes", &[0, 1 << 40])),
-    );
+    let unsqueezed = model("x:f32[n,3,4] -> y:f32[]\n y = Unsqueeze(x, [0 1099511627776])");
     let least = "axis is -5, expected one from -3 to 2";
     let most = "axes has 1099511627776, expected each from -5 to 4";
     for (bytes, why) in [
-        (normalised(Some(&["n", "3", "4"])), least),
-        (normalised(None), least),
+        (normalised("x:f32[n,3,4]"), least),
+        (normalised("x:f32"), least),
         (unsqueezed, most),
     ] {
         for sizes in [Sizes::Symbolic, Sizes::OfData] {
@@ -870,39 +601,13 @@ fn axes_beyond_the_rank_are_errors() {
     }
 }
 
-fn without_shape(name: &str) -> ValueInfoProto {
-    let mut value = value(name, FLOAT, &[]);
-    let declared = value.r#type.as_mut().and_then(|it| it.value.as_mut());
-    if let Some(tract_onnx::pb::type_proto::Value::TensorType(tensor)) = declared {
-        tensor.shape = None;
-    }
-    value
-}
-
 /// Numbers of more than 32 bits where sizes may be, all the same.
 #[test]
 fn numbers_of_64_bits_may_stand_where_sizes_do() {
     let bytes = model(
-        vec![
-            node("Range", &["from", "to", "step"], &["counted"]),
-            node("Reshape", &["x", "sizes"], &["y"]),
-        ],
-        vec![value("x", FLOAT, &["n", "0"])],
-        vec![
-            value("counted", INT64, &["3"]),
-            value("y", FLOAT, &["a", "b"]),
-        ],
-        |graph| {
-            for (name, number) in [("from", 5_000_000_000), ("to", 5_000_000_003), ("step", 1)] {
-                let mut scalar = integers(name, &[number]);
-                scalar.dims.clear();
-                graph.initializer.push(scalar);
-            }
-            graph
-                .initializer
-                .push(integers("sizes", &[5_000_000_000, 0]));
-            graph.node[1].attribute.push(int("allowzero", 1));
-        },
+        "x:f32[n,0] -> counted:i64[3] y:f32[a,b]
+         counted = Range(5000000000, 5000000003, 1)
+         y = Reshape<allowzero=1>(x, [5000000000 0])",
     );
     for sizes in [Sizes::Symbolic, Sizes::OfData] {
         let options = LoadOptions::new().with_sizes(sizes);
@@ -918,43 +623,18 @@ fn numbers_of_64_bits_may_stand_where_sizes_do() {
 /// The sizes of what a loop outputs are those of an axis, unless its first condition is false.
 #[test]
 fn a_loop_that_ends_before_its_sizes_is_planned_for_those_of_the_data() {
-    let body = || GraphProto {
-        name: "body".to_owned(),
-        node: vec![
-            node("Add", &["step", "one"], &["next"]),
-            node("Less", &["next", "n"], &["goes_on"]),
-            node("Identity", &["step"], &["scanned"]),
-        ],
-        input: ["step", "condition"].map(without_type).to_vec(),
-        output: ["goes_on", "scanned"].map(without_type).to_vec(),
-        ..GraphProto::default()
-    };
-    let scalar = |name: &str, number: i64| {
-        let mut scalar = integers(name, &[number]);
-        scalar.dims.clear();
-        scalar
-    };
     for starts in ["starts", "never"] {
-        let bytes = model(
-            vec![
-                node("Shape", &["x"], &["sizes"]),
-                node("Gather", &["sizes", "zero"], &["n"]),
-                node("Cast", &["zero"], &["never"]),
-                node("Loop", &["n", starts], &["y"]),
-            ],
-            vec![value("x", FLOAT, &["N"]), value("starts", BOOL, &[])],
-            vec![value("y", INT64, &["steps"])],
-            |graph| {
-                graph.initializer = vec![scalar("zero", 0), scalar("one", 1)];
-                graph.node[2].attribute.push(int("to", BOOL.into()));
-                graph.node[3].attribute.push(AttributeProto {
-                    name: "body".to_owned(),
-                    r#type: AttributeType::Graph as i32,
-                    g: Some(body()),
-                    ..AttributeProto::default()
-                });
-            },
-        );
+        let bytes = model(&format!(
+            "x:f32[N] starts:bool[] -> y:i64[steps]
+             sizes = Shape(x)
+             n = Gather(sizes, 0)
+             never = Cast<to=9>(0)
+             y = Loop<body=@body>(n, {starts})
+             @body step condition -> goes_on scanned
+             next = Add(step, 1)
+             goes_on = Less(next, n)
+             scanned = Identity(step)"
+        ));
         let session = open(&bytes);
         assert!(session.is_symbolic());
         for given in [true, false, true] {
@@ -967,35 +647,13 @@ fn a_loop_that_ends_before_its_sizes_is_planned_for_those_of_the_data() {
     }
 }
 
-fn without_type(name: &str) -> ValueInfoProto {
-    ValueInfoProto {
-        name: name.to_owned(),
-        ..ValueInfoProto::default()
-    }
-}
-
 #[test]
 fn inner_options_keep_what_they_do_not_set() {
     let bytes = model(
-        vec![with(
-            node("RNN", &["x", "w", "r", "", "lengths"], &["y"]),
-            int("hidden_size", 1),
-        )],
-        vec![value("x", FLOAT, &["3", "1", "1"])],
-        vec![value("y", FLOAT, &[])],
-        |graph| {
-            let [mut w, mut r] = ["w", "r"].map(|name| stored(name, &[1.0]));
-            w.dims = vec![1, 1, 1];
-            r.dims = vec![1, 1, 1];
-            graph.initializer = vec![w, r, integers("long", &[9])];
-            graph.node.insert(
-                0,
-                with(
-                    node("Cast", &["long"], &["lengths"]),
-                    int("to", INT32.into()),
-                ),
-            );
-        },
+        "x:f32[3,1,1] -> y:f32[]
+         w:f32[1,1,1] = 1.0
+         lengths = Cast<to=6>([9])
+         y = RNN<hidden_size=1>(x, w, w, _, lengths)",
     );
     let load = |options: &LoadOptions| options.model_for_bytes(&bytes)?.into_typed();
     load(&LoadOptions::new()).expect_err("it has 3 steps, not 9");
@@ -1015,26 +673,15 @@ fn inner_options_keep_what_they_do_not_set() {
 /// A file may have any key beside its place.
 #[test]
 fn a_key_of_external_data_names_no_weight() {
-    let bytes = model(
-        vec![
-            node("Constant", &[], &["y"]),
-            node("Identity", &["weight"], &["z"]),
-        ],
-        vec![],
-        vec![value("y", FLOAT, &["2"]), value("z", FLOAT, &["2048"])],
+    let bytes = changed(
+        "-> y:f32[2] z:f32[2048]
+         weight:f32[2048] = 1.0
+         y = Constant()
+         z = Identity(weight)",
         |graph| {
-            let mut outside = build::external("outside", "elsewhere.bin");
-            outside.external_data.push(StringStringEntryProto {
-                key: "revseq.weight".to_owned(),
-                value: "0".to_owned(),
-            });
-            graph.initializer = vec![stored("weight", &[1.0; 2048])];
-            graph.node[0].attribute.push(AttributeProto {
-                name: "value".to_owned(),
-                r#type: AttributeType::Tensor as i32,
-                t: Some(outside),
-                ..AttributeProto::default()
-            });
+            let mut outside = external("outside", "elsewhere.bin");
+            outside.external_data.push(entry("revseq.weight", "0"));
+            graph.node[0].attribute = vec![model::tensor("value", outside)];
         },
     );
     let mut model = revseq_tract::revseq_onnx::decode(&bytes).expect("a model");
@@ -1048,37 +695,16 @@ fn a_key_of_external_data_names_no_weight() {
 /// For each weight, a Scan in the Scan adds its products with all of `x` to 1.
 #[test]
 fn a_scan_in_a_scan_begins_anew_in_each_step_and_run() {
-    let scan = |inputs: &[&str], outputs: &[&str], within| {
-        let scan = with(node("Scan", inputs, outputs), within);
-        with(scan, int("num_scan_inputs", 1))
-    };
-    let scalar = |name: &str| value(name, FLOAT, &[]);
-    let adds = body(
-        vec![
-            node("Mul", &["x_t", "w_t"], &["product"]),
-            node("Add", &["sum", "product"], &["more"]),
-            node("Identity", &["more"], &["each"]),
-        ],
-        vec![scalar("sum"), scalar("x_t")],
-        vec![scalar("more"), scalar("each")],
-    );
-    let weighs = body(
-        vec![
-            scan(&["one", "x"], &["all", "_sums"], adds),
-            node("Identity", &["all"], &["found"]),
-        ],
-        vec![scalar("w_t")],
-        vec![scalar("found")],
-    );
     let bytes = model(
-        vec![scan(&["w"], &["y"], weighs)],
-        vec![value("w", FLOAT, &["W"]), value("x", FLOAT, &["X"])],
-        vec![value("y", FLOAT, &["W"])],
-        |graph| {
-            let mut one = stored("one", &[1.0]);
-            one.dims.clear();
-            graph.initializer.push(one);
-        },
+        "w:f32[W] x:f32[X] -> y:f32[W]
+         y = Scan<num_scan_inputs=1;body=@weighs>(w)
+         @weighs w_t:f32[] -> found:f32[]
+         all, sums = Scan<num_scan_inputs=1;body=@adds>(1.0, x)
+         found = Identity(all)
+         @adds sum:f32[] x_t:f32[] -> more:f32[] each:f32[]
+         product = Mul(x_t, w_t)
+         more = Add(sum, product)
+         each = Identity(more)",
     );
     for sizes in [Sizes::Symbolic, Sizes::OfData] {
         let options = LoadOptions::new().with_sizes(sizes);
@@ -1131,83 +757,42 @@ fn loops_of_keras_are_layers() {
 }
 /// A loop of as many rounds as an input says.
 fn rounds() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
-    let body_of = body(
-        vec![
-            node("Tanh", &["before"], &["tanh"]),
-            node("Sub", &["tanh", "before"], &["after"]),
-            node("Identity", &["goes_on"], &["goes_on_then"]),
-        ],
-        vec![
-            value("step", INT64, &[]),
-            value("goes_on", BOOL, &[]),
-            value("before", FLOAT, &["n"]),
-        ],
-        vec![
-            value("goes_on_then", BOOL, &[]),
-            value("after", FLOAT, &["n"]),
-        ],
-    );
     let bytes = model(
-        vec![with(node("Loop", &["rounds", "", "x"], &["y"]), body_of)],
-        vec![value("rounds", INT64, &[]), value("x", FLOAT, &["n"])],
-        vec![value("y", FLOAT, &["n"])],
-        |_| {},
+        "rounds:i64[] x:f32[n] -> y:f32[n]
+         y = Loop<body=@body>(rounds, _, x)
+         @body step:i64[] goes_on:bool[] before:f32[n] -> goes_on_then:bool[] after:f32[n]
+         tanh = Tanh(before)
+         after = Sub(tanh, before)
+         goes_on_then = Identity(goes_on)",
     );
     let x = Tensor::zero::<f32>(&[1 << 16]).expect("floats");
     (bytes, vec![("rounds", tensor0(1_i64 << 19)), ("x", x)])
 }
 
 /// A layer of 100,000 steps, with the output that is read and its first axes.
-fn long_layer(units: i64, read: &str, axes: &[&str]) -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
-    let weights = |name: &str, inputs: i64| {
-        let mut weights = stored(name, &vec![0.01; (4 * units * inputs) as usize]);
-        weights.dims = vec![1, 4 * units, inputs];
-        weights
-    };
-    let bytes = model(
-        vec![with(
-            node("LSTM", &["x", "w", "r"], &["y", "y_h"]),
-            int("hidden_size", units),
-        )],
-        vec![value("x", FLOAT, &["steps", "1", "8"])],
-        vec![value(read, FLOAT, &[axes, &[&units.to_string()]].concat())],
-        |graph| graph.initializer = vec![weights("w", 8), weights("r", units)],
-    );
+fn long_layer(units: i64, read: &str, axes: &str) -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
+    let bytes = model(&format!(
+        "x:f32[steps,1,8] -> {read}:f32[{axes},{units}]
+         w:f32[1,{gates},8] = 0.01
+         r:f32[1,{gates},{units}] = 0.01
+         y, y_h = LSTM<hidden_size={units}>(x, w, r)",
+        gates = 4 * units
+    ));
     let x = Tensor::zero::<f32>(&[100_000, 1, 8]).expect("floats");
     (bytes, vec![("x", x)])
 }
 
 /// A Scan that stays tract's own.
 fn long_scan() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
-    let body_of = body(
-        vec![
-            node("MatMul", &["before", "w"], &["product"]),
-            node("Add", &["product", "part"], &["sum"]),
-            node("Softmax", &["sum"], &["after"]),
-            node("ReduceMax", &["after"], &["most"]),
-        ],
-        vec![
-            value("before", FLOAT, &["4", "512"]),
-            value("part", FLOAT, &["1"]),
-        ],
-        vec![
-            value("after", FLOAT, &["4", "512"]),
-            value("most", FLOAT, &["1", "1"]),
-        ],
-    );
-    let scan = with(node("Scan", &["h", "x"], &["last", "y"]), body_of);
     let bytes = model(
-        vec![with(scan, int("num_scan_inputs", 1))],
-        vec![
-            value("h", FLOAT, &["4", "512"]),
-            value("x", FLOAT, &["steps", "1"]),
-        ],
-        vec![value("y", FLOAT, &["steps", "1", "1"])],
-        |graph| {
-            let mut w = stored("w", &vec![0.01; 1 << 18]);
-            w.dims = vec![512, 512];
-            graph.initializer.push(w);
-        },
+        "h:f32[4,512] x:f32[steps,1] -> y:f32[steps,1,1]
+         w:f32[512,512] = 0.01
+         last, y = Scan<num_scan_inputs=1;body=@body>(h, x)
+         @body before:f32[4,512] part:f32[1] -> after:f32[4,512] most:f32[1,1]
+         product = MatMul(before, w)
+         sum = Add(product, part)
+         after = Softmax(sum)
+         most = ReduceMax(after)",
     );
     let h = Tensor::zero::<f32>(&[4, 512]).expect("floats");
     let x = Tensor::zero::<f32>(&[100_000, 1]).expect("floats");
@@ -1216,15 +801,9 @@ fn long_scan() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
 
 /// A chain of products.
 fn long_chain() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
-    let names: Vec<String> = (0..=400).map(|it| format!("v{it}")).collect();
-    let nodes = names.windows(2);
-    let nodes = nodes.map(|pair| node("MatMul", &[&pair[0], "v0"], &[&pair[1]]));
-    let bytes = model(
-        nodes.collect(),
-        vec![value("v0", FLOAT, &["n", "n"])],
-        vec![value("v400", FLOAT, &["n", "n"])],
-        |_| {},
-    );
+    let nodes = (0..400).map(|it| format!("v{} = MatMul(v{it}, v0)\n", it + 1));
+    let nodes: String = nodes.collect();
+    let bytes = model(&format!("v0:f32[n,n] -> v400:f32[n,n]\n{nodes}"));
     let x = Tensor::zero::<f32>(&[512, 512]).expect("floats");
     (bytes, vec![("v0", x)])
 }
@@ -1235,7 +814,7 @@ fn runs_end_at_a_deadline_or_when_they_are_interrupted() {
     let soon = Duration::from_millis(50);
     for (what, (bytes, inputs)) in [
         ("a loop", rounds()),
-        ("a layer", long_layer(256, "y", &["steps", "1", "1"])),
+        ("a layer", long_layer(256, "y", "steps,1,1")),
         ("a Scan", long_scan()),
         ("a chain", long_chain()),
     ] {
@@ -1283,7 +862,7 @@ fn runs_end_at_a_deadline_or_when_they_are_interrupted() {
 /// The output of all steps has 200 MB: writing it takes longer than a run may that is over.
 #[test]
 fn a_layer_with_a_large_output_ends_at_once() {
-    for (read, axes) in [("y", &["steps", "1", "1"][..]), ("y_h", &["1", "1"])] {
+    for (read, axes) in [("y", "steps,1,1"), ("y_h", "1,1")] {
         let (bytes, inputs) = long_layer(512, read, axes);
         let session = open(&bytes);
         let run = |_| {
@@ -1352,25 +931,11 @@ fn loops_that_exceed_a_limit_are_errors_of_that_kind() {
 #[test]
 fn values_are_made_of_and_read_as_those_of_rust() {
     let bytes = model(
-        vec![
-            node("Identity", &["floats"], &["f"]),
-            node("Identity", &["texts"], &["t"]),
-            node("Identity", &["truths"], &["b"]),
-            node("Identity", &["number"], &["n"]),
-        ],
-        vec![
-            value("floats", FLOAT, &["n", "2"]),
-            value("texts", TEXT, &["m"]),
-            value("truths", BOOL, &["m"]),
-            value("number", INT64, &[]),
-        ],
-        vec![
-            value("f", FLOAT, &["n", "2"]),
-            value("t", TEXT, &["m"]),
-            value("b", BOOL, &["m"]),
-            value("n", INT64, &[]),
-        ],
-        |_| {},
+        "floats:f32[n,2] texts:string[m] truths:bool[m] number:i64[] -> f:f32[n,2] t:string[m] b:bool[m] n:i64[]
+         f = Identity(floats)
+         t = Identity(texts)
+         b = Identity(truths)
+         n = Identity(number)",
     );
     let session = open(&bytes);
     let texts = ["a", "b"].map(str::to_owned);
