@@ -27,48 +27,38 @@ const TYPES: [(&str, i32); 14] = [
     ("bf16", 16),
 ];
 
-/// A graph that nodes have as an attribute.
-#[derive(Clone, Copy, Debug)]
-pub struct Inner<'a> {
-    /// The name that attributes refer to.
-    pub name: &'a str,
-    /// Its inputs, separated by spaces.
-    pub inputs: &'a str,
-    /// Its outputs, separated by spaces.
-    pub outputs: &'a str,
-    /// Its nodes, one a line.
-    pub nodes: &'a str,
-}
-
-impl Inner<'_> {
-    fn graph(&self, inner: &[Inner<'_>]) -> GraphProto {
-        GraphProto {
-            name: Some(self.name.to_owned()),
-            input: values(self.inputs),
-            output: values(self.outputs),
-            node: nodes(self.nodes, inner),
-            ..GraphProto::default()
-        }
-    }
-}
-
-/// Reads nodes, one a line, which may have these graphs.
+/// Reads nodes, one a line, and behind them the graphs that they have, as [`graph`] does.
 ///
 /// # Panics
-/// The text is not of this form, or names no graph of `inner`.
+/// The text is not of this form, or names no graph that it has.
 #[must_use]
-pub fn nodes(text: &str, inner: &[Inner<'_>]) -> Vec<NodeProto> {
-    let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
-    lines
-        .map(|line| {
-            let mut node = node(line);
-            attach(&mut node, |name| {
-                let found = inner.iter().find(|inner| inner.name == name);
-                found.map(|it| it.graph(inner))
-            });
-            node
-        })
-        .collect()
+pub fn nodes(text: &str) -> Vec<NodeProto> {
+    let sections = sections(&format!("->\n{text}"));
+    section(&sections[0], &sections, false).node
+}
+
+/// Reads rows of nodes, one a line, and what is expected of them: `y = Neg(x) => Neg`. Lines that start with
+/// `#` are comments.
+#[must_use]
+pub fn rows(text: &str) -> Vec<(String, &str)> {
+    let mut nodes = vec![];
+    let mut rows = vec![];
+    for line in lines(text) {
+        let (node, expected) = match line.split_once("=> ") {
+            Some((node, expected)) => (node.trim(), Some(expected)),
+            None => (line, None),
+        };
+        nodes.push(node);
+        if let Some(expected) = expected {
+            rows.push((std::mem::take(&mut nodes).join("\n"), expected));
+        }
+    }
+    rows
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim);
+    lines.filter(|it| !it.is_empty() && !it.starts_with('#'))
 }
 
 /// Reads a node; the attributes that are graphs have their names in place of them.
@@ -244,52 +234,61 @@ pub fn literal(text: &str) -> Option<TensorProto> {
 ///
 /// ```text
 /// x:f32[T,2] -> last:f32[2]
-/// first = [0.0 0.0]
+/// first:f32[2] = 0.0
 /// last, all = Scan<num_scan_inputs=1;body=@adds>(first, x)
-/// @adds sum row -> more both
+/// @adds: sum row -> more both
 /// more = Add(sum, row)
 /// both = Mul(more, 2.0)
 /// ```
 ///
 /// # Panics
-/// The text is not of this form.
+/// The text is not of this form, or names no graph that it has.
 #[must_use]
 pub fn graph(text: &str) -> GraphProto {
-    let mut sections: Vec<(&str, &str, Vec<&str>)> = vec![];
-    for line in text.lines().map(str::trim).filter(|it| !it.is_empty()) {
-        match (line.strip_prefix('@'), sections.last_mut()) {
-            (Some(head), _) => {
-                let (name, head) = head.split_once(' ').expect("a name and values");
-                sections.push((name, head, vec![]));
-            }
-            (None, None) => sections.push(("graph", line, vec![])),
-            (None, Some((.., lines))) => lines.push(line),
-        }
-    }
-    section(&sections[0], &sections)
+    let sections = sections(text);
+    section(&sections[0], &sections, true)
 }
 
-type Section<'a> = (&'a str, &'a str, Vec<&'a str>);
+/// A graph's name, its values and its lines.
+type Section = (String, String, Vec<String>);
 
-fn section((name, head, lines): &Section<'_>, all: &[Section<'_>]) -> GraphProto {
+fn sections(text: &str) -> Vec<Section> {
+    let mut sections: Vec<Section> = vec![];
+    for line in lines(text) {
+        match (line.strip_prefix('@'), sections.last_mut()) {
+            (Some(head), _) => {
+                let (name, head) = head.split_once(':').expect("a name and values");
+                sections.push((name.to_owned(), head.to_owned(), vec![]));
+            }
+            (None, None) => sections.push(("graph".to_owned(), line.to_owned(), vec![])),
+            (None, Some((.., lines))) => lines.push(line.to_owned()),
+        }
+    }
+    sections
+}
+
+/// A graph, whose nodes may read literals.
+fn section((name, head, lines): &Section, all: &[Section], has_literals: bool) -> GraphProto {
     let (inputs, outputs) = head.split_once("->").expect("inputs -> outputs");
     let (mut constants, mut nodes) = (vec![], vec![]);
     for line in lines {
-        let (name, value) = line.split_once(" = ").expect("outputs = a call");
-        if let Some(constant) = literal(value) {
-            constants.push(declared(name, constant));
+        let (name, value) = line.split_once('=').expect("outputs = a call");
+        if let Some(constant) = literal(value.trim()).filter(|_| has_literals) {
+            constants.push(declared(name.trim(), constant));
             continue;
         }
         let mut node = node(line);
         attach(&mut node, |name| {
             let found = all.iter().find(|it| it.0 == name);
-            found.map(|it| section(it, all))
+            found.map(|it| section(it, all, has_literals))
         });
         nodes.push(node);
     }
-    constants.extend(take_literals(&mut nodes));
+    if has_literals {
+        constants.extend(take_literals(&mut nodes));
+    }
     GraphProto {
-        name: Some((*name).to_owned()),
+        name: Some(name.clone()),
         input: values(inputs),
         output: values(outputs),
         node: nodes,

@@ -62,7 +62,7 @@ fn program(text: &str) -> Steps {
 
 /// A Scan over `xs` of one state, which its body calls `h`, `x` and `next`.
 fn scan(nodes: &str) -> String {
-    format!("last = Scan<body=@body;num_scan_inputs=1>(h0, xs)\n@body h x -> next\n{nodes}")
+    format!("last = Scan<body=@body;num_scan_inputs=1>(h0, xs)\n@body: h x -> next\n{nodes}")
 }
 
 /// Runs a program on inputs of these names; its outputs, of so many floats, and their sizes.
@@ -124,7 +124,7 @@ fn matrix_states_are_those_of_their_formula() {
         let steps = 3;
         let program = program(
             "last, os, ps = Scan<body=@body;num_scan_inputs=5>(s0, gs, ks, vs, qs, rs)
-             @body s g k v q r -> next o p
+             @body: s g k v q r -> next o p
              g_wide = Unsqueeze(g, [2])
              k_wide = Unsqueeze(k, [2])
              v_wide = Unsqueeze(v, [1])
@@ -179,7 +179,7 @@ fn matrix_states_are_those_of_their_formula() {
 fn states_are_those_of_the_step_before() {
     let program = program(
         "a_last, b_last, products = Scan<body=@body;num_scan_inputs=1>(a0, b0, xs)
-         @body a b x -> sum old product
+         @body: a b x -> sum old product
          sum = Add(a, b)
          old = Identity(a)
          product = Mul(sum, old)",
@@ -201,7 +201,7 @@ fn states_are_those_of_the_step_before() {
 fn views_move_with_the_step() {
     let program = program(
         "h_last, all = Loop<body=@body>(n_most, _, h0)
-         @body n on h -> go next difference
+         @body: n on h -> go next difference
          back = Sub(3, n)
          row = Gather(x, back)
          from = Unsqueeze(n, [0])
@@ -290,9 +290,9 @@ fn what_no_program_has_is_said_in_a_line() {
         (
             "is_kept = Cast<to=9>(x)
              next = If<then_branch=@longer;else_branch=@same>(is_kept)
-             @longer -> more
+             @longer: -> more
              more = Concat<axis=0>(h, x)
-             @same -> same
+             @same: -> same
              same = Identity(h)",
             "its If node appends under a condition of a step",
         ),
@@ -572,7 +572,7 @@ fn convolutions_are_those_of_their_formula() {
         let b = numbers(case.filters[0], 3);
         let text = format!(
             "_, all_y, all_z = Scan<body=@body;num_scan_inputs=1>(s0, xs)
-             @body s x -> next ys zs
+             @body: s x -> next ys zs
              next = Add(s, [0.5])
              seen = Add(x, s)
              ys = {node}(seen, w, b)
@@ -618,14 +618,14 @@ fn branches_are_taken_by_what_steps_compute() {
     for len in [3, 15000] {
         let program = program(
             "last, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
-             @body s x -> next again
+             @body: s x -> next again
              total = ReduceSum<keepdims=0>(s)
              is_large = Greater(total, 0.0)
              next, again = If<then_branch=@then;else_branch=@other>(is_large)
-             @then -> less s
+             @then: -> less s
              part = Mul(s, 0.5)
              less = Sub(part, x)
-             @other -> more x
+             @other: -> more x
              sum = Add(k, x)
              more = Add(s, sum)",
         );
@@ -666,15 +666,15 @@ fn only_the_branch_that_is_taken_runs() {
     let run = |then: &str| {
         let program = program(&format!(
             "_, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
-             @body s x -> next y
+             @body: s x -> next y
              is_inside = Less(s, 3.0)
              at = Cast<to=7>(s)
              next = Add(s, 1.0)
              y = If<then_branch=@then;else_branch=@other>(is_inside)
-             @then -> {then}
+             @then: -> {then}
              found = Gather(table, at)
              longer = Concat<axis=0>(table, x)
-             @other -> out
+             @other: -> out
              out = Neg(s)"
         ));
         let given = [
@@ -695,18 +695,18 @@ fn a_loop_in_a_body_is_a_program_within_the_program() {
     let (rows, columns) = (5, 7);
     let program = program(
         "last, all, powers = Scan<body=@body;num_scan_inputs=1>(first, xs)
-         @body prev x -> row row power
+         @body: prev x -> row row power
          large = Identity(1.0e30)
          _, row = Loop<body=@inner>(n_columns, _, large)
          bound = ReduceMax<keepdims=0>(row)
          power = Loop<body=@doubles>(_, true, 2.0)
-         @inner j on left -> go new new
+         @inner: j on left -> go new new
          cost = Gather(x, j)
          above = Gather(prev, j)
          least = Min(left, above)
          new = Add(cost, least)
          go = Identity(on)
-         @doubles n on2 p -> is_less q
+         @doubles: n on2 p -> is_less q
          q = Add(p, p)
          is_less = Less(q, bound)",
     );
@@ -756,7 +756,7 @@ fn the_best_elements_are_in_order() {
     for largest in [0, 1] {
         let program = program(&format!(
             "_, b, p, m, w, o = Scan<body=@body;num_scan_inputs=1>(s0, xs)
-             @body s x -> next best places marks wide open
+             @body: s x -> next best places marks wide open
              all = Add(x, s)
              best, at = TopK<axis=0;largest={largest}>(all, [{count}])
              marks = OneHot<axis=1>(at, [{rows}], [-1.0 2.0])
@@ -857,7 +857,7 @@ fn products_are_those_of_their_formula() {
             let [a, b] = turned.map(|it| if it { [1, 0] } else { [0, 1] });
             let program = program(&format!(
                 "_, all = Scan<body=@body;num_scan_inputs=1>(s0, xs)
-                 @body s x -> next made
+                 @body: s x -> next made
                  one = Transpose<perm={a:?}>(a)
                  own = Transpose<perm={b:?}>(b)
                  other = Mul(own, s)
@@ -905,7 +905,7 @@ fn products_with_outer_products_are_those_of_their_formula() {
     for outer in ["MatMul", "Mul"] {
         let program = program(&format!(
             "last_s, os = Scan<body=@body;num_scan_inputs=2>(s0, us, vs)
-             @body s u v -> next o
+             @body: s u v -> next o
              column = Unsqueeze(u, [-1])
              row = Unsqueeze(v, [1])
              outer = {outer}(column, row)
@@ -986,7 +986,7 @@ fn what_is_written_twice_is_reduced() {
 #[test]
 fn programs_of_a_state_that_grows_are_made_by_several_runs() {
     let grown = "last = Loop<body=@body>(n, _, s0)
-        @body i on s -> go next
+        @body: i on s -> go next
         next = Concat<axis=0>(s, x)
         go = Identity(on)";
     let run = |program: &Steps, steps: usize| {
@@ -1034,7 +1034,7 @@ fn states_with_two_outer_products_are_those_of_their_formula() {
         };
         let program = program(&format!(
             "{all} = Scan<body=@body;num_scan_inputs=6>(s0, ws, as, bs, vs, ks, rs)
-             @body s w a b v k r -> {made}
+             @body: s w a b v k r -> {made}
              w_row = Unsqueeze(w, [1])
              a_column = Unsqueeze(a, [-1])
              b_row = Unsqueeze(b, [1])

@@ -84,7 +84,7 @@ fn states_and_branches_keep_their_range() {
         b = Div(a, large)
         c = Div(b, large)
         y = Div(c, large)
-        @body i k v -> k2 w s
+        @body: i k v -> k2 w s
         k2 = Identity(k)
         w = Mul(v, large)
         s = Identity(v)";
@@ -94,9 +94,9 @@ fn states_and_branches_keep_their_range() {
         large = Cast<to=10>(1024.0)
         a = If<then_branch=@then;else_branch=@else>(c)
         y = Div(a, large)
-        @then -> t
+        @then: -> t
         t = Mul(x, large)
-        @else -> e
+        @else: -> e
         e = Identity(x)";
     for (condition, expected) in [(true, 512.0), (false, 0.5)] {
         let inputs = [("x", halves(&[512.0])), ("c", tensor0(condition))];

@@ -10,7 +10,7 @@ fn open(text: &str, body: &str, sizes: Sizes) -> Result<Session, Error> {
     let graph = text::graph(&format!(
         "x:f32[T,2] d:i64[T] i:i64[] -> y
          {text}
-         @body step on l -> on2 l2
+         @body: step on l -> on2 l2
          on2 = Identity(on)
          {body}"
     ));

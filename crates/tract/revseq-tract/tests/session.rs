@@ -630,7 +630,7 @@ fn a_loop_that_ends_before_its_sizes_is_planned_for_those_of_the_data() {
              n = Gather(sizes, 0)
              never = Cast<to=9>(0)
              y = Loop<body=@body>(n, {starts})
-             @body step condition -> goes_on scanned
+             @body: step condition -> goes_on scanned
              next = Add(step, 1)
              goes_on = Less(next, n)
              scanned = Identity(step)"
@@ -698,10 +698,10 @@ fn a_scan_in_a_scan_begins_anew_in_each_step_and_run() {
     let bytes = model(
         "w:f32[W] x:f32[X] -> y:f32[W]
          y = Scan<num_scan_inputs=1;body=@weighs>(w)
-         @weighs w_t:f32[] -> found:f32[]
+         @weighs: w_t:f32[] -> found:f32[]
          all, sums = Scan<num_scan_inputs=1;body=@adds>(1.0, x)
          found = Identity(all)
-         @adds sum:f32[] x_t:f32[] -> more:f32[] each:f32[]
+         @adds: sum:f32[] x_t:f32[] -> more:f32[] each:f32[]
          product = Mul(x_t, w_t)
          more = Add(sum, product)
          each = Identity(more)",
@@ -760,7 +760,7 @@ fn rounds() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
     let bytes = model(
         "rounds:i64[] x:f32[n] -> y:f32[n]
          y = Loop<body=@body>(rounds, _, x)
-         @body step:i64[] goes_on:bool[] before:f32[n] -> goes_on_then:bool[] after:f32[n]
+         @body: step:i64[] goes_on:bool[] before:f32[n] -> goes_on_then:bool[] after:f32[n]
          tanh = Tanh(before)
          after = Sub(tanh, before)
          goes_on_then = Identity(goes_on)",
@@ -788,7 +788,7 @@ fn long_scan() -> (Vec<u8>, Vec<(&'static str, Tensor)>) {
         "h:f32[4,512] x:f32[steps,1] -> y:f32[steps,1,1]
          w:f32[512,512] = 0.01
          last, y = Scan<num_scan_inputs=1;body=@body>(h, x)
-         @body before:f32[4,512] part:f32[1] -> after:f32[4,512] most:f32[1,1]
+         @body: before:f32[4,512] part:f32[1] -> after:f32[4,512] most:f32[1,1]
          product = MatMul(before, w)
          sum = Add(product, part)
          after = Softmax(sum)

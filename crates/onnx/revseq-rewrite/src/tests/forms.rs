@@ -6,38 +6,32 @@ use super::tract::{brought, check, graph, model};
 /// Conditions are computed with the sizes and types of the values in between.
 #[test]
 fn conditions_are_those_of_the_runtime() {
-    check(&[
-        (
-            17,
-            "a = ReduceMin<axes=[0];keepdims=0>(table)\nb = ReduceMax<keepdims=0>(a)\nk = Cast<to=9>(b)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-        (
-            18,
-            "a = ReduceMin<noop_with_empty_axes=1>(lengths)\nb = Equal(a, lengths)\ni = Cast<to=7>(b)\nr = ReduceMin<keepdims=0>(i)\nk = Cast<to=9>(r)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-        (
-            17,
-            "g = Greater(column, lengths)\ni = Cast<to=7>(g)\nr = ReduceMax<keepdims=0>(i)\nk = Cast<to=9>(r)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-        (
-            17,
-            "m = Max(0, 1, 2)\nk = Equal(m, 2)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-        (
-            17,
-            "n = Cast<to=6>(huge)\nk = Cast<to=9>(n)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Cast Cast If",
-        ),
-        (
-            17,
-            "n = Cast<to=7>(huge)\nk = Cast<to=9>(n)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-    ]);
+    check(
+        "a = ReduceMin<axes=[0];keepdims=0>(table)
+         b = ReduceMax<keepdims=0>(a)
+         k = Cast<to=9>(b)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs
+         18: a = ReduceMin<noop_with_empty_axes=1>(lengths)
+         b = Equal(a, lengths)
+         i = Cast<to=7>(b)
+         r = ReduceMin<keepdims=0>(i)
+         k = Cast<to=9>(r)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs
+         g = Greater(column, lengths)
+         i = Cast<to=7>(g)
+         r = ReduceMax<keepdims=0>(i)
+         k = Cast<to=9>(r)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs
+         m = Max(0, 1, 2)
+         k = Equal(m, 2)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs
+         n = Cast<to=6>(huge)
+         k = Cast<to=9>(n)
+         y = If<then_branch=@then;else_branch=@else>(k) => Cast Cast If
+         n = Cast<to=7>(huge)
+         k = Cast<to=9>(n)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs",
+    );
 }
 
 /// ONNX's QuantizeLinear and DequantizeLinear took less at first than those of `com.microsoft`.

@@ -5,7 +5,7 @@ use crate::compute_halves_in_floats;
 use crate::model::{
     self, BOOL, FLOAT, FLOAT16, GraphProto, INT64, ModelProto, NodeProto, TensorProto, tensor,
 };
-use revseq_test_models::text::{Inner, nodes};
+use revseq_test_models::text::nodes;
 
 /// The bits of 1.5 and of a NaN that signals.
 const BITS: [u16; 2] = [0x3e00, 0x7d01];
@@ -23,32 +23,23 @@ fn halves(name: &str) -> TensorProto {
 /// A graph with output `y`, half floats `x`, `x2`, floats `f`, a truth value `c`, int64 `n`, and
 /// constants `w` of half floats and `g` of floats. Constants in nodes are of half floats.
 fn model(text: &str) -> ModelProto {
-    let inner = [
-        ("same", "", "s", "s = Identity(x)"),
-        ("computed", "", "o", "o = Exp(x)"),
-        (
-            "moved",
-            "i on v",
-            "o p s",
-            "o = Identity(on)\np = Transpose(v)\ns = Identity(p)",
-        ),
-        (
-            "summed",
-            "i on v",
-            "o p s",
-            "o = Identity(on)\np = Add(v, x)\ns = Identity(v)",
-        ),
-        ("step", "v e", "p s", "p = Mul(v, e)\ns = Identity(e)"),
-    ];
-    let inner: Vec<Inner<'_>> = inner
-        .map(|(name, inputs, outputs, nodes)| Inner {
-            name,
-            inputs,
-            outputs,
-            nodes,
-        })
-        .into();
-    let mut nodes = nodes(text, &inner);
+    let inner = "
+        @same: -> s
+            s = Identity(x)
+        @computed: -> o
+            o = Exp(x)
+        @moved: i on v -> o p s
+            o = Identity(on)
+            p = Transpose(v)
+            s = Identity(p)
+        @summed: i on v -> o p s
+            o = Identity(on)
+            p = Add(v, x)
+            s = Identity(v)
+        @step: v e -> p s
+            p = Mul(v, e)
+            s = Identity(e)";
+    let mut nodes = nodes(&format!("{text}\n{inner}"));
     for node in &mut nodes {
         if ["Constant", "ConstantOfShape"].contains(&node.op()) {
             node.attribute = vec![tensor("value", halves(""))];

@@ -8,13 +8,13 @@ use crate::onnx::{SparseTensorProto, StringStringEntryProto, TensorAnnotation, T
 use crate::scope::Scope;
 use crate::{Options, Outcome, Report, rewrite, types};
 use buffa::MessageField;
-use revseq_test_models::text::{Inner, nodes};
+use revseq_test_models::text::nodes;
 
 const TWICE: &str = "y0 = ReverseSequence<batch_axis=1;time_axis=0>(x, lens)
     y1 = ReverseSequence<batch_axis=1;time_axis=0>(y0, lens)";
 
-fn of(text: &str, inner: &[Inner<'_>]) -> ModelProto {
-    graph(nodes(text, inner), [None; 3])
+fn of(text: &str) -> ModelProto {
+    graph(nodes(text), [None; 3])
 }
 
 fn main_graph(model: &ModelProto) -> &GraphProto {
@@ -38,22 +38,18 @@ fn unchecked(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
 /// A replaced value keeps its name where a subgraph shadows the old or the new one.
 #[test]
 fn inner_names_are_not_mistaken_for_outer_ones() {
-    let branch = |nodes| {
-        [Inner {
-            name: "branch",
-            inputs: "",
-            outputs: "t",
-            nodes,
-        }]
+    let with = |branch: &str| {
+        of(&format!(
+            "{TWICE}\ni = If<then_branch=@branch;else_branch=@branch>(flag)\ny = Add(i, y1)
+             @branch: -> t\n{branch}"
+        ))
     };
-    let text =
-        format!("{TWICE}\ni = If<then_branch=@branch;else_branch=@branch>(flag)\ny = Add(i, y1)");
     // The subgraph shadows the replaced value, then its replacement.
     for (inner, reads) in [
         ("y1 = Tanh(x)\nt = Neg(y1)", "x"),
         ("x = Tanh(lens)\nt = Add(x, y1)", "y1"),
     ] {
-        let mut model = of(&text, &branch(inner));
+        let mut model = with(inner);
         let input = value("flag", model::BOOL, &[]);
         model.graph.get_or_insert_default().input.push(input);
         let (after, _) = unchecked(&model, &fast());
@@ -67,10 +63,10 @@ fn inner_names_are_not_mistaken_for_outer_ones() {
             .unwrap()
             .graph("then_branch")
             .unwrap();
-        assert_eq!(branch.node, nodes(inner, &[]));
+        assert_eq!(branch.node, nodes(inner));
     }
     // Without shadowing, the name disappears.
-    let mut model = of(&text, &branch("t = Neg(y1)"));
+    let mut model = with("t = Neg(y1)");
     let input = value("flag", model::BOOL, &[]);
     model.graph.get_or_insert_default().input.push(input);
     let (after, _) = unchecked(&model, &fast());
@@ -80,21 +76,14 @@ fn inner_names_are_not_mistaken_for_outer_ones() {
 /// A layer in a branch whose input is reversed outside, where the branch shadows the input's name.
 #[test]
 fn values_of_outer_graphs_are_visible() {
-    let branch = |first: &'static str| {
-        [Inner {
-            name: "branch",
-            inputs: "",
-            outputs: "t",
-            nodes: first,
-        }]
-    };
     let text = "flipped = Slice(x, minus, first, zero, minus)
-        y = If<then_branch=@branch;else_branch=@branch>(flag)";
+        y = If<then_branch=@branch;else_branch=@branch>(flag)
+        @branch: -> t";
     let layer = "t = RNN<hidden_size=2>(flipped, w, r)";
     let shadowed = "x = Neg(w)
         t = RNN<hidden_size=2>(flipped, w, r)";
     for (inner, taken) in [(layer, 2), (shadowed, 0)] {
-        let mut model = of(text, &branch(inner));
+        let mut model = of(&format!("{text}\n{inner}"));
         let graph = model.graph.get_or_insert_default();
         for name in ["flag", "w", "r"] {
             graph.input.push(value(name, FLOAT, &[]));
@@ -115,7 +104,7 @@ fn values_of_outer_graphs_are_visible() {
 #[test]
 fn other_readers_than_nodes_count() {
     let text = format!("{TWICE}\ny = Neg(y1)");
-    let plain = of(&text, &[]);
+    let plain = of(&text);
     let (after, _) = rewritten(&plain, &fast());
     assert_eq!(count(&after, "ReverseSequence"), 0);
     let kept = |model: &ModelProto, names: &[&str]| {
@@ -148,7 +137,7 @@ fn other_readers_than_nodes_count() {
         let mut trained = plain.clone();
         trained.training_info.push(TrainingInfoProto {
             algorithm: MessageField::some(GraphProto {
-                node: nodes(&format!("loss = Neg({name})"), &[]),
+                node: nodes(&format!("loss = Neg({name})")),
                 ..GraphProto::default()
             }),
             ..Default::default()
@@ -157,7 +146,7 @@ fn other_readers_than_nodes_count() {
     }
     // Lengths that cover the axis, until training updates them.
     let text = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, fours)";
-    let mut model = graph(nodes(text, &[]), [Some(2), Some(4), None]);
+    let mut model = graph(nodes(text), [Some(2), Some(4), None]);
     let (after, _) = rewritten(&model, &fast());
     assert_eq!(count(&after, "Slice"), 1);
     model.training_info.push(TrainingInfoProto {
@@ -174,16 +163,9 @@ fn other_readers_than_nodes_count() {
 /// A sparse tensor is a value of its graph, and its name is taken.
 #[test]
 fn sparse_initializers_have_names() {
-    let inner = [Inner {
-        name: "branch",
-        inputs: "",
-        outputs: "t",
-        nodes: "t = Mul(fours, x)",
-    }];
-    let mut model = of(
-        "y = If<then_branch=@branch;else_branch=@branch>(lens)",
-        &inner,
-    );
+    let mut model = of("y = If<then_branch=@branch;else_branch=@branch>(lens)
+        @branch: -> t
+        t = Mul(fours, x)");
     let graph = model.graph.get_or_insert_default();
     let branch = graph.node[0].graphs_mut().next().unwrap();
     branch.sparse_initializer.push(SparseTensorProto {
@@ -208,7 +190,7 @@ fn layers_of_every_type() {
     const DOUBLE: i32 = 11;
     for (code, size) in [(FLOAT, 4), (FLOAT16, 2), (DOUBLE, 8), (0, 4)] {
         let text = "y, last = RNN<hidden_size=2>(x, w, r, _, lens)";
-        let mut model = of(text, &[]);
+        let mut model = of(text);
         let graph = model.graph.get_or_insert_default();
         if code == 0 {
             // The type is unknown.
@@ -287,7 +269,7 @@ fn strings_are_not_gathered_by_rows() {
         ),
         (reverse.replace("(x", "(unknown"), FLOAT, false),
     ] {
-        let mut model = of(&text, &[]);
+        let mut model = of(&text);
         let graph = model.graph.get_or_insert_default();
         graph.input[0] = value("x", code, &[None; 3]);
         graph.input.push(model::ValueInfoProto {

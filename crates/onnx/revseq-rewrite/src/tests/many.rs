@@ -29,7 +29,7 @@ fn takes_little(what: &str, model: &ModelProto, options: &Options, rewrites: usi
 
 /// A model of these nodes, with the weights of an RNN of 3 inputs and 2 units.
 fn of(text: &str) -> ModelProto {
-    let mut model = graph(nodes(text, &[]), [None, None, Some(3)]);
+    let mut model = graph(nodes(text), [None, None, Some(3)]);
     let graph = model.graph.get_or_insert_default();
     for (name, sizes) in [("w", [1, 2, 3]), ("r", [1, 2, 2])] {
         let floats = Floats {

@@ -7,20 +7,16 @@ use crate::model::{
     FLOAT, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, declared_sizes, value,
 };
 use crate::{Options, Region, Regions, regions, scope::Scope};
-use revseq_test_models::text::{Inner, nodes};
+use revseq_test_models::text::nodes;
 
 /// A loop that is an RNN, with its steps last, and nodes around it.
 fn model(around: &str, outputs: &[&str]) -> ModelProto {
-    let body = Inner {
-        name: "body",
-        inputs: "h now",
-        outputs: "h2 y2",
-        nodes: "a = MatMul(now, w)
-            b = MatMul(h, r)
-            ab = Add(a, b)
-            h2 = Tanh(ab)
-            y2 = Identity(h2)",
-    };
+    let body = "@body: h now -> h2 y2
+        a = MatMul(now, w)
+        b = MatMul(h, r)
+        ab = Add(a, b)
+        h2 = Tanh(ab)
+        y2 = Identity(h2)";
     let square = |name: &str| {
         let mut tensor = super::model::int64_tensor(&[3, 3], &[]);
         tensor.name = Some(name.to_owned());
@@ -39,7 +35,7 @@ fn model(around: &str, outputs: &[&str]) -> ModelProto {
             .map(|name| super::model::untyped(name))
             .collect(),
         initializer: vec![square("w"), square("r"), ints],
-        node: nodes(around, &[body]),
+        node: nodes(&format!("{around}\n{body}")),
         ..GraphProto::default()
     };
     ModelProto {

@@ -19,7 +19,7 @@ use crate::model::{
 };
 use crate::{Options, Outcome};
 use buffa::MessageField;
-use revseq_test_models::text::{Inner, nodes};
+use revseq_test_models::text::nodes;
 
 /// A graph and the expected result.
 struct Row {
@@ -33,7 +33,7 @@ struct Row {
     opset: i64,
     options: Option<Options>,
     /// Subgraphs.
-    inner: &'static [Inner<'static>],
+    inner: &'static str,
     /// Replacements in the text.
     changes: Vec<(&'static str, &'static str)>,
     expected: Expected,
@@ -57,7 +57,7 @@ fn row(nodes: &[&'static str], expected: Expected) -> Row {
         sizes: Some([None; 3]),
         opset: 17,
         options: None,
-        inner: &[],
+        inner: "",
         changes: Vec::new(),
         expected,
     }
@@ -102,7 +102,7 @@ impl Row {
         Self { options, ..self }
     }
 
-    fn inner(self, inner: &'static [Inner<'static>]) -> Self {
+    fn inner(self, inner: &'static str) -> Self {
         Self { inner, ..self }
     }
 
@@ -111,43 +111,14 @@ impl Row {
         self
     }
 
-    fn changed(&self, text: &str, found: &mut [bool]) -> String {
-        let mut text = text.to_owned();
-        for ((from, to), found) in std::iter::zip(&self.changes, found) {
-            *found |= text.contains(from);
-            text = text.replace(from, to);
-        }
-        text
-    }
-
-    fn used_inner(&self) -> impl Iterator<Item = &Inner<'static>> {
-        let is_used = |inner: &&Inner<'_>| {
-            let ends = [">", ";"].map(|end| format!("@{}{end}", inner.name));
-            let mut texts = self
-                .nodes
-                .iter()
-                .chain(self.changes.iter().map(|(_, to)| to));
-            texts.any(|text| ends.iter().any(|reference| text.contains(reference)))
-        };
-        self.inner.iter().filter(is_used)
-    }
-
     fn model(&self) -> ModelProto {
-        let mut found = vec![false; self.changes.len()];
-        let changed: Vec<[String; 3]> = self
-            .used_inner()
-            .map(|it| [it.inputs, it.outputs, it.nodes].map(|it| self.changed(it, &mut found)))
-            .collect();
-        let inner: Vec<Inner<'_>> = std::iter::zip(self.used_inner(), &changed)
-            .map(|(it, [inputs, outputs, nodes])| Inner {
-                name: it.name,
-                inputs,
-                outputs,
-                nodes,
-            })
-            .collect();
-        let text = self.changed(&self.nodes.join("\n"), &mut found);
-        assert!(found.iter().all(|found| *found), "{:?}", self.changes);
+        let trimmed = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+        let mut text = trimmed(&format!("{}\n{}", self.nodes.join("\n"), self.inner));
+        for (from, to) in &self.changes {
+            let from = trimmed(from);
+            assert!(text.contains(&from), "{from}");
+            text = text.replace(&from, to);
+        }
         let mut x = value("x", FLOAT, &self.sizes.unwrap_or_default());
         if self.sizes.is_none() {
             x.r#type = MessageField::none();
@@ -163,7 +134,7 @@ impl Row {
         let output = self.outputs.split_whitespace();
         let graph = GraphProto {
             name: Some("graph".to_owned()),
-            node: nodes(&text, &inner),
+            node: nodes(&text),
             input,
             output: output.map(|name| value(name, FLOAT, &[None; 3])).collect(),
             initializer: initializers(),
@@ -343,27 +314,15 @@ const FULL: &str = "shape = Shape(x)
     full = Expand(time, batch)";
 
 /// Subgraphs that read values around them.
-const READING: &[Inner<'static>] = &[
-    Inner {
-        name: "reading",
-        inputs: "",
-        outputs: "read",
-        nodes: "read = Neg(reversed)",
-    },
-    Inner {
-        name: "outer",
-        inputs: "",
-        outputs: "read",
-        nodes: "read = Neg(moved)",
-    },
-    Inner {
-        name: "looping",
-        inputs: "i c s",
-        outputs: "c2 s2",
-        nodes: "c2 = Identity(c)
-            s2 = Add(s, reversed)",
-    },
-];
+const READING: &str = "
+    @reading: -> read
+        read = Neg(reversed)
+    @outer: -> read
+        read = Neg(moved)
+    @looping: i c s -> c2 s2
+        c2 = Identity(c)
+        s2 = Add(s, reversed)
+";
 
 #[test]
 fn full_flip() {

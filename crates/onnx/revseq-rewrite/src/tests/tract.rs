@@ -9,28 +9,21 @@ use crate::model::{
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
 use crate::{Error, Report, for_tract, rewrite};
-use revseq_test_models::text::{Inner, nodes};
+use revseq_test_models::text::{self, nodes};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
 /// and constants.
 pub(super) fn model(text: &str, opset: i64) -> ModelProto {
-    let inner = [
-        ("then", "", "o", "s = Neg(x)\no = Abs(s)"),
-        ("else", "", "o", "o = Exp(x)"),
-        ("steps", "a v", "b s", "b = Add(a, v)\ns = Neg(b)"),
-    ];
-    let all = inner
-        .iter()
-        .chain(super::lists::BODIES)
-        .chain(super::states::BODIES);
-    let inner: Vec<Inner<'_>> = all
-        .map(|&(name, inputs, outputs, nodes)| Inner {
-            name,
-            inputs,
-            outputs,
-            nodes,
-        })
-        .collect();
+    let inner = "
+        @then: -> o
+            s = Neg(x)
+            o = Abs(s)
+        @else: -> o
+            o = Exp(x)
+        @steps: a v -> b s
+            b = Add(a, v)
+            s = Neg(b)";
+    let (lists, states) = (super::lists::BODIES, super::states::BODIES);
     let scalar = |name: &str, code: i32, raw: &[u8]| TensorProto {
         name: Some(name.to_owned()),
         data_type: Some(code),
@@ -44,7 +37,7 @@ pub(super) fn model(text: &str, opset: i64) -> ModelProto {
         ..model::int64_tensor(&[values.len() as i64], values)
     };
     let graph = GraphProto {
-        node: nodes(text, &inner),
+        node: nodes(&format!("{text}\n{inner}\n{lists}\n{states}")),
         input: vec![
             value("x", FLOAT, &[Some(1), Some(3), None]),
             value("c", BOOL, &[]),
@@ -140,284 +133,132 @@ fn operators(model: &ModelProto) -> String {
 
 #[test]
 fn each_form_becomes_one_that_tract_reads() {
-    let rows: &[(i64, &str, &str)] = &[
-        // Conditions computed from constants, ranks and declared sizes.
-        (
-            17,
-            "y = If<then_branch=@then;else_branch=@else>(true)",
-            "Neg Abs",
-        ),
-        (
-            17,
-            "y = If<then_branch=@then;else_branch=@else>(false)",
-            "Exp",
-        ),
-        (
-            17,
-            "k = Not(true)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Exp",
-        ),
-        (
-            17,
-            "s = Shape(x)\nr = Size(s)\nk = Equal(r, 3)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Neg Abs",
-        ),
-        (
-            17,
-            "s = Shape(x)\nd = Gather(s, 1)\nk = Less(d, 2)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Exp",
-        ),
-        (
-            17,
-            "s = Shape(x)\np = Slice(s, [0], [0])\nk = Equal(p, 1)\na = ReduceMin(k)\ny = If<then_branch=@then;else_branch=@else>(a)",
-            "Shape Slice Equal ReduceMin If",
-        ),
-        // Conditions that depend on the inputs.
-        (
-            17,
-            "s = Shape(x)\nd = Gather(s, 2)\nk = Equal(d, 1)\ny = If<then_branch=@then;else_branch=@else>(k)",
-            "Shape Gather Equal If",
-        ),
-        (17, "y = If<then_branch=@then;else_branch=@else>(c)", "If"),
-        // Scans of opset 8, and without types.
-        (
-            8,
-            "many = Concat<axis=0>(x, x)\ny, z = Scan<body=@steps;num_scan_inputs=1>(_, many, many)",
-            "Concat Shape Cast Gather Cast Gather Loop",
-        ),
-        (
-            8,
-            "y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)",
-            "Squeeze Shape Cast Gather Loop Unsqueeze",
-        ),
-        (
-            17,
-            "y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)",
-            "Shape Gather Loop",
-        ),
-        // The number of elements that are not 0.
-        (
-            17,
-            "p = NonZero(x)\ny = Shape(p)",
-            "Cast Cast Reshape ReduceSum Unsqueeze Shape Shape Concat",
-        ),
-        (
-            17,
-            "p = NonZero(x)\ns = Shape(p)\ny = Add(s, p)",
-            "NonZero Shape Add",
-        ),
-        // A DFT.
-        (17, "y = DFT<axis=2>(x)", "DFT"),
-        (17, "y = DFT<axis=1>(x)", "DFT"),
-        (
-            17,
-            "r = Reshape(x, u)\ny = DFT<axis=2>(r)",
-            "Reshape Shape Slice Concat ReduceProd Slice Concat Reshape DFT Shape Slice Concat Reshape",
-        ),
-        // Scalar limits.
-        (
-            17,
-            "y = NonMaxSuppression(x, x, n, half)",
-            "Reshape NonMaxSuppression",
-        ),
-        (17, "y = NonMaxSuppression(x, x, [0])", "NonMaxSuppression"),
-        // Statistics of a batch, and the other end of an axis.
-        (
-            17,
-            "y, m, v = BatchNormalization<training_mode=1>(x, x, x, x, x)",
-            "ReduceMean Sub Mul ReduceMean Add Unsqueeze Sqrt Div Mul Add",
-        ),
-        (
-            17,
-            "y = BatchNormalization(x, x, x, x, x)",
-            "Unsqueeze Sub Add Sqrt Div Mul Add",
-        ),
-        (
-            17,
-            "y = BatchNormalization(x, half, half, half, half)",
-            "BatchNormalization",
-        ),
-        (
-            19,
-            "y = Pad<mode=wrap>(x, behind)",
-            "Shape Gather Add Range Mod Gather",
-        ),
-        (19, "y = Pad<mode=wrap>(x, removed)", "Pad"),
-        (19, "y = Pad<mode=edge>(x, behind)", "Pad"),
-        // Products of matrices, and others.
-        (17, "y = Einsum<equation=abc,acd->abd>(x, x)", "Einsum"),
-        (
-            17,
-            "y = Einsum<equation=abc,dba->abcd>(x, x)",
-            "Unsqueeze Transpose Unsqueeze Mul",
-        ),
-        (
-            17,
-            "m = Shape(x)\ny = Einsum<equation=abc,c->ab>(x, m)",
-            "Shape Unsqueeze Mul ReduceSum",
-        ),
-        (17, "y = Einsum<equation=abc,abc->>(x, x)", "Mul ReduceSum"),
-        (
-            17,
-            "y = Einsum<equation=abc,cde,eaf->bd>(x, x, x)",
-            "Einsum Einsum",
-        ),
-        (
-            17,
-            "y = Einsum<equation=abc,abc,cde->abcde>(x, x, x)",
-            "Mul Unsqueeze Unsqueeze Mul",
-        ),
-        (17, "y = Einsum<equation=...c,c->...>(x, n)", "Einsum"),
-        (17, "y = Einsum<equation=aba,a->ab>(x, n)", "Einsum"),
-        // Values that are not read, and scalars in lists.
-        (19, "y = Pad<mode=edge>(x, behind, half)", "Pad"),
-        (19, "y = Pad(x, behind, one)", "Pad"),
-        (17, "y = CumSum(x, [0])", "CumSum"),
-        (17, "k = Neg([0])\ny = Trilu(x, k)", "Neg Reshape Trilu"),
-        // Operators that ONNX Runtime fuses and quantises.
-        (
-            17,
-            "y = microsoft.FusedGemm<activation=Relu>(x, x, x)",
-            "Gemm Relu",
-        ),
-        (
-            17,
-            "y = microsoft.FusedGemm<activation=Selu>(x, x, x)",
-            "Gemm Selu",
-        ),
-        (
-            17,
-            "y = microsoft.FusedGemm<activation=Gelu>(x, x, x)",
-            "FusedGemm",
-        ),
-        (
-            17,
-            "y = microsoft.FusedConv<activation=Tanh>(x, x, _, x)",
-            "Conv Add Tanh",
-        ),
-        (
-            17,
-            "y = microsoft.FusedMatMul<transB=1>(x, x)",
-            "Transpose MatMul",
-        ),
-        (
-            17,
-            "g = microsoft.QuickGelu(x)\nh = microsoft.FusedMatMul(g, x)\ny = microsoft.FusedMatMul<transA=1>(h, x)",
-            "QuickGelu MatMul Transpose MatMul",
-        ),
-        (
-            17,
-            "y = microsoft.Gelu(x)",
-            "CastLike CastLike CastLike Div Erf Add Mul Mul",
-        ),
-        (11, "y = microsoft.Gelu(x)", "Div Erf Add Mul Mul"),
-        (
-            17,
-            "y = microsoft.DynamicQuantizeMatMul(x, x, half)",
-            "DynamicQuantizeLinear MatMulInteger Cast Mul Mul",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearAdd(bytes, half, byte, bytes, half, byte, half, byte)",
-            "DequantizeLinear Add QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearAdd(x, half, _, x, half, _, half)",
-            "QLinearAdd",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearWhere(c, bytes, half, byte, bytes, half, byte, half, byte)",
-            "DequantizeLinear Where QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearGlobalAveragePool(bytes, half, byte, half, byte)",
-            "DequantizeLinear GlobalAveragePool QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearAveragePool<kernel_shape=[2];channels_last=1>(bytes, half, byte, half, byte)",
-            "DequantizeLinear Transpose AveragePool Transpose QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearGlobalAveragePool<channels_last=1>(q, half, byte, half, byte)",
-            "QLinearGlobalAveragePool",
-        ),
-        // There is no axis of channels.
-        (
-            17,
-            "y = microsoft.QLinearGlobalAveragePool<channels_last=1>(bytes, half, byte, half, byte)",
-            "QLinearGlobalAveragePool",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearConv<channels_last=1>(q, half, byte, x, half, byte, half, byte)",
-            "Transpose QLinearConv Transpose",
-        ),
-        (
-            17,
-            "y = microsoft.NhwcMaxPool<kernel_shape=[2]>(q)",
-            "Transpose MaxPool Transpose",
-        ),
-        // A Softmax over all axes from one on is that over the last one only there.
-        (
-            17,
-            "y = microsoft.QLinearSoftmax<axis=0;opset=13>(bytes, half, byte, half, byte)",
-            "DequantizeLinear Softmax QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearSoftmax<axis=0;opset=11>(bytes, half, byte, half, byte)",
-            "DequantizeLinear Softmax QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QLinearSoftmax<axis=1;opset=11>(u, half, byte, half, byte)",
-            "QLinearSoftmax",
-        ),
-        (
-            17,
-            "y = microsoft.QGemm<transB=1>(bytes, half, byte, bytes, scales, byte, n, half, byte)",
-            "Transpose MatMulInteger Add Cast Mul Mul QuantizeLinear",
-        ),
-        (
-            17,
-            "y = microsoft.QGemm(bytes, half, byte, bytes, half, byte)",
-            "MatMulInteger Cast Mul Mul",
-        ),
-        (
-            17,
-            "y = microsoft.MatMulNBits<K=3;N=2;block_size=2;bits=8>(x, u, scales, bytes)",
-            "Reshape Reshape Reshape DequantizeLinear Reshape Slice Transpose MatMul",
-        ),
-        (
-            17,
-            "y = microsoft.MatMulNBits<K=4;N=2;block_size=2;bits=8>(x, u, scales, _, _, scales)",
-            "Reshape Reshape Expand DequantizeLinear Reshape Transpose MatMul Add",
-        ),
-        (
-            17,
-            "y = microsoft.MatMulNBits<K=4;N=2;block_size=2>(x, u, scales)",
-            "MatMulNBits",
-        ),
-        (
-            17,
-            "y = microsoft.DynamicQuantizeLSTM(x, x, x)",
-            "DynamicQuantizeLSTM",
-        ),
-        // The same names in other domains.
-        (17, "y = my.Gelu(x)", "Gelu"),
-    ];
+    let rows = "# Conditions computed from constants, ranks and declared sizes.
+         y = If<then_branch=@then;else_branch=@else>(true) => Neg Abs
+         y = If<then_branch=@then;else_branch=@else>(false) => Exp
+         k = Not(true)
+         y = If<then_branch=@then;else_branch=@else>(k) => Exp
+         s = Shape(x)
+         r = Size(s)
+         k = Equal(r, 3)
+         y = If<then_branch=@then;else_branch=@else>(k) => Neg Abs
+         s = Shape(x)
+         d = Gather(s, 1)
+         k = Less(d, 2)
+         y = If<then_branch=@then;else_branch=@else>(k) => Exp
+         s = Shape(x)
+         p = Slice(s, [0], [0])
+         k = Equal(p, 1)
+         a = ReduceMin(k)
+         y = If<then_branch=@then;else_branch=@else>(a) => Shape Slice Equal ReduceMin If
+         # Conditions that depend on the inputs.
+         s = Shape(x)
+         d = Gather(s, 2)
+         k = Equal(d, 1)
+         y = If<then_branch=@then;else_branch=@else>(k) => Shape Gather Equal If
+         y = If<then_branch=@then;else_branch=@else>(c) => If
+         # Scans of opset 8, and without types.
+         8: many = Concat<axis=0>(x, x)
+         y, z = Scan<body=@steps;num_scan_inputs=1>(_, many, many)
+         => Concat Shape Cast Gather Cast Gather Loop
+         8: y, z = Scan<body=@steps;num_scan_inputs=1>(_, x, x)
+         => Squeeze Shape Cast Gather Loop Unsqueeze
+         y, z = Scan<body=@steps;num_scan_inputs=1>(x, x) => Shape Gather Loop
+         # The number of elements that are not 0.
+         p = NonZero(x)
+         y = Shape(p) => Cast Cast Reshape ReduceSum Unsqueeze Shape Shape Concat
+         p = NonZero(x)
+         s = Shape(p)
+         y = Add(s, p) => NonZero Shape Add
+         # A DFT.
+         y = DFT<axis=2>(x) => DFT
+         y = DFT<axis=1>(x) => DFT
+         r = Reshape(x, u)
+         y = DFT<axis=2>(r)
+         => Reshape Shape Slice Concat ReduceProd Slice Concat Reshape DFT Shape Slice Concat Reshape
+         # Scalar limits.
+         y = NonMaxSuppression(x, x, n, half) => Reshape NonMaxSuppression
+         y = NonMaxSuppression(x, x, [0]) => NonMaxSuppression
+         # Statistics of a batch, and the other end of an axis.
+         y, m, v = BatchNormalization<training_mode=1>(x, x, x, x, x)
+         => ReduceMean Sub Mul ReduceMean Add Unsqueeze Sqrt Div Mul Add
+         y = BatchNormalization(x, x, x, x, x) => Unsqueeze Sub Add Sqrt Div Mul Add
+         y = BatchNormalization(x, half, half, half, half) => BatchNormalization
+         19: y = Pad<mode=wrap>(x, behind) => Shape Gather Add Range Mod Gather
+         19: y = Pad<mode=wrap>(x, removed) => Pad
+         19: y = Pad<mode=edge>(x, behind) => Pad
+         # Products of matrices, and others.
+         y = Einsum<equation=abc,acd->abd>(x, x) => Einsum
+         y = Einsum<equation=abc,dba->abcd>(x, x) => Unsqueeze Transpose Unsqueeze Mul
+         m = Shape(x)
+         y = Einsum<equation=abc,c->ab>(x, m) => Shape Unsqueeze Mul ReduceSum
+         y = Einsum<equation=abc,abc->>(x, x) => Mul ReduceSum
+         y = Einsum<equation=abc,cde,eaf->bd>(x, x, x) => Einsum Einsum
+         y = Einsum<equation=abc,abc,cde->abcde>(x, x, x) => Mul Unsqueeze Unsqueeze Mul
+         y = Einsum<equation=...c,c->...>(x, n) => Einsum
+         y = Einsum<equation=aba,a->ab>(x, n) => Einsum
+         # Values that are not read, and scalars in lists.
+         19: y = Pad<mode=edge>(x, behind, half) => Pad
+         19: y = Pad(x, behind, one) => Pad
+         y = CumSum(x, [0]) => CumSum
+         k = Neg([0])
+         y = Trilu(x, k) => Neg Reshape Trilu
+         # Operators that ONNX Runtime fuses and quantises.
+         y = microsoft.FusedGemm<activation=Relu>(x, x, x) => Gemm Relu
+         y = microsoft.FusedGemm<activation=Selu>(x, x, x) => Gemm Selu
+         y = microsoft.FusedGemm<activation=Gelu>(x, x, x) => FusedGemm
+         y = microsoft.FusedConv<activation=Tanh>(x, x, _, x) => Conv Add Tanh
+         y = microsoft.FusedMatMul<transB=1>(x, x) => Transpose MatMul
+         g = microsoft.QuickGelu(x)
+         h = microsoft.FusedMatMul(g, x)
+         y = microsoft.FusedMatMul<transA=1>(h, x) => QuickGelu MatMul Transpose MatMul
+         y = microsoft.Gelu(x) => CastLike CastLike CastLike Div Erf Add Mul Mul
+         11: y = microsoft.Gelu(x) => Div Erf Add Mul Mul
+         y = microsoft.DynamicQuantizeMatMul(x, x, half)
+         => DynamicQuantizeLinear MatMulInteger Cast Mul Mul
+         y = microsoft.QLinearAdd(bytes, half, byte, bytes, half, byte, half, byte)
+         => DequantizeLinear Add QuantizeLinear
+         y = microsoft.QLinearAdd(x, half, _, x, half, _, half) => QLinearAdd
+         y = microsoft.QLinearWhere(c, bytes, half, byte, bytes, half, byte, half, byte)
+         => DequantizeLinear Where QuantizeLinear
+         y = microsoft.QLinearGlobalAveragePool(bytes, half, byte, half, byte)
+         => DequantizeLinear GlobalAveragePool QuantizeLinear
+         y = microsoft.QLinearAveragePool<kernel_shape=[2];channels_last=1>(bytes, half, byte, half, byte)
+         => DequantizeLinear Transpose AveragePool Transpose QuantizeLinear
+         y = microsoft.QLinearGlobalAveragePool<channels_last=1>(q, half, byte, half, byte)
+         => QLinearGlobalAveragePool
+         # There is no axis of channels.
+         y = microsoft.QLinearGlobalAveragePool<channels_last=1>(bytes, half, byte, half, byte)
+         => QLinearGlobalAveragePool
+         y = microsoft.QLinearConv<channels_last=1>(q, half, byte, x, half, byte, half, byte)
+         => Transpose QLinearConv Transpose
+         y = microsoft.NhwcMaxPool<kernel_shape=[2]>(q) => Transpose MaxPool Transpose
+         # A Softmax over all axes from one on is that over the last one only there.
+         y = microsoft.QLinearSoftmax<axis=0;opset=13>(bytes, half, byte, half, byte)
+         => DequantizeLinear Softmax QuantizeLinear
+         y = microsoft.QLinearSoftmax<axis=0;opset=11>(bytes, half, byte, half, byte)
+         => DequantizeLinear Softmax QuantizeLinear
+         y = microsoft.QLinearSoftmax<axis=1;opset=11>(u, half, byte, half, byte) => QLinearSoftmax
+         y = microsoft.QGemm<transB=1>(bytes, half, byte, bytes, scales, byte, n, half, byte)
+         => Transpose MatMulInteger Add Cast Mul Mul QuantizeLinear
+         y = microsoft.QGemm(bytes, half, byte, bytes, half, byte) => MatMulInteger Cast Mul Mul
+         y = microsoft.MatMulNBits<K=3;N=2;block_size=2;bits=8>(x, u, scales, bytes)
+         => Reshape Reshape Reshape DequantizeLinear Reshape Slice Transpose MatMul
+         y = microsoft.MatMulNBits<K=4;N=2;block_size=2;bits=8>(x, u, scales, _, _, scales)
+         => Reshape Reshape Expand DequantizeLinear Reshape Transpose MatMul Add
+         y = microsoft.MatMulNBits<K=4;N=2;block_size=2>(x, u, scales) => MatMulNBits
+         y = microsoft.DynamicQuantizeLSTM(x, x, x) => DynamicQuantizeLSTM
+         # The same names in other domains.
+         y = my.Gelu(x) => Gelu";
     check(rows);
 }
 
-/// Checks the operators, without constants, that each graph has in the form.
-pub(super) fn check(rows: &[(i64, &str, &str)]) {
-    for &(opset, text, expected) in rows {
-        let model = model(text, opset);
+/// Checks the operators, without constants, that each graph has in the form. A number before its first node is
+/// the version of ONNX's operators.
+pub(super) fn check(rows: &str) {
+    for (text, expected) in text::rows(rows) {
+        let (version, nodes) = text.split_once(": ").unwrap_or(("17", &text));
+        let model = model(nodes, version.parse().expect("a version"));
         let (after, report) = brought(&model);
         assert_eq!(operators(&after), expected, "{text}\n{report:?}");
         let changed = report.rewritten().next().is_some();
@@ -654,15 +495,9 @@ fn function(name: &str, text: &str, defaults: &[AttributeProto]) -> FunctionProt
         domain: Some("my".to_owned()),
         input: vec!["u".to_owned(), "w".to_owned()],
         output: vec!["v".to_owned(), "t".to_owned()],
-        node: nodes(
-            text,
-            &[Inner {
-                name: "inner",
-                inputs: "",
-                outputs: "o",
-                nodes: "s = Neg(u)\no = Add(s, t)",
-            }],
-        ),
+        node: nodes(&format!(
+            "{text}\n@inner: -> o\n s = Neg(u)\n o = Add(s, t)"
+        )),
         attribute_proto: defaults.to_vec(),
         opset_import: vec![import("", 17), import("other", 3)],
         ..FunctionProto::default()
@@ -926,7 +761,7 @@ fn a_scan_whose_sizes_come_from_data_is_a_loop() {
         let mut model = model("y, z = Scan<body=@steps;num_scan_inputs=1>(x, x)", 17);
         let scan = &mut model.graph.as_option_mut().unwrap().node[0];
         let body = scan.graphs_mut().next().unwrap();
-        body.node = nodes(&format!("b = Add(a, v)\n{operator}"), &[]);
+        body.node = nodes(&format!("b = Add(a, v)\n{operator}"));
         body.input = ["a", "v"]
             .map(|name| value(name, FLOAT, &[Some(3), None]))
             .to_vec();

@@ -1,5 +1,7 @@
 //! The binary, run; and models, made.
 
+use std::ffi::{OsStr, OsString};
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,10 +30,45 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
+/// The words of a command line: each on its own, or a text with spaces between them.
+pub(crate) trait Words {
+    fn words(&self) -> Vec<OsString>;
+}
+
+impl Words for str {
+    fn words(&self) -> Vec<OsString> {
+        self.split_whitespace().map(OsString::from).collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<OsString> {
+        self.as_str().words()
+    }
+}
+
+impl<S: AsRef<OsStr>> Words for [S] {
+    fn words(&self) -> Vec<OsString> {
+        self.iter().map(|it| it.as_ref().to_owned()).collect()
+    }
+}
+
+impl<S: AsRef<OsStr>, const COUNT: usize> Words for [S; COUNT] {
+    fn words(&self) -> Vec<OsString> {
+        self.as_slice().words()
+    }
+}
+
+impl<S: AsRef<OsStr>> Words for Vec<S> {
+    fn words(&self) -> Vec<OsString> {
+        self.as_slice().words()
+    }
+}
+
 /// Runs `revseq`.
-pub(crate) fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
+pub(crate) fn revseq(arguments: &(impl Words + ?Sized)) -> Run {
     let output = Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(arguments)
+        .args(arguments.words())
         .env_remove("RUST_BACKTRACE")
         .output()
         .expect("the binary starts");
@@ -43,7 +80,7 @@ pub(crate) fn revseq<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Run {
 }
 
 /// Runs `revseq`, which has to succeed; its output.
-pub(crate) fn succeeds<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S]) -> String {
+pub(crate) fn succeeds(arguments: &(impl Words + Debug + ?Sized)) -> String {
     let run = revseq(arguments);
     assert_eq!(run.code, Some(0), "{arguments:?}: {run:?}");
     run.stdout
@@ -82,7 +119,7 @@ pub(crate) fn rewrite_and_check(
 }
 
 /// Runs `revseq`, which has to refuse its input in one line that says why.
-pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[S], why: &str) {
+pub(crate) fn refuses(arguments: &(impl Words + Debug + ?Sized), why: &str) {
     let run = revseq(arguments);
     assert_eq!(run.code, Some(2), "{arguments:?}: {run:?}");
     assert!(
@@ -92,7 +129,7 @@ pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[
     assert!(run.stderr.starts_with("error: "), "{run:?}");
     assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
     // A report in JSON has it, too.
-    let is_json = arguments.iter().any(|it| it.as_ref() == "json");
+    let is_json = arguments.words().iter().any(|it| it == "json");
     match is_json && !run.stdout.is_empty() {
         true => {
             let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
@@ -106,9 +143,9 @@ pub(crate) fn refuses<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(arguments: &[
 
 /// Runs `revseq`: its exit status, and the most memory that was seen, in bytes.
 #[cfg(target_os = "linux")]
-pub(crate) fn peak(arguments: &[&str]) -> (std::process::ExitStatus, u64) {
+pub(crate) fn peak(arguments: &(impl Words + ?Sized)) -> (std::process::ExitStatus, u64) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_revseq"))
-        .args(arguments)
+        .args(arguments.words())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()

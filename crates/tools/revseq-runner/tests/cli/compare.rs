@@ -86,16 +86,10 @@ fn backends_agree_on_an_exported_model() {
         return;
     };
     let model = models().join("exported/keras_gru_bidirectional");
-    let output = succeeds(&[
-        "compare",
-        model.to_str().unwrap(),
-        "--backend",
-        "tract,ort,ort-plain",
-        "--ort-lib",
-        &library,
-        "--threads",
-        "1",
-    ]);
+    let output = succeeds(&format!(
+        "compare {} --backend tract,ort,ort-plain --ort-lib {library} --threads 1",
+        model.display()
+    ));
     assert_eq!(output.matches("\n  Identity:0: ").count(), 2, "{output}");
     assert!(
         output.contains("with RevSeqExecutionProvider\n"),
@@ -141,16 +135,9 @@ fn plain_onnxruntime_is_plain_beside_the_provider() {
             assert!(run.stdout.contains(plain), "{model} {on}: {run:?}");
             assert_eq!(run.stderr, "", "{model} {on}");
         }
-        let json = revseq(&[
-            "compare",
-            &path,
-            "--backend",
-            "ort,ort-plain",
-            "--ort-lib",
-            &library,
-            "--format",
-            "json",
-        ]);
+        let json = revseq(&format!(
+            "compare {path} --backend ort,ort-plain --ort-lib {library} --format json"
+        ));
         let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
         let refused = json["compared"][0]["refused"].is_string();
         assert_eq!(refused, plain.contains("REFUSED"), "{json}");

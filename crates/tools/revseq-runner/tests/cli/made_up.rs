@@ -43,16 +43,10 @@ fn lengths_stay_within_an_axis_that_nothing_declares() {
     let path = folder.model(graph([product(), vec![reverse]].concat()));
     for seed in 0..4 {
         let fill = format!("random:{seed}");
-        succeeds(&[
-            "run",
-            path.to_str().unwrap(),
-            "--fill",
-            &fill,
-            "-d",
-            "n=5",
-            "-d",
-            "k=5",
-        ]);
+        succeeds(&format!(
+            "run {} --fill {fill} -d n=5 -d k=5",
+            path.display()
+        ));
     }
 }
 
@@ -66,16 +60,10 @@ fn indices_stay_within_their_axis_where_a_number_is_added() {
         let path = folder.model(graph([product(), nodes].concat()));
         for seed in 0..4 {
             let fill = format!("random:{seed}");
-            succeeds(&[
-                "run",
-                path.to_str().unwrap(),
-                "--fill",
-                &fill,
-                "-d",
-                "n=2",
-                "-d",
-                "k=9",
-            ]);
+            succeeds(&format!(
+                "run {} --fill {fill} -d n=2 -d k=9",
+                path.display()
+            ));
         }
     }
 }
@@ -207,13 +195,11 @@ fn an_unchanged_model_is_not_checked() {
     };
     let path = folder.model(graph);
     let output = folder.path("out.onnx");
-    let run = revseq(&[
-        "rewrite",
-        path.to_str().unwrap(),
-        "-o",
-        output.to_str().unwrap(),
-        "--check",
-    ]);
+    let run = revseq(&format!(
+        "rewrite {} -o {} --check",
+        path.display(),
+        output.display()
+    ));
     assert_eq!(run.code, Some(0), "{run:?}");
     let why = "--check: no pass changed the model, so there is nothing to compare";
     assert!(run.stderr.contains(why), "{run:?}");

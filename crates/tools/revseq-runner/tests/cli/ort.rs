@@ -391,16 +391,7 @@ fn a_truncated_provider_is_refused() {
     let path = path.display().to_string();
     let model = model("graphs/between_neg");
     refuses(
-        &[
-            "run",
-            &model,
-            "-b",
-            "ort",
-            "--ort-lib",
-            &library,
-            "--ep-lib",
-            &path,
-        ],
+        &format!("run {model} -b ort --ort-lib {library} --ep-lib {path}"),
         "as an execution provider: it is truncated: it has ",
     );
 }

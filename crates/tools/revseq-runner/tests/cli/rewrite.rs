@@ -386,14 +386,10 @@ fn existing_files_are_kept_without_overwrite() {
         "it is a folder",
     );
     refuses(
-        &[
-            "rewrite",
-            model,
-            "-o",
-            folder.path("new.onnx").to_str().unwrap(),
-            "--pass",
-            "fold",
-        ],
+        &format!(
+            "rewrite {model} -o {} --pass fold",
+            folder.path("new.onnx").display()
+        ),
         "there is no pass \"fold\"; the passes are full-flip,",
     );
     succeeds(&["rewrite", model, "-o", model, "--portable", "--overwrite"]);
@@ -405,12 +401,11 @@ fn an_untouched_model_is_the_same_file() {
     let folder = Folder::new();
     let path = models().join("shapes/rank3_batch0_time1/model.onnx");
     let output = folder.path("out.onnx");
-    let report = succeeds(&[
-        "rewrite",
-        path.to_str().unwrap(),
-        "-o",
-        output.to_str().unwrap(),
-    ]);
+    let report = succeeds(&format!(
+        "rewrite {} -o {}",
+        path.display(),
+        output.display()
+    ));
     assert_eq!(
         report,
         "full-flip: left alone: its lengths are not provably all the same\n  reverse \

@@ -77,14 +77,7 @@ fn made_up_lengths_are_in_range() {
     ];
     let model = folder.model(graph);
     for fill in ["iota", "random:3"] {
-        succeeds(&[
-            "run",
-            model.to_str().unwrap(),
-            "--fill",
-            fill,
-            "--dim",
-            "b=50",
-        ]);
+        succeeds(&format!("run {} --fill {fill} --dim b=50", model.display()));
     }
 }
 
@@ -92,16 +85,10 @@ fn made_up_lengths_are_in_range() {
 fn json_has_all_values() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
-    let output = succeeds(&[
-        "run",
-        model.to_str().unwrap(),
-        "--fill",
-        "iota",
-        "--format",
-        "json",
-        "--repeat",
-        "3",
-    ]);
+    let output = succeeds(&format!(
+        "run {} --fill iota --format json --repeat 3",
+        model.display()
+    ));
     let json: serde_json::Value = serde_json::from_str(&output).unwrap();
     let y = &json["outputs"][0];
     assert_eq!(y["name"], "y");
@@ -114,12 +101,10 @@ fn json_has_all_values() {
 
 #[test]
 fn json_of_numbers_that_json_lacks() {
-    let output = succeeds(&[
-        "run",
-        models().join("types/nan_float32").to_str().unwrap(),
-        "--format",
-        "json",
-    ]);
+    let output = succeeds(&format!(
+        "run {} --format json",
+        models().join("types/nan_float32").display()
+    ));
     let json: serde_json::Value = serde_json::from_str(&output).unwrap();
     let values = json["outputs"][0]["values"].as_array().unwrap();
     assert!(values.iter().any(|value| value == "nan"), "{output}");
@@ -159,14 +144,12 @@ fn a_folder_s_first_data_set_is_the_default() {
             .to_string()
     };
     let model = folder.join("model.onnx");
-    let given = succeeds(&[
-        "run",
-        model.to_str().unwrap(),
-        "-i",
-        &format!("x={}", input(0)),
-        "-i",
-        &format!("sequence_lens={}", input(1)),
-    ]);
+    let given = succeeds(&format!(
+        "run {} -i x={} -i sequence_lens={}",
+        model.display(),
+        input(0),
+        input(1)
+    ));
     assert_eq!(output, given);
     refuses(
         &["run", model.to_str().unwrap()],
@@ -184,14 +167,10 @@ fn an_initializer_is_an_input_s_default() {
     let all = succeeds(&["run", model, "--fill", "iota"]);
     assert!(all.contains("[[[12.0, 13.0, 14.0],"), "{all}");
     let none = folder.write("lens.pb", &int64s("lens", &[0, 0, 0, 0]).encode_to_vec());
-    let kept = succeeds(&[
-        "run",
-        model,
-        "--fill",
-        "iota",
-        "-i",
-        &format!("lens={}", none.display()),
-    ]);
+    let kept = succeeds(&format!(
+        "run {model} --fill iota -i lens={}",
+        none.display()
+    ));
     assert!(kept.contains("[[[ 0.0,  1.0,  2.0],"), "{kept}");
 }
 
@@ -219,14 +198,7 @@ fn outputs_that_cannot_be_written() {
     let path = folder.path("none/y.npy");
     let output = format!("y={}", path.display());
     refuses(
-        &[
-            "run",
-            model.to_str().unwrap(),
-            "--fill",
-            "iota",
-            "-o",
-            &output,
-        ],
+        &format!("run {} --fill iota -o {output}", model.display()),
         "cannot write",
     );
 }
@@ -269,12 +241,10 @@ fn nodes_that_share_a_name_run() {
     for node in &mut graph.node {
         node.name = "x".to_owned();
     }
-    let output = succeeds(&[
-        "run",
-        folder.model(graph).to_str().unwrap(),
-        "--fill",
-        "iota",
-    ]);
+    let output = succeeds(&format!(
+        "run {} --fill iota",
+        folder.model(graph).display()
+    ));
     assert!(output.contains("[[33.0, 34.0, 35.0],"), "{output}");
 }
 
@@ -510,14 +480,7 @@ fn made_up_indices_are_within_the_axis_they_index() {
     );
     succeeds(&["run", path, "--fill", "lens32=ints:5..6", "--fill", "iota"]);
     refuses(
-        &[
-            "run",
-            path,
-            "--fill",
-            "random",
-            "--fill",
-            "lens32=ints:6..7",
-        ],
+        &format!("run {path} --fill random --fill lens32=ints:6..7"),
         "sequence length 6 at index 0 is out of range",
     );
 }

@@ -189,9 +189,7 @@ fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
     let tract = &json["backends"][0];
     assert_eq!(tract["sizes"], serde_json::json!({"x.0": 1, "time": 1}));
     assert_eq!(tract["runs"], true);
-    succeeds(&[
-        "run", path, "--fill", "zeros", "--dim", "x.0=3", "--dim", "time=1",
-    ]);
+    succeeds(&format!("run {path} --fill zeros --dim x.0=3 --dim time=1"));
     let refused = revseq(&["inspect", path, "--dim", "time=2"]);
     assert!(
         refused.stdout.contains("does not run on tract"),

@@ -135,16 +135,11 @@ fn runs_are_saved_as_data_sets_and_archives() {
     let path = encoder(&folder);
     let data = folder.path("data");
     let archive = folder.path("out.npz");
-    let run = revseq(&[
-        "run",
-        &path,
-        "--fill",
-        "iota",
-        "--output",
-        archive.to_str().unwrap(),
-        "--save-test-data",
-        data.to_str().unwrap(),
-    ]);
+    let run = revseq(&format!(
+        "run {path} --fill iota --output {} --save-test-data {}",
+        archive.display(),
+        data.display()
+    ));
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(
         run.stdout
@@ -163,12 +158,7 @@ fn runs_are_saved_as_data_sets_and_archives() {
     );
     folder.write("broken.npz", b"PK");
     refuses(
-        &[
-            "run",
-            &path,
-            "--input",
-            folder.path("broken.npz").to_str().unwrap(),
-        ],
+        &format!("run {path} --input {}", folder.path("broken.npz").display()),
         "it is not an .npz file",
     );
 }

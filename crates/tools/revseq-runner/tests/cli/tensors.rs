@@ -61,15 +61,10 @@ fn every_type_comes_back_bit_for_bit() {
             let to = folder.path(name);
             let input = format!("x={}", from.display());
             let output = format!("y={}", to.display());
-            succeeds(&[
-                "run",
-                model.to_str().unwrap(),
-                "--overwrite",
-                "-i",
-                &input,
-                "-o",
-                &output,
-            ]);
+            succeeds(&format!(
+                "run {} --overwrite -i {input} -o {output}",
+                model.display()
+            ));
             from = to;
         }
         let back = read(&from);
@@ -129,12 +124,7 @@ fn typed_fields_equal_raw_data() {
         change(&mut x);
         // As an input, and as an initializer that stands in for it.
         let path = folder.write("x.pb", &x.encode_to_vec());
-        let as_input = succeeds(&[
-            "run",
-            model.to_str().unwrap(),
-            "-i",
-            &format!("x={}", path.display()),
-        ]);
+        let as_input = succeeds(&format!("run {} -i x={}", model.display(), path.display()));
         let mut graph = identity(code);
         graph.initializer = vec![x];
         let as_initializer = succeeds(&["run", folder.model(graph).to_str().unwrap()]);

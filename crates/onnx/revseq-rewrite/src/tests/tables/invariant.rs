@@ -3,7 +3,7 @@
 use super::{Row, check, leaves, takes};
 use crate::rewrite;
 use crate::tests::pass;
-use revseq_test_models::text::{self, Inner};
+use revseq_test_models::text;
 
 /// A loop that runs 4 times.
 const LOOP: &str = "y = Loop<body=@body>(four, always, x)";
@@ -15,45 +15,25 @@ const OPEN: &str = "shape = Shape(x)
 
 const SCAN: &str = "y, z = Scan<body=@scanned;num_scan_inputs=1>(bias, x)";
 
-const BODIES: &[Inner<'static>] = &[
-    Inner {
-        name: "body",
-        inputs: "i c h",
-        outputs: "c2 h2",
-        nodes: "c2 = Identity(c)
-            m = Neg(kernel)
-            h2 = MatMul(h, m)",
-    },
-    Inner {
-        name: "scanned",
-        inputs: "h now",
-        outputs: "h2 z2",
-        nodes: "m = Neg(bias)
-            h2 = Mul(h, m)
-            z2 = Neg(now)",
-    },
-    Inner {
-        name: "inner",
-        inputs: "j d g",
-        outputs: "d2 g2",
-        nodes: "d2 = Identity(d)
-            n = Neg(m)
-            g2 = MatMul(g, n)",
-    },
-    Inner {
-        name: "then",
-        inputs: "",
-        outputs: "branch",
-        nodes: "n = Neg(kernel)
-            branch = MatMul(h, n)",
-    },
-    Inner {
-        name: "else",
-        inputs: "",
-        outputs: "branch",
-        nodes: "branch = Tanh(h)",
-    },
-];
+const BODIES: &str = "
+    @body: i c h -> c2 h2
+        c2 = Identity(c)
+        m = Neg(kernel)
+        h2 = MatMul(h, m)
+    @scanned: h now -> h2 z2
+        m = Neg(bias)
+        h2 = Mul(h, m)
+        z2 = Neg(now)
+    @inner: j d g -> d2 g2
+        d2 = Identity(d)
+        n = Neg(m)
+        g2 = MatMul(g, n)
+    @then: -> branch
+        n = Neg(kernel)
+        branch = MatMul(h, n)
+    @else: -> branch
+        branch = Tanh(h)
+";
 
 /// A node of the body that moves.
 const NODE: &str = "m = Neg(kernel)";

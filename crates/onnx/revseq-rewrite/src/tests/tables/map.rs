@@ -1,7 +1,6 @@
 //! Loops and Scans that map each step on its own, and near misses.
 
 use super::{ANY, Row, check, leaves, takes};
-use revseq_test_models::text::Inner;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";
@@ -10,57 +9,37 @@ const LOOP: &str = "counted, y = Loop<body=@mapped>(time, always, start)";
 
 const SCAN: &str = "y = Scan<body=@scanned;num_scan_inputs=1>(x)";
 
-const BODIES: &[Inner<'static>] = &[
-    Inner {
-        name: "mapped",
-        inputs: "i c t",
-        outputs: "c2 t2 step",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            fed = MatMul(now, kernel)
-            step = Tanh(fed)",
-    },
-    Inner {
-        name: "scanned",
-        inputs: "now",
-        outputs: "step",
-        nodes: "fed = MatMul(now, kernel)
-            step = Tanh(fed)",
-    },
-    Inner {
-        name: "passing",
-        inputs: "i c t u n xs",
-        outputs: "c3 t2 u2 n2 xs2 step",
-        nodes: "t2 = Add(t, next)
-            u2 = Add(u, next)
-            c2 = Less(t2, time)
-            c4 = Less(u2, n)
-            c3 = And(c2, c4)
-            now = Gather<axis=0>(xs, u)
-            fed = MatMul(now, kernel)
-            step = Tanh(fed)
-            n2 = Identity(n)
-            xs2 = Identity(xs)",
-    },
-    Inner {
-        name: "reading",
-        inputs: "",
-        outputs: "read",
-        nodes: "more = Neg(z)
-            read = Neg(more)",
-    },
-    Inner {
-        name: "carrying",
-        inputs: "i c t h",
-        outputs: "c2 t2 h2 step",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            h2 = Add(now, h)
-            step = Tanh(h2)",
-    },
-];
+const BODIES: &str = "
+    @mapped: i c t -> c2 t2 step
+        t2 = Add(t, next)
+        c2 = Less(t2, time)
+        now = Gather<axis=0>(x, t)
+        fed = MatMul(now, kernel)
+        step = Tanh(fed)
+    @scanned: now -> step
+        fed = MatMul(now, kernel)
+        step = Tanh(fed)
+    @passing: i c t u n xs -> c3 t2 u2 n2 xs2 step
+        t2 = Add(t, next)
+        u2 = Add(u, next)
+        c2 = Less(t2, time)
+        c4 = Less(u2, n)
+        c3 = And(c2, c4)
+        now = Gather<axis=0>(xs, u)
+        fed = MatMul(now, kernel)
+        step = Tanh(fed)
+        n2 = Identity(n)
+        xs2 = Identity(xs)
+    @reading: -> read
+        more = Neg(z)
+        read = Neg(more)
+    @carrying: i c t h -> c2 t2 h2 step
+        t2 = Add(t, next)
+        c2 = Less(t2, time)
+        now = Gather<axis=0>(x, t)
+        h2 = Add(now, h)
+        step = Tanh(h2)
+";
 
 const PASSING: &str =
     "a, b, size, same, y = Loop<body=@passing>(time, always, start, start, time, x)";

@@ -1,7 +1,6 @@
 //! Loops with states of which parts are maps, and near misses.
 
 use super::{Row, check, leaves, takes};
-use revseq_test_models::text::Inner;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";
@@ -10,27 +9,19 @@ const LOOP: &str = "counted, last, y = Loop<body=@carrying>(time, always, start,
 
 const SCAN: &str = "last, y = Scan<body=@scanned;num_scan_inputs=1>(recurrent, x)";
 
-const BODIES: &[Inner<'static>] = &[
-    Inner {
-        name: "carrying",
-        inputs: "i c t h",
-        outputs: "c2 t2 h2 step",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            fed = MatMul(now, kernel)
-            h2 = Add(fed, h)
-            step = Tanh(h2)",
-    },
-    Inner {
-        name: "scanned",
-        inputs: "h now",
-        outputs: "h2 step",
-        nodes: "fed = MatMul(now, kernel)
-            h2 = Add(fed, h)
-            step = Tanh(h2)",
-    },
-];
+const BODIES: &str = "
+    @carrying: i c t h -> c2 t2 h2 step
+        t2 = Add(t, next)
+        c2 = Less(t2, time)
+        now = Gather<axis=0>(x, t)
+        fed = MatMul(now, kernel)
+        h2 = Add(fed, h)
+        step = Tanh(h2)
+    @scanned: h now -> h2 step
+        fed = MatMul(now, kernel)
+        h2 = Add(fed, h)
+        step = Tanh(h2)
+";
 
 /// The sizes of `x`, where those of all values are known.
 const KNOWN: [Option<i64>; 3] = [Some(5), Some(2), Some(3)];

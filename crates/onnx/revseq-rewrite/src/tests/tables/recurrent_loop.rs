@@ -6,7 +6,6 @@ use super::{ANY, Row, check, leaves, takes};
 use crate::Options;
 use crate::model::{FLOAT, NodeProto, declared_sizes};
 use revseq_onnx::set_size;
-use revseq_test_models::text::Inner;
 
 /// The start of every graph.
 pub(super) const START: &str = "shape = Shape(x)
@@ -42,91 +41,51 @@ macro_rules! sum {
     };
 }
 
-const LOOPS: &[Inner<'static>] = &[
-    Inner {
-        name: "body",
-        inputs: "i c t h",
-        outputs: "c2 t2 h2 step",
-        nodes: concat!(
-            next_step!(),
-            sum!(),
-            "sum = Add(both, bias)
-            h2 = Tanh(sum)
-            step = Identity(h2)"
-        ),
-    },
-    Inner {
-        name: "negated",
-        inputs: "now",
-        outputs: "step",
-        nodes: "step = Neg(now)",
-    },
-    Inner {
-        name: "scanned",
-        inputs: "h now",
-        outputs: "h2 step",
-        nodes: concat!(
-            sum!(),
-            "sum = Add(both, bias)
-            h2 = Tanh(sum)
-            step = Identity(h2)"
-        ),
-    },
-    Inner {
-        name: "masked",
-        inputs: "i c t h repeated",
-        outputs: "c2 t2 h2 output step",
-        nodes: concat!(
-            next_step!(),
-            "counts = Gather<axis=0>(mask, t)\n",
-            sum!(),
-            "sum = Add(both, bias)
-            new = Tanh(sum)
-            h2 = Where(counts, new, h)
-            output = Where(counts, new, repeated)
-            step = Identity(output)"
-        ),
-    },
-    Inner {
-        name: "buffered",
-        inputs: "i c t h buffer",
-        outputs: "c2 t2 h2 buffer2",
-        nodes: concat!(
-            next_step!(),
-            sum!(),
-            "h2 = Tanh(both)
-            buffer2 = Reshape(h2, framed)"
-        ),
-    },
-    Inner {
-        name: "masked_buffer",
-        inputs: "i c t h repeated buffer",
-        outputs: "c2 t2 h2 output buffer2",
-        nodes: concat!(
-            next_step!(),
-            "counts = Gather<axis=0>(mask, t)\n",
-            sum!(),
-            "new = Tanh(both)
-            h2 = Where(counts, new, h)
-            output = Where(counts, new, repeated)
-            buffer2 = Unsqueeze(output, zero)"
-        ),
-    },
-    Inner {
-        name: "limited",
-        inputs: "t h now",
-        outputs: "t2 h2 step",
-        nodes: concat!(
-            "t2 = Add(t, next)
-            over = GreaterOrEqual(t, lens)
-            column = Reshape(over, upright)\n",
-            sum!(),
-            "new = Tanh(both)
-            h2 = Where(column, h, new)
-            step = Where(column, begin, new)"
-        ),
-    },
-];
+const LOOPS: &str = concat!(
+    "@body: i c t h -> c2 t2 h2 step\n",
+    next_step!(),
+    sum!(),
+    "sum = Add(both, bias)
+    h2 = Tanh(sum)
+    step = Identity(h2)
+    @negated: now -> step
+    step = Neg(now)
+    @scanned: h now -> h2 step\n",
+    sum!(),
+    "sum = Add(both, bias)
+    h2 = Tanh(sum)
+    step = Identity(h2)
+    @masked: i c t h repeated -> c2 t2 h2 output step\n",
+    next_step!(),
+    "counts = Gather<axis=0>(mask, t)\n",
+    sum!(),
+    "sum = Add(both, bias)
+    new = Tanh(sum)
+    h2 = Where(counts, new, h)
+    output = Where(counts, new, repeated)
+    step = Identity(output)
+    @buffered: i c t h buffer -> c2 t2 h2 buffer2\n",
+    next_step!(),
+    sum!(),
+    "h2 = Tanh(both)
+    buffer2 = Reshape(h2, framed)
+    @masked_buffer: i c t h repeated buffer -> c2 t2 h2 output buffer2\n",
+    next_step!(),
+    "counts = Gather<axis=0>(mask, t)\n",
+    sum!(),
+    "new = Tanh(both)
+    h2 = Where(counts, new, h)
+    output = Where(counts, new, repeated)
+    buffer2 = Unsqueeze(output, zero)
+    @limited: t h now -> t2 h2 step
+    t2 = Add(t, next)
+    over = GreaterOrEqual(t, lens)
+    column = Reshape(over, upright)\n",
+    sum!(),
+    "new = Tanh(both)
+    h2 = Where(column, h, new)
+    step = Where(column, begin, new)"
+);
 
 /// Adds the loops' bodies to a row.
 pub(super) fn with_bodies(row: Row) -> Row {

@@ -1,7 +1,6 @@
 //! Loops whose steps write rows of a state, and near misses.
 
 use super::{Row, check, leaves, takes};
-use revseq_test_models::text::Inner;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)
@@ -9,35 +8,27 @@ const START: &str = "shape = Shape(x)
 
 const LOOP: &str = "counted, h, y = Loop<body=@writing>(time, always, start, half, z)";
 
-const BODIES: &[Inner<'static>] = &[
-    Inner {
-        name: "writing",
-        inputs: "i c t h rows",
-        outputs: "c2 t2 h2 rows2",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            h2 = Add(now, h)
-            v = Unsqueeze(h2, zero)
-            at = Reshape(t, upright_one)
-            rows2 = ScatterND(rows, at, v)",
-    },
-    Inner {
-        name: "both",
-        inputs: "i c t h rows more",
-        outputs: "c2 t2 h2 rows2 more2",
-        nodes: "t2 = Add(t, next)
-            c2 = Less(t2, time)
-            now = Gather<axis=0>(x, t)
-            h2 = Add(now, h)
-            v = Unsqueeze(h2, zero)
-            at = Reshape(t, upright_one)
-            rows2 = ScatterND(rows, at, v)
-            turned = Neg(v)
-            put = ScatterND(more, at, turned)
-            more2 = Identity(put)",
-    },
-];
+const BODIES: &str = "
+    @writing: i c t h rows -> c2 t2 h2 rows2
+        t2 = Add(t, next)
+        c2 = Less(t2, time)
+        now = Gather<axis=0>(x, t)
+        h2 = Add(now, h)
+        v = Unsqueeze(h2, zero)
+        at = Reshape(t, upright_one)
+        rows2 = ScatterND(rows, at, v)
+    @both: i c t h rows more -> c2 t2 h2 rows2 more2
+        t2 = Add(t, next)
+        c2 = Less(t2, time)
+        now = Gather<axis=0>(x, t)
+        h2 = Add(now, h)
+        v = Unsqueeze(h2, zero)
+        at = Reshape(t, upright_one)
+        rows2 = ScatterND(rows, at, v)
+        turned = Neg(v)
+        put = ScatterND(more, at, turned)
+        more2 = Identity(put)
+";
 
 fn looped(row: Row) -> Row {
     Row {
