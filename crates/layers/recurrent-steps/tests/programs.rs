@@ -65,12 +65,15 @@ fn scan(nodes: &str) -> String {
     format!("last = Scan<body=@body;num_scan_inputs=1>(h0, xs)\n@body: h x -> next\n{nodes}")
 }
 
-/// Runs a program on inputs of these names; its outputs, of so many floats, and their sizes.
+/// Outputs, and their sizes.
+type Outcome<const COUNT: usize> = ([Vec<f32>; COUNT], Vec<Vec<usize>>);
+
+/// Runs a program on inputs of these names; its outputs of so many floats.
 fn run<const COUNT: usize>(
     program: &Steps,
     given: &[(&str, Tensor<'_>)],
     lens: [usize; COUNT],
-) -> Result<([Vec<f32>; COUNT], Vec<Vec<usize>>), Error> {
+) -> Result<Outcome<COUNT>, Error> {
     let by_name = |name: &str| given.iter().find(|it| it.0 == name).expect("it is given").1;
     let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
     let mut memory = lens.map(|len| vec![f32::NAN; len]);
