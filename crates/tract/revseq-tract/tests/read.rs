@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use revseq_test_models::text;
 use revseq_tract::{Limits, LoadOptions};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
@@ -131,77 +132,19 @@ fn limits_of_loops_are_options_of_a_model() {
     run(&LoadOptions::new()).unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// A field of an encoded message.
-fn field(number: u64, content: &[u8]) -> Vec<u8> {
-    let mut message = varint(number << 3 | 2);
-    message.extend(varint(content.len() as u64));
-    message.extend(content);
-    message
-}
-
-fn number(number: u64, value: u64) -> Vec<u8> {
-    [varint(number << 3), varint(value)].concat()
-}
-
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = vec![];
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-/// An encoded value: a matrix of floats with a symbol, or a vector of int64.
-fn value(name: &str, is_matrix: bool) -> Vec<u8> {
-    let dimensions = match is_matrix {
-        true => [field(1, &field(2, b"N")), field(1, &number(1, 3))].concat(),
-        false => field(1, &number(1, 2)),
-    };
-    let tensor = [
-        number(1, if is_matrix { 1 } else { 7 }),
-        field(2, &dimensions),
-    ]
-    .concat();
-    [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
-}
-
-fn node(operator: &str, inputs: &[&str], output: &str) -> Vec<u8> {
-    let inputs = inputs.iter().flat_map(|input| field(1, input.as_bytes()));
-    let mut node: Vec<u8> = inputs.collect();
-    node.extend(field(2, output.as_bytes()));
-    node.extend(field(4, operator.as_bytes()));
-    node
-}
-
 /// Sizes, and numbers computed from sizes alone, are outputs like others.
 #[test]
 fn an_output_may_be_computed_from_sizes() {
-    let two = [
-        number(1, 1),
-        number(2, 7),
-        field(8, b"two"),
-        field(9, &2_i64.to_le_bytes()),
-    ];
-    let mut graph = field(2, b"graph");
-    for node in [
-        node("Shape", &["x"], "sizes"),
-        node("Div", &["sizes", "two"], "halves"),
-        node("Mul", &["sizes", "sizes"], "squares"),
-        node("Mod", &["halves", "two"], "rests"),
-    ] {
-        graph.extend(field(1, &node));
-    }
-    graph.extend(field(5, &two.concat()));
-    graph.extend(field(11, &value("x", true)));
-    let names = ["sizes", "halves", "squares", "rests"];
-    graph.extend(names.iter().flat_map(|name| field(12, &value(name, false))));
-    let opset = [field(1, b""), number(2, 17)].concat();
-    let bytes = [number(1, 8), field(8, &opset), field(7, &graph)].concat();
-
+    let graph = text::graph(
+        "x:f32[N,3] -> sizes:i64[2] halves:i64[2] squares:i64[2] rests:i64[2]
+         sizes = Shape(x)
+         halves = Div(sizes, 2)
+         squares = Mul(sizes, sizes)
+         rests = Mod(halves, 2)",
+    );
+    let bytes = text::model(graph, 17);
     let model = revseq_tract::model_for_bytes(&bytes).expect("a model");
-    assert_eq!(interface(&model).1, names);
+    assert_eq!(interface(&model).1, ["sizes", "halves", "squares", "rests"]);
     let model = model.into_typed().expect("a typed model");
     let model = revseq_tract::into_optimized(model).expect("it is optimised");
     let plan = model.into_runnable().expect("a plan");

@@ -1,102 +1,39 @@
 //! ONNX's Slices: flips, slices to the end of an axis, and near misses.
 
+use prost::Message;
+use revseq_test_models::text;
 use revseq_tract::Flip;
 use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension};
-use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
-};
+use tract_onnx::pb::{AttributeProto, ModelProto, NodeProto};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 
-/// A known size, or a symbol.
-type Size = Result<i64, &'static str>;
-
 /// The parameters of a Slice: starts, ends, axes if given, steps if given.
 type Parameters<'a> = (&'a [i64], &'a [i64], Option<&'a [i64]>, Option<&'a [i64]>);
 
-fn value_info(name: &str, data_type: DataType, sizes: &[Size]) -> ValueInfoProto {
-    let dim = sizes.iter().map(|size| Dimension {
-        value: Some(match size {
-            Ok(size) => dimension::Value::DimValue(*size),
-            Err(symbol) => dimension::Value::DimParam((*symbol).to_owned()),
-        }),
-        ..Dimension::default()
-    });
-    ValueInfoProto {
-        name: name.to_owned(),
-        r#type: Some(TypeProto {
-            value: Some(type_proto::Value::TensorType(type_proto::Tensor {
-                elem_type: data_type as i32,
-                shape: Some(TensorShapeProto { dim: dim.collect() }),
-            })),
-            ..TypeProto::default()
-        }),
-        ..ValueInfoProto::default()
+/// A model of one Slice of `x` of these sizes, its parameters initializers.
+fn sliced(sizes: &str, (starts, ends, axes, steps): Parameters<'_>) -> ModelProto {
+    let given = [Some(starts), Some(ends), axes, steps];
+    let names = ["starts", "ends", "axes", "steps"];
+    let (mut inputs, mut constants) = ("x".to_owned(), String::new());
+    for (name, values) in std::iter::zip(names, given) {
+        let Some(values) = values else {
+            inputs += ", _";
+            continue;
+        };
+        inputs += &format!(", {name}");
+        let values: Vec<String> = values.iter().map(i64::to_string).collect();
+        constants += &format!("{name} = [{}]\n", values.join(" "));
     }
+    let inputs = inputs.trim_end_matches(", _");
+    of_text(&format!(
+        "x:f32[{sizes}] -> y\n{constants} y = Slice({inputs})"
+    ))
 }
 
-fn ints(name: &str, values: &[i64]) -> TensorProto {
-    TensorProto {
-        name: name.to_owned(),
-        dims: vec![values.len() as i64],
-        data_type: DataType::Int64 as i32,
-        int64_data: values.to_vec(),
-        ..TensorProto::default()
-    }
-}
-
-fn node(op_type: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto {
-        op_type: op_type.to_owned(),
-        input: inputs.iter().map(|&name| name.to_owned()).collect(),
-        output: vec![output.to_owned()],
-        attribute,
-        ..NodeProto::default()
-    }
-}
-
-/// A model of one Slice of `x`, its parameters initializers.
-fn sliced(sizes: &[Size], (starts, ends, axes, steps): Parameters<'_>) -> ModelProto {
-    let given = |name: &'static str, values: Option<&[i64]>| match values {
-        Some(values) => (name, Some(ints(name, values))),
-        None => ("", None),
-    };
-    let mut names = vec!["x"];
-    let mut initializer = Vec::new();
-    for (name, values) in [
-        given("starts", Some(starts)),
-        given("ends", Some(ends)),
-        given("axes", axes),
-        given("steps", steps),
-    ] {
-        names.push(name);
-        initializer.extend(values);
-    }
-    while names.last() == Some(&"") {
-        names.pop();
-    }
-    ModelProto {
-        ir_version: 8,
-        opset_import: vec![OperatorSetIdProto {
-            domain: String::new(),
-            version: 17,
-        }],
-        graph: Some(GraphProto {
-            node: vec![node("Slice", &names, "y", vec![])],
-            input: vec![value_info("x", DataType::Float, sizes)],
-            output: vec![ValueInfoProto {
-                name: "y".to_owned(),
-                ..ValueInfoProto::default()
-            }],
-            initializer,
-            ..GraphProto::default()
-        }),
-        ..ModelProto::default()
-    }
+fn of_text(text: &str) -> ModelProto {
+    ModelProto::decode(&*text::model(text::graph(text), 17)).unwrap()
 }
 
 /// Loads a model like a pipeline.
@@ -144,12 +81,11 @@ fn whole_axes_of_any_size_are_flipped() {
         (Some(&[-1, 0]), &[2, 0]),
         (None, &[0, 1, 2]),
     ];
-    let symbols = [Err("N"), Err("T"), Ok(3)];
     for (axes, expected) in table {
         for (start, end) in LAST.into_iter().zip(BEFORE_THE_FIRST) {
             let [starts, ends, steps] = [start, end, -1].map(|value| vec![value; expected.len()]);
             let parameters: Parameters<'_> = (&starts, &ends, axes, Some(&steps));
-            let model = load(&sliced(&symbols, parameters)).unwrap();
+            let model = load(&sliced("N,T,3", parameters)).unwrap();
             assert_eq!(flips(&model), expected.len(), "{parameters:?}");
             let fact = model.output_fact(0).unwrap().clone();
             assert_eq!(fact, *model.input_fact(0).unwrap(), "{parameters:?}");
@@ -168,7 +104,7 @@ fn whole_axes_of_any_size_are_flipped() {
 fn the_end_of_an_axis_may_be_a_large_number() {
     for end in [1_000_000_000, i64::from(i32::MAX) - 1] {
         let parameters: Parameters<'_> = (&[0, 1], &[end, end], Some(&[1, 0]), Some(&[1, 1]));
-        let model = sliced(&[Err("N"), Err("T"), Ok(3)], parameters);
+        let model = sliced("N,T,3", parameters);
         let symbolic = load(&model).unwrap();
         let shape = format!("{:?}", symbolic.output_fact(0).unwrap().shape);
         assert_eq!(shape, "max(0,N+-1),T,3");
@@ -183,7 +119,7 @@ fn the_end_of_an_axis_may_be_a_large_number() {
         }
     }
     // Ends beyond known sizes are clamped.
-    let model = sliced(&[Ok(2)], (&[3], &[1_000_000_000], None, None));
+    let model = sliced("2", (&[3], &[1_000_000_000], None, None));
     assert_eq!(run(load(&model).unwrap(), iota(&[2])).unwrap().len(), 0);
 }
 
@@ -201,7 +137,7 @@ fn bounds_beyond_a_symbolic_size_are_clamped() {
     ] {
         let mut onnx = tract_onnx::onnx();
         revseq_tract::register(&mut onnx);
-        let model = sliced(&[Err("N"), Ok(2)], (&[start], &[end], first, Some(&[step])));
+        let model = sliced("N,2", (&[start], &[end], first, Some(&[step])));
         let typed = onnx.parse(&model, None).unwrap().model.into_typed();
         let plan = revseq_tract::into_optimized(typed.unwrap()).unwrap();
         let plan = plan.into_runnable().unwrap();
@@ -247,7 +183,7 @@ fn other_slices_are_no_flips() {
         (&[0, 1], &[1, 3], None, None),
     ];
     for parameters in table {
-        let model = sliced(&[Ok(2), Ok(5), Ok(3)], parameters);
+        let model = sliced("2,5,3", parameters);
         let ours = load(&model).unwrap();
         assert_eq!(flips(&ours), 0, "{parameters:?}");
         let tracts = tract_onnx::onnx().parse(&model, None).unwrap().model;
@@ -261,7 +197,7 @@ fn other_slices_are_no_flips() {
 #[test]
 fn constants_are_read_wherever_they_are() {
     let whole: Parameters<'_> = (&[-1], &[i64::MIN], Some(&[1]), Some(&[-1]));
-    let mut model = sliced(&[Ok(2), Err("T")], whole);
+    let mut model = sliced("2,T", whole);
     let graph = model.graph.as_mut().unwrap();
     let constants = graph.initializer.split_off(0).into_iter().map(|tensor| {
         let value = AttributeProto {
@@ -270,7 +206,12 @@ fn constants_are_read_wherever_they_are() {
             t: Some(tensor.clone()),
             ..AttributeProto::default()
         };
-        node("Constant", &[], &tensor.name, vec![value])
+        NodeProto {
+            op_type: "Constant".to_owned(),
+            output: vec![tensor.name],
+            attribute: vec![value],
+            ..NodeProto::default()
+        }
     });
     graph.node.splice(..0, constants);
     let constant = load(&model).unwrap();
@@ -280,15 +221,14 @@ fn constants_are_read_wherever_they_are() {
     assert_eq!(run(constant, input.clone()).unwrap(), expected);
 
     // An input whose name is not a constant's must not be taken for one.
-    let mut model = sliced(&[Ok(2), Ok(7)], whole);
-    let graph = model.graph.as_mut().unwrap();
-    graph.initializer.retain(|tensor| tensor.name != "starts");
-    let start = ints("s", &[-1]);
-    graph.initializer.push(start);
-    graph
-        .node
-        .insert(0, node("Identity", &["s"], "starts", vec![]));
-    let computed = load(&model).unwrap();
+    let computed = of_text(&format!(
+        "x:f32[2,7] -> y
+         s = [-1]
+         starts = Identity(s)
+         y = Slice(x, starts, [{}], [1], [-1])",
+        i64::MIN
+    ));
+    let computed = load(&computed).unwrap();
     assert_eq!(flips(&computed), 0);
     assert_eq!(run(computed, input).unwrap(), expected);
 }
@@ -301,10 +241,7 @@ fn invalid_axes_are_errors() {
         ([0, 3], "from -3 to 2"),
         ([1, -2], "each axis at most once"),
     ] {
-        let model = sliced(
-            &[Ok(2), Ok(5), Ok(3)],
-            (start, end, Some(&axes), Some(&[-1, -1])),
-        );
+        let model = sliced("2,5,3", (start, end, Some(&axes), Some(&[-1, -1])));
         let error = format!("{:#}", load(&model).unwrap_err());
         assert!(error.contains(why), "{error}");
     }
@@ -312,7 +249,7 @@ fn invalid_axes_are_errors() {
 
 #[test]
 fn slices_of_other_domains_are_refused() {
-    let mut model = sliced(&[Ok(2)], (&[0], &[1], None, None));
+    let mut model = sliced("2", (&[0], &[1], None, None));
     model.graph.as_mut().unwrap().node[0].domain = "com.example".to_owned();
     let error = format!("{:#}", load(&model).unwrap_err());
     assert!(error.contains("it is of domain \"com.example\""), "{error}");
