@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use prost::Message;
+use revseq_test_models::text;
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataLocation;
 use tract_onnx::pb::tensor_shape_proto::Dimension;
@@ -233,15 +234,6 @@ pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
     }
 }
 
-pub(crate) fn ints(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto {
-        name: name.to_owned(),
-        r#type: AttributeType::Ints as i32,
-        ints: ints.to_vec(),
-        ..AttributeProto::default()
-    }
-}
-
 pub(crate) fn graph_attribute(name: &str, graph: GraphProto) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
@@ -273,19 +265,6 @@ pub(crate) fn outside(name: &str, data_type: i32, dims: &[i64], location: &str) 
     }
 }
 
-/// A graph of one node that an If may have, whose output says nothing of its type.
-pub(crate) fn branch(op: &str, inputs: &[&str], name: &str) -> GraphProto {
-    GraphProto {
-        name: name.to_owned(),
-        node: vec![node(op, inputs, &[name])],
-        output: vec![ValueInfoProto {
-            name: name.to_owned(),
-            ..ValueInfoProto::default()
-        }],
-        ..GraphProto::default()
-    }
-}
-
 pub(crate) fn int64s(name: &str, values: &[i64]) -> TensorProto {
     let bytes: Vec<u8> = values
         .iter()
@@ -311,40 +290,36 @@ pub(crate) fn model(graph: GraphProto) -> ModelProto {
     }
 }
 
-/// `y = ReverseSequence(x, lens)` for x of `[4,5,3]`, batch first.
-pub(crate) fn reverse_graph() -> GraphProto {
-    let mut reverse = node("ReverseSequence", &["x", "lens"], &["y"]);
-    reverse.attribute = vec![int("batch_axis", 0), int("time_axis", 1)];
-    GraphProto {
-        name: "graph".to_owned(),
-        node: vec![reverse],
-        input: vec![
-            value("x", FLOAT, &["4", "5", "3"]),
-            value("lens", INT64, &["4"]),
-        ],
-        output: vec![value("y", FLOAT, &["4", "5", "3"])],
-        ..GraphProto::default()
+/// A graph of a text, whose nodes are named after their first outputs.
+pub(crate) fn graph(text: &str) -> GraphProto {
+    let bytes = text::model(text::graph(text), 17);
+    let mut graph = ModelProto::decode(&*bytes).expect("a model").graph;
+    let graph = graph.as_mut().expect("a graph");
+    name_nodes(graph);
+    std::mem::take(graph)
+}
+
+fn name_nodes(graph: &mut GraphProto) {
+    for node in &mut graph.node {
+        let first = node.output.iter().find(|it| !it.is_empty());
+        node.name = format!("{}_node", first.cloned().unwrap_or_default());
+        let graphs = node.attribute.iter_mut().filter_map(|it| it.g.as_mut());
+        graphs.for_each(name_nodes);
     }
 }
 
-/// Two reversals that undo each other, which `revseq rewrite` removes.
-pub(crate) fn flips(from: &str, to: &str) -> Vec<NodeProto> {
-    let between = format!("{to}_flipped");
-    let flip = |from: &str, to: &str| {
-        let inputs = [from, "flip_start", "flip_end", "flip_axis", "flip_start"];
-        node("Slice", &inputs, &[to])
-    };
-    vec![flip(from, &between), flip(&between, to)]
+/// `y = ReverseSequence(x, lens)` for x of `[4,5,3]`, batch first.
+pub(crate) fn reverse_graph() -> GraphProto {
+    graph(
+        "x:f32[4,5,3] lens:i64[4] -> y:f32[4,5,3]
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    )
 }
 
-/// The initializers that [`flips`] reads.
-pub(crate) fn flips_initializers() -> Vec<TensorProto> {
-    let values = [
-        ("flip_start", -1),
-        ("flip_end", -i64::MAX),
-        ("flip_axis", 0),
-    ];
-    values.map(|(name, value)| int64s(name, &[value])).to_vec()
+/// Two reversals of `{from}` to `y` that undo each other, which `revseq rewrite` removes.
+pub(crate) fn flips(from: &str) -> String {
+    let slice = |from: &str| format!("Slice({from}, [-1], [{}], [0], [-1])", -i64::MAX);
+    format!("y_flipped = {}\ny = {}", slice(from), slice("y_flipped"))
 }
 
 /// A folder for one test's files.
@@ -371,6 +346,11 @@ impl Folder {
         }
         std::fs::write(&path, bytes).expect("a file");
         path
+    }
+
+    /// Writes the model of a text.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.model(graph(text)).display().to_string()
     }
 
     pub(crate) fn model(&self, graph: GraphProto) -> PathBuf {

@@ -1,22 +1,13 @@
 //! `revseq compare`.
 
 use prost::Message;
-use tract_onnx::pb::GraphProto;
 
-use crate::common::{
-    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, value,
-};
+use crate::common::{Folder, graph, model, models, refuses, reverse_graph, revseq, succeeds};
 use crate::ort::onnxruntime;
 
 /// A model of one operator from `x` to `y`, both float `[3]`.
 fn of(operator: &str) -> Vec<u8> {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node(operator, &["x"], &["y"])],
-        input: vec![value("x", FLOAT, &["3"])],
-        output: vec![value("y", FLOAT, &["3"])],
-        ..GraphProto::default()
-    };
+    let graph = graph(&format!("x:f32[3] -> y:f32[3]\n y = {operator}(x)"));
     model(graph).encode_to_vec()
 }
 
@@ -170,20 +161,10 @@ fn a_backend_that_refuses_is_a_row() {
 
 /// `y` from `x` by a chain of operators on `[3]`, whose second is chosen.
 fn chain_of(second: &str) -> Vec<u8> {
-    let mut graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![
-            node("Neg", &["x"], &["a"]),
-            node(second, &["a"], &["b"]),
-            node("Abs", &["b"], &["c"]),
-            node("Identity", &["c"], &["y"]),
-        ],
-        input: vec![value("x", FLOAT, &["3"])],
-        output: vec![value("y", FLOAT, &["3"])],
-        ..GraphProto::default()
-    };
     // Nodes may be in any order.
-    graph.node.reverse();
+    let graph = graph(&format!(
+        "x:f32[3] -> y:f32[3]\n y = Identity(c)\n c = Abs(b)\n b = {second}(a)\n a = Neg(x)"
+    ));
     model(graph).encode_to_vec()
 }
 

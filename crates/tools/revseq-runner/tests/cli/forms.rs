@@ -2,40 +2,21 @@
 //! run.
 
 use prost::Message;
-use tract_onnx::pb::type_proto::Value;
-use tract_onnx::pb::{GraphProto, ValueInfoProto};
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, branch, graph_attribute, int, ints, model, node, refuses,
-    reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, graph, model, node, refuses, reverse_graph, revseq, succeeds, tensor,
 };
 use crate::ort::onnxruntime;
 
 /// Writes a model of some nodes on `x`, a vector of 4, and an int64 vector `n` of 1.
-fn write(folder: &Folder, nodes: &[(&str, &[&str], &[&str])], output: &str) -> String {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: nodes
-            .iter()
-            .map(|(op, inputs, outputs)| node(op, inputs, outputs))
-            .collect(),
-        input: vec![value("x", FLOAT, &["4"]), value("n", INT64, &["1"])],
-        output: vec![value(output, FLOAT, &["N"])],
-        ..GraphProto::default()
-    };
-    let path = folder.write("model.onnx", &model(graph).encode_to_vec());
-    path.to_str().expect("a path is text").to_owned()
+fn write(folder: &Folder, nodes: &str) -> String {
+    folder.text(&format!("x:f32[4] n:i64[1] -> y:f32[N]\n{nodes}"))
 }
 
 #[test]
 fn nodes_run_in_any_order() {
     let folder = Folder::new();
-    let nodes: [(&str, &[&str], &[&str]); 3] = [
-        ("Add", &["b", "x"], &["y"]),
-        ("Abs", &["a"], &["b"]),
-        ("Neg", &["x"], &["a"]),
-    ];
-    let path = write(&folder, &nodes, "y");
+    let path = write(&folder, "y = Add(b, x)\n b = Abs(a)\n a = Neg(x)");
     let printed = succeeds(&["run", &path, "--fill", "iota"]);
     assert!(printed.contains("[0.0, 2.0, 4.0, 6.0]"), "{printed}");
     let shown = succeeds(&["inspect", &path]);
@@ -49,8 +30,7 @@ fn constants_that_tract_needs_may_be_inputs() {
         ("ReduceSum", "[6.0]"),
         ("Unsqueeze", "[[0.0, 1.0, 2.0, 3.0]]"),
     ] {
-        let nodes: [(&str, &[&str], &[&str]); 1] = [(operator, &["x", "n"], &["y"])];
-        let path = write(&folder, &nodes, "y");
+        let path = write(&folder, &format!("y = {operator}(x, n)"));
         let arguments = ["run", &path, "--fill", "iota", "--repeat", "2"];
         succeeds(&arguments);
         let printed = succeeds(&arguments[..4]);
@@ -61,18 +41,8 @@ fn constants_that_tract_needs_may_be_inputs() {
 #[test]
 fn a_size_from_data_is_known_if_nothing_else_reads_the_value() {
     let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![
-            node("NonZero", &["x"], &["places"]),
-            node("Size", &["places"], &["y"]),
-        ],
-        input: vec![value("x", FLOAT, &["4"])],
-        output: vec![value("y", INT64, &[])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
-    let run = revseq(&["run", path.to_str().unwrap(), "--fill", "iota"]);
+    let path = folder.text("x:f32[4] -> y:i64[]\n places = NonZero(x)\n y = Size(places)");
+    let run = revseq(&["run", &path, "--fill", "iota"]);
     assert_eq!(run.stdout, "y: int64[]\n  3\n", "{run:?}");
 }
 
@@ -114,24 +84,14 @@ fn all_missing_operators_are_named_at_once() {
 #[test]
 fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
     let folder = Folder::new();
-    let mut either = node("If", &["c"], &["y"]);
-    either.attribute = vec![
-        graph_attribute("then_branch", branch("Neg", &["x"], "a")),
-        graph_attribute("else_branch", branch("Unsqueeze", &["x", "n"], "b")),
-    ];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![either],
-        input: vec![
-            value("c", BOOL, &[]),
-            value("x", FLOAT, &["4"]),
-            value("n", INT64, &["1"]),
-        ],
-        output: vec![value("y", FLOAT, &["A", "B"])],
-        ..GraphProto::default()
-    };
-    let path = folder.write("model.onnx", &model(graph).encode_to_vec());
-    let path = path.to_str().expect("a path is text");
+    let path = &folder.text(
+        "c:bool[] x:f32[4] n:i64[1] -> y:f32[A,B]
+         y = If<then_branch=@then;else_branch=@else>(c)
+         @then: -> a
+         a = Neg(x)
+         @else: -> b
+         b = Unsqueeze(x, n)",
+    );
     let printed = succeeds(&["run", path, "--fill", "zeros"]);
     assert!(printed.contains("y: float[1,4]"), "{printed}");
     let shown = succeeds(&["inspect", path]);
@@ -143,23 +103,8 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
 /// Nobody can make up its inputs, and whoever has them can run it.
 #[test]
 fn a_model_that_leaves_ranks_open_is_not_said_to_be_refused() {
-    let mut x = value("x", FLOAT, &[]);
-    if let Some(Value::TensorType(tensor)) = x.r#type.as_mut().and_then(|it| it.value.as_mut()) {
-        tensor.shape = None;
-    }
-    let y = ValueInfoProto {
-        name: "y".to_owned(),
-        ..x.clone()
-    };
     let folder = Folder::new();
-    let path = folder.model(GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Neg", &["x"], &["y"])],
-        input: vec![x],
-        output: vec![y],
-        ..GraphProto::default()
-    });
-    let path = path.to_str().expect("a path is text");
+    let path = &folder.text("x:f32 -> y:f32\n y = Neg(x)");
     let shown = succeeds(&["inspect", path]);
     assert!(
         shown.contains("\ndoes not run on tract without its inputs, if at all: the rank of an input is not known"),
@@ -175,32 +120,14 @@ fn a_model_that_leaves_ranks_open_is_not_said_to_be_refused() {
 /// 1.
 #[test]
 fn a_dynamically_quantised_layer_runs() {
-    const INT8: i32 = 3;
     let folder = Folder::new();
-    let inputs = ["x", "w", "r", "b", "", "", "", "", "s", "z", "s", "z"];
-    let mut layer = node("DynamicQuantizeLSTM", &inputs, &["", "", "y"]);
-    layer.domain = "com.microsoft".to_owned();
-    layer.attribute = vec![int("hidden_size", 1)];
-    let floats = |name: &str, dims: &[i64], elements: &[f32]| {
-        let bytes: Vec<u8> = elements.iter().flat_map(|it| it.to_le_bytes()).collect();
-        tensor(name, FLOAT, dims, &bytes)
-    };
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![layer],
-        input: vec![value("x", FLOAT, &["T", "2", "3"])],
-        output: vec![value("y", FLOAT, &["1", "2", "1"])],
-        initializer: vec![
-            tensor("w", INT8, &[1, 3, 4], &[0; 12]),
-            tensor("r", INT8, &[1, 1, 4], &[0; 4]),
-            floats("b", &[1, 8], &[1.0; 8]),
-            floats("s", &[1], &[0.5]),
-            tensor("z", INT8, &[1], &[0]),
-        ],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
-    let path = path.to_str().expect("a path is text");
+    let path = &folder.text(
+        "x:f32[T,2,3] -> y:f32[1,2,1]
+         w:i8[1,3,4] = 0i8
+         r:i8[1,1,4] = 0i8
+         b:f32[1,8] = 1.0
+         _, _, y = microsoft.DynamicQuantizeLSTM<hidden_size=1>(x, w, r, b, _, _, _, _, [0.5], [0]i8, [0.5], [0]i8)",
+    );
     let shown = succeeds(&["inspect", path]);
     assert!(shown.contains("\nruns on tract\n"), "{shown}");
     // The cell state of one step: a sigmoid of 2 times a hyperbolic tangent of 2.
@@ -223,11 +150,7 @@ fn a_layout_of_onnxruntime_is_refused_with_the_option_that_avoids_it() {
 #[test]
 fn inputs_of_two_types_are_refused() {
     let folder = Folder::new();
-    let nodes: [(&str, &[&str], &[&str]); 2] = [
-        ("Size", &["x"], &["size"]),
-        ("Less", &["x", "size"], &["y"]),
-    ];
-    let path = write(&folder, &nodes, "y");
+    let path = write(&folder, "size = Size(x)\n y = Less(x, size)");
     let why = "node \"y_node\" (Less) has inputs of float and int64, expected one type";
     refuses(&["run", &path, "--fill", "iota"], why);
 }
@@ -236,18 +159,11 @@ fn inputs_of_two_types_are_refused() {
 #[test]
 fn an_early_opset_is_to_be_converted() {
     let folder = Folder::new();
-    let mut reshape = node("Reshape", &["x"], &["r"]);
-    reshape.attribute = vec![ints("shape", &[3, 2])];
-    let mut add = node("Add", &["r", "b"], &["y"]);
-    add.attribute = vec![int("axis", 0), int("broadcast", 1)];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![reshape, add],
-        input: vec![value("x", FLOAT, &["2", "3"]), value("b", FLOAT, &["3"])],
-        output: vec![value("y", FLOAT, &["3", "2"])],
-        ..GraphProto::default()
-    };
-    let mut early = model(graph);
+    let mut early = model(graph(
+        "x:f32[2,3] b:f32[3] -> y:f32[3,2]
+         r = Reshape<shape=[3,2]>(x)
+         y = Add<axis=0;broadcast=1>(r, b)",
+    ));
     early.opset_import.truncate(1);
     early.opset_import[0].version = 3;
     let path = folder.write("early.onnx", &early.encode_to_vec());

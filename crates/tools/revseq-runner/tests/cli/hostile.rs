@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, model, models, node, outside,
+    FLOAT, Folder, INT64, graph, graph_attribute, int, int64s, model, models, node, outside,
     refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 use crate::ort::onnxruntime;
@@ -265,17 +265,12 @@ fn texts_wider_than_any_column() {
     let shown = succeeds(&["inspect", path.to_str().unwrap()]);
     assert!(shown.contains(&format!("{wide}  1\n")), "{}", shown.len());
 
-    let path = folder.model(GraphProto {
-        node: vec![node("Identity", &["x"], &["y"])],
-        input: vec![value("x", 8, &["2"])],
-        output: vec![value("y", 8, &["2"])],
-        ..GraphProto::default()
-    });
+    let path = folder.text("x:string[2] -> y:string[2]\n y = Identity(x)");
     let mut x = tensor("x", 8, &[2], &[]);
     x.string_data = vec![wide.clone().into_bytes(), b"n".to_vec()];
     let file = folder.write("x.pb", &x.encode_to_vec());
     let input = format!("x={}", file.display());
-    let shown = succeeds(&["run", path.to_str().unwrap(), "--input", &input]);
+    let shown = succeeds(&["run", &path, "--input", &input]);
     assert!(shown.contains(&wide), "{}", shown.len());
 }
 
@@ -664,97 +659,56 @@ fn a_scan_of_too_many_steps() {
 #[test]
 fn a_body_that_takes_other_inputs_than_its_node_gives() {
     let folder = Folder::new();
-    let body = |initializer| GraphProto {
-        name: "body".to_owned(),
-        node: vec![
-            node("Identity", &["c"], &["goes_on"]),
-            node("Add", &["s", "s"], &["next"]),
-        ],
-        input: vec![
-            value("step", INT64, &[]),
-            value("c", BOOL, &[]),
-            value("s", FLOAT, &["2"]),
-        ],
-        output: vec![value("goes_on", BOOL, &[]), value("next", FLOAT, &["2"])],
-        initializer,
-        ..GraphProto::default()
+    let text = |body: &str, inputs: &str| {
+        folder.text(&format!(
+            "n:i64[] x:f32[2] -> y:f32[2]
+             y = Loop<body=@body>({inputs})
+             @body: step:i64[] c:bool[] s:f32[2] -> goes_on:bool[] next:f32[2]
+             {body}
+             goes_on = Identity(c)
+             next = Add(s, s)"
+        ))
     };
-    let graph = |body, inputs: &[&str]| {
-        let mut steps = node("Loop", inputs, &["y"]);
-        steps.attribute = vec![graph_attribute("body", body)];
-        GraphProto {
-            name: "graph".to_owned(),
-            node: vec![steps],
-            input: vec![value("n", INT64, &[]), value("x", FLOAT, &["2"])],
-            output: vec![value("y", FLOAT, &["2"])],
-            ..GraphProto::default()
-        }
-    };
-    let s = || vec![tensor("s", FLOAT, &[2], &[0; 8])];
-    for (graph, why) in [
+    for (body, inputs, why) in [
         (
-            graph(body(s()), &["n", "", "x"]),
+            "s:f32[2] = 0.0",
+            "n, _, x",
             "it has 3 inputs, but its body has 2 besides \"s\", which is an initializer, too",
         ),
-        (
-            graph(body(vec![]), &["n", "", "x", "x"]),
-            "it has 4 inputs, but its body has 3",
-        ),
+        ("", "n, _, x, x", "it has 4 inputs, but its body has 3"),
     ] {
-        let path = folder.model(graph);
-        refuses(&["run", path.to_str().unwrap(), "--fill", "iota"], why);
+        refuses(&["run", &text(body, inputs), "--fill", "iota"], why);
     }
-    let path = folder.model(graph(body(vec![]), &["n", "", "x"]));
-    succeeds(&["run", path.to_str().unwrap(), "--fill", "iota"]);
+    succeeds(&["run", &text("", "n, _, x"), "--fill", "iota"]);
 }
 
 /// `x` negated `trip` times, or without end. The value of each step is a scan output if
 /// `is_scanned`.
 fn negations(trip: Option<i64>, is_scanned: bool) -> GraphProto {
-    let mut body = GraphProto {
-        node: vec![
-            node("Neg", &["s"], &["t"]),
-            node("Identity", &["go"], &["goes"]),
-        ],
-        input: vec![
-            value("i", INT64, &[]),
-            value("go", BOOL, &[]),
-            value("s", FLOAT, &["4"]),
-        ],
-        output: vec![value("goes", BOOL, &[]), value("t", FLOAT, &["4"])],
-        ..GraphProto::default()
+    // A body may output a value twice.
+    let (outputs, more) = match is_scanned {
+        true => ("y, ys", "t:f32[4]"),
+        false => ("y", ""),
     };
-    let mut outputs = vec!["y"];
-    if is_scanned {
-        // A body may output a value twice.
-        body.output.push(value("t", FLOAT, &["4"]));
-        outputs.push("ys");
-    }
-    let name = if trip.is_some() { "trip" } else { "" };
-    let mut repeat = node("Loop", &[name, "", "x"], &outputs);
-    repeat.attribute = vec![graph_attribute("body", body)];
-    GraphProto {
-        name: "graph".to_owned(),
-        node: vec![repeat],
-        initializer: trip
-            .map(|trip| int64s("trip", &[trip]))
-            .into_iter()
-            .collect(),
-        input: vec![value("x", FLOAT, &["4"])],
-        output: vec![value("y", FLOAT, &["4"])],
-        ..GraphProto::default()
-    }
+    let (name, trip) = match trip {
+        Some(trip) => ("trip", format!("trip = [{trip}]")),
+        None => ("_", String::new()),
+    };
+    graph(&format!(
+        "x:f32[4] -> y:f32[4]
+         {trip}
+         {outputs} = Loop<body=@body>({name}, _, x)
+         @body: i:i64[] go:bool[] s:f32[4] -> goes:bool[] t:f32[4] {more}
+         t = Neg(s)
+         goes = Identity(go)"
+    ))
 }
 
 /// A run is ended by each backend that is there.
 #[test]
 fn runs_that_take_longer_than_they_may() {
     let folder = Folder::new();
-    let mut graph = negations(None, false);
-    if let Some(body) = &mut graph.node[0].attribute[0].g {
-        body.name = "body".to_owned();
-    }
-    let path = folder.model(graph);
+    let path = folder.model(negations(None, false));
     let path = path.to_str().unwrap();
     let library = onnxruntime("runs_that_take_longer_than_they_may");
     let on_ort = |library| vec!["-b", "ort-plain", "--ort-lib", library];
@@ -873,18 +827,10 @@ fn inputs_that_contradict_the_model() {
 #[test]
 fn a_long_chain_of_nodes() {
     let folder = Folder::new();
-    let mut graph = GraphProto {
-        name: "graph".to_owned(),
-        input: vec![value("v0", FLOAT, &["4"])],
-        output: vec![value("v2000", FLOAT, &["4"])],
-        ..GraphProto::default()
-    };
-    for step in 0..2000 {
-        let (from, to) = (format!("v{step}"), format!("v{}", step + 1));
-        graph.node.push(node("Neg", &[&from], &[&to]));
-    }
-    let path = folder.model(graph);
-    let output = succeeds(&["run", path.to_str().unwrap(), "--fill", "iota"]);
+    let nodes = (0..2000).map(|step| format!("v{} = Neg(v{step})\n", step + 1));
+    let nodes: String = nodes.collect();
+    let path = folder.text(&format!("v0:f32[4] -> v2000:f32[4]\n{nodes}"));
+    let output = succeeds(&["run", &path, "--fill", "iota"]);
     assert!(output.contains("[0.0, 1.0, 2.0, 3.0]"), "{output}");
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use prost::Message;
 use serde_json::Value as Json;
 use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use tract_onnx::pb::{AttributeProto, FunctionProto, NodeProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, all_models, graph_attribute, int, model, models, models_in, node,
-    outside, refuses, reverse_graph, revseq, succeeds, value,
+    FLOAT, Folder, all_models, graph, int, model, models, models_in, node, outside, refuses,
+    reverse_graph, revseq, succeeds, value,
 };
 
 fn json(path: &std::path::Path, more: &[&str]) -> Json {
@@ -48,13 +48,10 @@ graph/y_node: ReverseSequence
 #[test]
 fn symbols_are_named_until_they_are_bound() {
     let folder = Folder::new();
-    let mut graph = reverse_graph();
-    graph.input = vec![
-        value("x", FLOAT, &["b", "t", "3"]),
-        value("lens", INT64, &["b"]),
-    ];
-    graph.output = vec![value("y", FLOAT, &["b", "t", "3"])];
-    let path = folder.model(graph);
+    let path = folder.model(graph(
+        "x:f32[b,t,3] lens:i64[b] -> y:f32[b,t,3]
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    ));
     let node = &json(&path, &[])["nodes"][0];
     assert_eq!(
         node["missing"],
@@ -78,13 +75,10 @@ fn symbols_are_named_until_they_are_bound() {
 #[test]
 fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
     let folder = Folder::new();
-    let mut graph = reverse_graph();
-    graph.input = vec![
-        value("x", FLOAT, &["-1", "5", "?"]),
-        value("lens", INT64, &["-1"]),
-    ];
-    graph.output = vec![value("y", FLOAT, &["-1", "5", "?"])];
-    let path = folder.model(graph).display().to_string();
+    let path = folder.text(
+        "x:f32[-1,5,?] lens:i64[-1] -> y:f32[-1,5,?]
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    );
     let text = succeeds(&["inspect", &path]);
     assert!(text.contains("\ninput x: float[?,5,?]\n"), "{text}");
     assert!(!text.contains("NAME=SIZE: ?"), "{text}");
@@ -93,16 +87,11 @@ fn a_size_of_minus_one_or_a_question_mark_is_unknown() {
 #[test]
 fn sizes_made_of_symbols_are_named() {
     let folder = Folder::new();
-    let mut graph = reverse_graph();
-    graph.input = vec![
-        value("a", FLOAT, &["b", "t", "3"]),
-        value("lens", INT64, &["b"]),
-    ];
-    let mut concat = node("Concat", &["a", "a"], &["x"]);
-    concat.attribute = vec![int("axis", 1)];
-    graph.node.insert(0, concat);
-    graph.output = vec![value("y", FLOAT, &["b", "u", "3"])];
-    let path = folder.model(graph);
+    let path = &folder.model(graph(
+        "a:f32[b,t,3] lens:i64[b] -> y:f32[b,u,3]
+         x = Concat<axis=1>(a, a)
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    ));
     let shown = json(&path, &[]);
     assert_eq!(shown["symbols"], serde_json::json!(["b", "t"]));
     let expected = serde_json::json!(["b", "2*t", 3]);
@@ -186,15 +175,12 @@ fn names_go_through_loops_casts_and_concat() {
 #[test]
 fn two_names_may_be_one_size() {
     let folder = Folder::new();
-    let mut graph = reverse_graph();
-    graph.input[0] = value("a", FLOAT, &["N", "T", "3"]);
-    graph.input.push(value("b", FLOAT, &["M", "U", "3"]));
-    let mut concat = node("Concat", &["a", "b"], &["x"]);
-    concat.attribute = vec![int("axis", 2)];
-    graph.node[0].input[0] = "x".to_owned();
-    graph.node.insert(0, concat);
-    graph.output[0] = value("y", FLOAT, &["N", "T", "6"]);
-    let shown = json(&folder.model(graph), &[]);
+    let path = folder.text(
+        "a:f32[N,T,3] b:f32[M,U,3] lens:i64[4] -> y:f32[N,T,6]
+         x = Concat<axis=2>(a, b)
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    );
+    let shown = json(path.as_ref(), &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
     let input = &shown["nodes"][0]["values"]["input"];
     // If the sizes differ, the run fails.
@@ -390,23 +376,13 @@ fn functions_are_shown_where_they_are_called() {
 #[test]
 fn subgraphs_see_the_values_around_them() {
     let folder = Folder::new();
-    let mut inner = reverse_graph();
-    inner.input.clear();
-    inner.output[0] = value("y", FLOAT, &["4", "5", "3"]);
-    let mut branch = node("If", &["c"], &["z"]);
-    branch.name.clear();
-    branch.attribute = vec![graph_attribute("then_branch", inner)];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![branch],
-        input: vec![
-            value("c", 9, &[]),
-            value("x", FLOAT, &["4", "5", "3"]),
-            value("lens", INT64, &["4"]),
-        ],
-        output: vec![value("z", FLOAT, &["4", "5", "3"])],
-        ..GraphProto::default()
-    };
+    let mut graph = graph(
+        "c:bool[] x:f32[4,5,3] lens:i64[4] -> z:f32[4,5,3]
+         z = If<then_branch=@then>(c)
+         @then: -> y:f32[4,5,3]
+         y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
+    );
+    graph.node[0].name.clear();
     let shown = json(&folder.model(graph), &[]);
     assert_eq!(shown["nodes"][0]["path"], "graph/If#0/then_branch/y_node");
     assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 12);
@@ -607,15 +583,7 @@ fn a_model_runs_on_tract_if_its_data_is_there() {
 #[test]
 fn an_input_that_is_an_output_keeps_its_sizes() {
     let folder = Folder::new();
-    let x = value("x", FLOAT, &["N", "3"]);
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Neg", &["x"], &["y"])],
-        input: vec![x.clone(), value("z", FLOAT, &["3"])],
-        output: vec![x, value("y", FLOAT, &["N", "3"]), value("z", FLOAT, &["3"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
-    let shown = succeeds(&["inspect", path.to_str().unwrap()]);
+    let path = folder.text("x:f32[N,3] z:f32[3] -> x:f32[N,3] y:f32[N,3] z:f32[3]\n y = Neg(x)");
+    let shown = succeeds(&["inspect", &path]);
     assert!(shown.contains("\nruns on tract\n"), "{shown}");
 }

@@ -1,52 +1,29 @@
 //! Inputs that are made up: integers that a model accepts, and sizes that fit each other.
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, NodeProto};
 
-use crate::common::{
-    FLOAT, Folder, INT32, INT64, flips, flips_initializers, int, int64s, ints, model, node,
-    refuses, revseq, succeeds, tensor, value,
-};
+use crate::common::{FLOAT, Folder, flips, graph, model, refuses, revseq, succeeds, tensor};
 use crate::ort::onnxruntime;
 
-fn graph(nodes: Vec<NodeProto>) -> GraphProto {
-    GraphProto {
-        name: "graph".to_owned(),
-        node: nodes,
-        initializer: vec![
-            tensor("w", FLOAT, &[4, 6], &[0; 96]),
-            int64s("one", &[1]),
-            int64s("rows", &[-1, 2, 3]),
-        ],
-        input: vec![
-            value("x", FLOAT, &["n", "4"]),
-            value("lengths", INT64, &["k"]),
-        ],
-        output: vec![value("y", FLOAT, &["a", "b", "c"])],
-        ..GraphProto::default()
-    }
-}
-
-/// Data of one declared size, `[n, 2, 3]` behind a product.
-fn product() -> Vec<NodeProto> {
-    vec![
-        node("MatMul", &["x", "w"], &["product"]),
-        node("Reshape", &["product", "rows"], &["data"]),
-    ]
+/// A model of nodes behind data of one declared size, `[n, 2, 3]`, which comes of a product.
+fn of_data(folder: &Folder, nodes: &str) -> String {
+    folder.text(&format!(
+        "x:f32[n,4] lengths:i64[k] -> y:f32[a,b,c]
+         w:f32[4,6] = 0.0
+         product = MatMul(x, w)
+         data = Reshape(product, [-1 2 3])
+         {nodes}"
+    ))
 }
 
 #[test]
 fn lengths_stay_within_an_axis_that_nothing_declares() {
     let folder = Folder::new();
-    let mut reverse = node("ReverseSequence", &["data", "lengths"], &["y"]);
-    reverse.attribute = vec![int("time_axis", 1), int("batch_axis", 0)];
-    let path = folder.model(graph([product(), vec![reverse]].concat()));
+    let reverse = "y = ReverseSequence<time_axis=1;batch_axis=0>(data, lengths)";
+    let path = of_data(&folder, reverse);
     for seed in 0..4 {
         let fill = format!("random:{seed}");
-        succeeds(&format!(
-            "run {} --fill {fill} -d n=5 -d k=5",
-            path.display()
-        ));
+        succeeds(&format!("run {path} --fill {fill} -d n=5 -d k=5"));
     }
 }
 
@@ -54,16 +31,11 @@ fn lengths_stay_within_an_axis_that_nothing_declares() {
 fn indices_stay_within_their_axis_where_a_number_is_added() {
     let folder = Folder::new();
     for op in ["Sub", "Add"] {
-        let mut gather = node("Gather", &["data", "index"], &["y"]);
-        gather.attribute = vec![int("axis", 2)];
-        let nodes = vec![node(op, &["lengths", "one"], &["index"]), gather];
-        let path = folder.model(graph([product(), nodes].concat()));
+        let nodes = format!("index = {op}(lengths, [1])\n y = Gather<axis=2>(data, index)");
+        let path = of_data(&folder, &nodes);
         for seed in 0..4 {
             let fill = format!("random:{seed}");
-            succeeds(&format!(
-                "run {} --fill {fill} -d n=2 -d k=9",
-                path.display()
-            ));
+            succeeds(&format!("run {path} --fill {fill} -d n=2 -d k=9"));
         }
     }
 }
@@ -71,24 +43,10 @@ fn indices_stay_within_their_axis_where_a_number_is_added() {
 /// A model whose two inputs have to have the same number of rows, under two names. It has reversals
 /// that undo each other.
 fn sum(folder: &Folder) -> String {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: [
-            vec![node("Concat", &["a", "b"], &["joined"])],
-            flips("joined", "y"),
-        ]
-        .concat(),
-        initializer: flips_initializers(),
-        input: vec![
-            value("a", FLOAT, &["n", "t"]),
-            value("b", FLOAT, &["m", "u"]),
-        ],
-        output: vec![value("y", FLOAT, &["n", "v"])],
-        ..GraphProto::default()
-    };
-    let mut graph = graph;
-    graph.node[0].attribute = vec![int("axis", 1)];
-    folder.model(graph).to_str().unwrap().to_owned()
+    folder.text(&format!(
+        "a:f32[n,t] b:f32[m,u] -> y:f32[n,v]\n joined = Concat<axis=1>(a, b)\n {}",
+        flips("joined")
+    ))
 }
 
 #[test]
@@ -134,40 +92,20 @@ fn a_check_takes_inputs_and_fills() {
 #[test]
 fn a_check_makes_up_what_weights_leave_open() {
     let folder = Folder::new();
-    let zeros = |name: &str, sizes: &[i64]| {
-        let bytes = vec![0; 4 * sizes.iter().product::<i64>() as usize];
-        tensor(name, FLOAT, sizes, &bytes)
-    };
-    let mut layer = node("RNN", &["steps", "w", "r", "", "", "state"], &["all"]);
-    layer.attribute = vec![int("hidden_size", 3)];
-    let mut turned = node("Transpose", &["x"], &["turned"]);
-    turned.attribute = vec![ints("perm", &[1, 0])];
-    let nodes = vec![
-        node("Sub", &["turned", "mean"], &["centred"]),
-        node("Unsqueeze", &["centred", "one"], &["steps"]),
-        node("Unsqueeze", &["h", "one"], &["state"]),
-        layer,
-    ];
-    let sizes = ["-1", "None", "?", "N"];
-    let mut graph = GraphProto {
-        name: "graph".to_owned(),
-        node: [vec![turned], nodes, flips("all", "y")].concat(),
-        initializer: flips_initializers(),
-        input: vec![
-            value("x", FLOAT, &["None", "None"]),
-            value("h", FLOAT, &["?", "hidden"]),
-        ],
-        output: vec![value("y", FLOAT, &sizes)],
-        ..GraphProto::default()
-    };
-    graph.initializer.extend([
-        zeros("w", &[1, 3, 5]),
-        zeros("r", &[1, 3, 3]),
-        zeros("mean", &[5]),
-        int64s("one", &[1]),
-    ]);
-    let path = folder.model(graph);
-    let path = path.to_str().unwrap();
+    let path = folder.text(&format!(
+        "x:f32[None,None] h:f32[?,hidden] -> y:f32[-1,None,?,N]
+         w:f32[1,3,5] = 0.0
+         r:f32[1,3,3] = 0.0
+         mean:f32[5] = 0.0
+         turned = Transpose<perm=[1,0]>(x)
+         centred = Sub(turned, mean)
+         steps = Unsqueeze(centred, [1])
+         state = Unsqueeze(h, [1])
+         all = RNN<hidden_size=3>(steps, w, r, _, _, state)
+         {}",
+        flips("all")
+    ));
+    let path = path.as_str();
     let output = folder.path("out.onnx");
     let rewrite = ["rewrite", path, "-o", output.to_str().unwrap(), "--check"];
     let report = succeeds(&rewrite);
@@ -186,20 +124,9 @@ fn a_check_makes_up_what_weights_leave_open() {
 #[test]
 fn an_unchanged_model_is_not_checked() {
     let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Nonsense", &["x"], &["y"])],
-        input: vec![value("x", FLOAT, &["n"])],
-        output: vec![value("y", FLOAT, &["n"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
+    let path = folder.text("x:f32[n] -> y:f32[n]\n y = Nonsense(x)");
     let output = folder.path("out.onnx");
-    let run = revseq(&format!(
-        "rewrite {} -o {} --check",
-        path.display(),
-        output.display()
-    ));
+    let run = revseq(&format!("rewrite {} -o {} --check", path, output.display()));
     assert_eq!(run.code, Some(0), "{run:?}");
     let why = "--check: no pass changed the model, so there is nothing to compare";
     assert!(run.stderr.contains(why), "{run:?}");
@@ -235,20 +162,15 @@ fn a_check_says_where_both_models_differ_from_onnx_runtime() {
         return;
     };
     let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: [vec![node("Tanh", &["x"], &["z"])], flips("z", "y")].concat(),
-        initializer: flips_initializers(),
-        input: vec![value("x", FLOAT, &["n"])],
-        output: vec![value("y", FLOAT, &["n"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
+    let path = folder.text(&format!(
+        "x:f32[n] -> y:f32[n]\n z = Tanh(x)\n {}",
+        flips("z")
+    ));
     let bytes = [f32::NAN, 1.0].map(f32::to_le_bytes).concat();
     let x = tensor("x", FLOAT, &[2], &bytes).encode_to_vec();
     let x = format!("x={}", folder.write("x.pb", &x).display());
     let output = folder.path("out.onnx");
-    let mut rewrite = vec!["rewrite", path.to_str().unwrap(), "--check", "--input", &x];
+    let mut rewrite = vec!["rewrite", &path, "--check", "--input", &x];
     rewrite.extend(["-o", output.to_str().unwrap(), "--ort-lib", &library]);
     let report = succeeds(&rewrite);
     let but =
@@ -262,44 +184,24 @@ fn a_check_says_where_both_models_differ_from_onnx_runtime() {
 
 /// An LSTM of `[seq, batch, 2]` with lengths, as PyTorch has it, and the number of its weights.
 fn packed(weights: f32) -> Vec<u8> {
-    let filled = |name: &str, sizes: &[i64]| {
-        let count: i64 = sizes.iter().product();
-        let bytes: Vec<u8> = (0..count).flat_map(|_| weights.to_le_bytes()).collect();
-        tensor(name, FLOAT, sizes, &bytes)
-    };
-    let mut lstm = node("LSTM", &["x", "w", "r", "", "lens"], &["y"]);
-    lstm.attribute = vec![int("hidden_size", 1)];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![lstm],
-        initializer: vec![filled("w", &[1, 4, 2]), filled("r", &[1, 4, 1])],
-        input: vec![
-            value("x", FLOAT, &["seq", "batch", "2"]),
-            value("lens", INT32, &["batch"]),
-        ],
-        output: vec![value("y", FLOAT, &["seq", "1", "batch", "1"])],
-        ..GraphProto::default()
-    };
-    model(graph).encode_to_vec()
+    let lstm = graph(&format!(
+        "x:f32[seq,batch,2] lens:i32[batch] -> y:f32[seq,1,batch,1]
+         w:f32[1,4,2] = {weights:?}
+         r:f32[1,4,1] = {weights:?}
+         y = LSTM<hidden_size=1>(x, w, r, _, lens)"
+    ));
+    model(lstm).encode_to_vec()
 }
 
 /// Whichever axis comes first.
 #[test]
 fn axes_that_count_steps_have_some() {
     let folder = Folder::new();
-    let mut reverse = node("ReverseSequence", &["x", "lens"], &["y"]);
-    reverse.attribute = vec![int("time_axis", 0), int("batch_axis", 1)];
-    let reverse = model(GraphProto {
-        name: "graph".to_owned(),
-        node: vec![reverse],
-        input: vec![
-            value("x", FLOAT, &["T", "N", "3"]),
-            value("lens", INT64, &["N"]),
-        ],
-        output: vec![value("y", FLOAT, &["T", "N", "3"])],
-        ..GraphProto::default()
-    });
-    let reverse = folder.write("reverse.onnx", &reverse.encode_to_vec());
+    let reverse = graph(
+        "x:f32[T,N,3] lens:i64[N] -> y:f32[T,N,3]
+         y = ReverseSequence<time_axis=0;batch_axis=1>(x, lens)",
+    );
+    let reverse = folder.write("reverse.onnx", &model(reverse).encode_to_vec());
     let layer = folder.write("layer.onnx", &packed(0.5));
     for (path, sizes) in [(reverse, "T=7, N=2"), (layer, "seq=7, batch=2")] {
         let path = path.to_str().unwrap();

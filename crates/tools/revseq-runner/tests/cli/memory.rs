@@ -3,10 +3,7 @@
 use std::fs::File;
 use std::process::Command;
 
-use prost::Message;
-use tract_onnx::pb::GraphProto;
-
-use crate::common::{FLOAT, Folder, INT64, int, model, node, peak, tensor, value};
+use crate::common::{Folder, peak};
 
 const MIB: u64 = 1 << 20;
 
@@ -19,25 +16,13 @@ const OWN: u64 = 40 * MIB;
 #[test]
 fn a_large_model_takes_little_more_than_its_parts() {
     let folder = Folder::new();
-    let (rows, columns) = (SIZE as i64 / 4096, 1024);
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![
-            node("Gather", &["table", "ids"], &["rows"]),
-            node("ReverseSequence", &["rows", "lens"], &["y"]),
-        ],
-        input: vec![value("ids", INT64, &["2"]), value("lens", INT64, &["1024"])],
-        output: vec![value("y", FLOAT, &["2", "1024"])],
-        initializer: vec![tensor(
-            "table",
-            FLOAT,
-            &[rows, columns],
-            &vec![0; SIZE as usize],
-        )],
-        ..GraphProto::default()
-    };
-    let path = folder.write("m.onnx", &model(graph).encode_to_vec());
-    let path = path.to_str().unwrap();
+    let path = &folder.text(&format!(
+        "ids:i64[2] lens:i64[1024] -> y:f32[2,1024]
+         table:f32[{},1024] = 0.0
+         rows = Gather(table, ids)
+         y = ReverseSequence(rows, lens)",
+        SIZE / 4096
+    ));
     let out = folder.path("out.onnx").display().to_string();
     for (arguments, times) in [
         (&["inspect", path][..], 2),
@@ -59,20 +44,12 @@ fn a_large_model_takes_little_more_than_its_parts() {
 #[test]
 fn inputs_are_not_made_up_to_say_what_a_model_is() {
     let folder = Folder::new();
-    let one = 1_f32.to_le_bytes();
-    let weights = ["w", "r"].map(|name| tensor(name, FLOAT, &[1, 1, 1], &one));
-    let mut layer = node("RNN", &["x", "w", "r"], &["y"]);
-    layer.attribute.push(int("hidden_size", 1));
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![layer],
-        input: vec![value("x", FLOAT, &["T", "B", "1000000000"])],
-        output: vec![value("y", FLOAT, &["T", "1", "B", "1"])],
-        initializer: weights.to_vec(),
-        ..GraphProto::default()
-    };
-    let path = folder.write("m.onnx", &model(graph).encode_to_vec());
-    let (ended, peak) = peak(&["inspect", path.to_str().unwrap()]);
+    let path = folder.text(
+        "x:f32[T,B,1000000000] -> y:f32[T,1,B,1]
+         w:f32[1,1,1] = 1.0
+         y = RNN<hidden_size=1>(x, w, w)",
+    );
+    let (ended, peak) = peak(&["inspect", &path]);
     assert!(ended.success(), "{ended}");
     assert!(peak <= 2 * OWN, "{} MiB", peak / MIB);
 }

@@ -5,19 +5,13 @@ use serde_json::Value as Json;
 use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, graph, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    value,
 };
 
 /// `y = x - z`, all float `[2]`.
 fn difference() -> GraphProto {
-    let two = |name| value(name, FLOAT, &["2"]);
-    GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Sub", &["x", "z"], &["y"])],
-        input: vec![two("x"), two("z")],
-        output: vec![two("y")],
-        ..GraphProto::default()
-    }
+    graph("x:f32[2] z:f32[2] -> y:f32[2]\n y = Sub(x, z)")
 }
 
 /// The `.npy` file of two floats.

@@ -6,12 +6,9 @@
 use std::process::Command;
 
 use serde_json::Value as Json;
-use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
+use tract_onnx::pb::GraphProto;
 
-use crate::common::{
-    FLOAT, Folder, Run, graph_attribute, int, int64s, models, node, refuses, revseq, succeeds,
-    tensor, value,
-};
+use crate::common::{FLOAT, Folder, Run, graph, models, refuses, revseq, succeeds, tensor};
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
@@ -130,47 +127,25 @@ fn wide_layers() -> GraphProto {
         let values = (0..count).flat_map(|it| ((it % 13 - 6) as f32 / 256.0).to_le_bytes());
         tensor(name, FLOAT, sizes, &values.collect::<Vec<_>>())
     };
-    let [time, state] = [["100", "8", "16"], ["1", "8", "256"]];
-    let mut layer = node("RNN", &["x", "w", "r"], &["y"]);
-    layer.attribute.push(int("hidden_size", UNITS));
-    let body = GraphProto {
-        name: String::from("body"),
-        node: vec![
-            node("MatMul", &["now", "columns"], &["a"]),
-            node("MatMul", &["h", "square"], &["b"]),
-            node("Add", &["a", "b"], &["sum"]),
-            node("Tanh", &["sum"], &["new"]),
-            node("Identity", &["new"], &["out"]),
-        ],
-        input: vec![
-            value("h", FLOAT, &state[1..]),
-            value("now", FLOAT, &time[1..]),
-        ],
-        output: vec![
-            value("new", FLOAT, &state[1..]),
-            value("out", FLOAT, &state[1..]),
-        ],
-        ..GraphProto::default()
-    };
-    let mut scan = node("Scan", &["zeros", "x"], &["last", "all"]);
-    scan.attribute = vec![int("num_scan_inputs", 1), graph_attribute("body", body)];
-    GraphProto {
-        name: String::from("wide"),
-        node: vec![layer, scan],
-        input: vec![value("x", FLOAT, &time)],
-        output: vec![
-            value("y", FLOAT, &["100", "1", "8", "256"]),
-            value("last", FLOAT, &state[1..]),
-        ],
-        initializer: vec![
-            weights("w", &[1, UNITS, 16]),
-            weights("r", &[1, UNITS, UNITS]),
-            weights("columns", &[16, UNITS]),
-            weights("square", &[UNITS, UNITS]),
-            tensor("zeros", FLOAT, &[8, UNITS], &[0; 8 * 256 * 4]),
-        ],
-        ..GraphProto::default()
-    }
+    let mut graph = graph(
+        "x:f32[100,8,16] -> y:f32[100,1,8,256] last:f32[8,256]
+         zeros:f32[8,256] = 0.0
+         y = RNN<hidden_size=256>(x, w, r)
+         last, all = Scan<num_scan_inputs=1;body=@body>(zeros, x)
+         @body: h:f32[8,256] now:f32[8,16] -> new:f32[8,256] out:f32[8,256]
+         a = MatMul(now, columns)
+         b = MatMul(h, square)
+         sum = Add(a, b)
+         new = Tanh(sum)
+         out = Identity(new)",
+    );
+    graph.initializer.extend([
+        weights("w", &[1, UNITS, 16]),
+        weights("r", &[1, UNITS, UNITS]),
+        weights("columns", &[16, UNITS]),
+        weights("square", &[UNITS, UNITS]),
+    ]);
+    graph
 }
 
 #[test]
@@ -437,43 +412,18 @@ fn sizes_that_a_branch_does_not_take_are_not_written_but_by_a_rewrite() {
     let Some(library) = onnxruntime(name) else {
         return;
     };
-    let unshaped = |name: &str| {
-        let mut output = value(name, FLOAT, &[]);
-        let tensor = output.r#type.as_mut().and_then(|it| it.value.as_mut());
-        if let Some(type_proto::Value::TensorType(tensor)) = tensor {
-            tensor.shape = None;
-        }
-        output
-    };
-    let branch = |node: NodeProto| GraphProto {
-        name: "branch".to_owned(),
-        output: vec![unshaped(&node.output[0])],
-        node: vec![node],
-        ..GraphProto::default()
-    };
-    let mut choice = node("If", &["is_one"], &["y"]);
-    let squeezed = branch(node("Squeeze", &["x", "zero"], &["row"]));
-    let kept = branch(node("Flatten", &["x"], &["rows"]));
-    choice.attribute = vec![
-        graph_attribute("then_branch", squeezed),
-        graph_attribute("else_branch", kept),
-    ];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![
-            node("Shape", &["x"], &["sizes"]),
-            node("Gather", &["sizes", "zero"], &["first"]),
-            node("Equal", &["first", "one"], &["is_one"]),
-            choice,
-        ],
-        initializer: vec![int64s("zero", &[0]), int64s("one", &[1])],
-        input: vec![value("x", FLOAT, &["", ""])],
-        output: vec![unshaped("y")],
-        ..GraphProto::default()
-    };
     let folder = Folder::new();
-    let path = folder.model(graph);
-    let path = path.to_str().unwrap();
+    let path = &folder.text(
+        "x:f32[?,?] -> y:f32
+         sizes = Shape(x)
+         first = Gather(sizes, [0])
+         is_one = Equal(first, [1])
+         y = If<then_branch=@then;else_branch=@else>(is_one)
+         @then: -> row:f32
+         row = Squeeze(x, [0])
+         @else: -> rows:f32
+         rows = Flatten(x)",
+    );
     let sizes = ["-d", "x.0=2", "-d", "x.1=3"];
     let plain = ["-b", "ort-plain", "--ort-lib", &library];
     let run = ["run", path, "--fill", "iota"];

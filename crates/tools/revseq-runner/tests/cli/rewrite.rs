@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
+use tract_onnx::pb::{ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, flips, flips_initializers, int, int64s, model, models, models_in, node,
-    refuses, reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, INT64, flips, int, int64s, model, models, models_in, node, refuses,
+    reverse_graph, revseq, succeeds, tensor,
 };
 use crate::ort::onnxruntime;
 
@@ -585,23 +585,12 @@ fn data_in_other_files_goes_along() {
 #[test]
 fn incomparable_models_are_an_error() {
     let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: [vec![node("Nonsense", &["x"], &["z"])], flips("z", "y")].concat(),
-        initializer: flips_initializers(),
-        input: vec![value("x", FLOAT, &["2"])],
-        output: vec![value("y", FLOAT, &["2"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
+    let path = folder.text(&format!(
+        "x:f32[2] -> y:f32[2]\n z = Nonsense(x)\n {}",
+        flips("z")
+    ));
     let output = folder.path("out.onnx");
-    let arguments = [
-        "rewrite",
-        path.to_str().unwrap(),
-        "-o",
-        output.to_str().unwrap(),
-        "--check",
-    ];
+    let arguments = ["rewrite", &path, "-o", output.to_str().unwrap(), "--check"];
     refuses(
         &arguments,
         "--check: no backend runs both models: tract: the original model: tract has no Nonsense",

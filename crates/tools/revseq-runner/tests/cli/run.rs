@@ -7,8 +7,8 @@ use prost::Message;
 use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    BOOL, FLOAT, Folder, INT64, graph_attribute, int, int64s, models, node, refuses, reverse_graph,
-    revseq, succeeds, tensor, value,
+    FLOAT, Folder, INT64, graph, int, int64s, models, node, refuses, reverse_graph, revseq,
+    succeeds, tensor, value,
 };
 
 /// The first example of the README, with figures that may differ in the last digits.
@@ -304,34 +304,15 @@ fn a_profile_has_the_times_of_operators() {
 #[test]
 fn a_profile_has_the_nodes_of_branches() {
     let folder = Folder::new();
-    let branch = |name: &str, op: &str| GraphProto {
-        name: name.to_owned(),
-        node: vec![node(op, &["x"], &[name])],
-        output: vec![value(name, FLOAT, &["2"])],
-        ..GraphProto::default()
-    };
-    let mut choice = node("If", &["is_taken"], &["y"]);
-    choice.attribute = vec![
-        graph_attribute("then_branch", branch("kept", "Tanh")),
-        graph_attribute("else_branch", branch("other", "Exp")),
-    ];
-    let model = folder.model(GraphProto {
-        name: "graph".to_owned(),
-        node: vec![choice],
-        input: vec![value("x", FLOAT, &["2"]), value("is_taken", BOOL, &[])],
-        output: vec![value("y", FLOAT, &["2"])],
-        ..GraphProto::default()
-    });
-    let model = model.to_str().unwrap();
-    let run = [
-        "run",
-        model,
-        "--fill",
-        "zeros",
-        "--profile",
-        "--format",
-        "json",
-    ];
+    let model = folder.text(
+        "x:f32[2] is_taken:bool[] -> y:f32[2]
+         y = If<then_branch=@then;else_branch=@else>(is_taken)
+         @then: -> kept:f32[2]
+         kept = Tanh(x)
+         @else: -> other:f32[2]
+         other = Exp(x)",
+    );
+    let run = format!("run {model} --fill zeros --profile --format json");
     let json: serde_json::Value = serde_json::from_str(&succeeds(&run)).unwrap();
     let nodes = json["profile"]["nodes"].as_array().unwrap();
     let find = |operator: &str| nodes.iter().find(|node| node["operator"] == operator);
@@ -413,28 +394,19 @@ fn loops_on_sequences_optionals_and_bfloat16_are_refused_by_name() {
 }
 
 /// A model of one Gather of 20 rows, by a chain of operators on its input.
-fn gather(chain: &[&str], input: i32) -> GraphProto {
-    let mut graph = GraphProto {
-        name: "graph".to_owned(),
-        input: vec![value("ids", input, &["50"])],
-        output: vec![value("rows", FLOAT, &["50", "2"])],
-        initializer: vec![tensor("table", FLOAT, &[20, 2], &[0; 160])],
-        ..GraphProto::default()
-    };
-    let mut last = "ids".to_owned();
+fn gather(chain: &[&str], input: &str) -> GraphProto {
+    let (mut nodes, mut last) = (String::new(), "ids".to_owned());
     for (index, operator) in chain.iter().enumerate() {
-        let name = format!("v{index}");
-        let mut next = node(operator, &[&last], &[&name]);
-        if *operator == "Cast" {
-            next.attribute = vec![int("to", INT64.into())];
-        }
-        graph.node.push(next);
-        last = name;
+        let to = if *operator == "Cast" { "<to=7>" } else { "" };
+        nodes += &format!("v{index} = {operator}{to}({last})\n");
+        last = format!("v{index}");
     }
-    graph
-        .node
-        .push(node("Gather", &["table", &last], &["rows"]));
-    graph
+    graph(&format!(
+        "ids:{input}[50] -> rows:f32[50,2]
+         table:f32[20,2] = 0.0
+         {nodes}
+         rows = Gather(table, {last})"
+    ))
 }
 
 #[test]
@@ -442,10 +414,10 @@ fn made_up_indices_are_within_the_axis_they_index() {
     const INT32: i32 = 6;
     let folder = Folder::new();
     for (chain, input) in [
-        (&[][..], INT64),
-        (&["Cast"], INT32),
-        (&["Cast", "Identity"], INT32),
-        (&["Identity", "Transpose"], INT64),
+        (&[][..], "i64"),
+        (&["Cast"], "i32"),
+        (&["Cast", "Identity"], "i32"),
+        (&["Identity", "Transpose"], "i64"),
     ] {
         let path = folder.model(gather(chain, input));
         for fill in [

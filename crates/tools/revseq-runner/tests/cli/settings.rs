@@ -1,11 +1,9 @@
 //! Unusable settings and files, and the program's own help.
 
 use prost::Message;
-use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, int, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
-    value,
+    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
 };
 
 const INT32: i32 = 6;
@@ -307,26 +305,15 @@ fn help_fits_a_narrow_terminal() {
 #[test]
 fn lengths_of_layers_follow_the_policy() {
     let folder = Folder::new();
-    let mut lstm = node("LSTM", &["x", "w", "r", "", "lens"], &["y"]);
-    lstm.attribute = vec![int("hidden_size", 1)];
-    let model = folder.model(GraphProto {
-        name: "graph".to_owned(),
-        node: vec![lstm],
-        initializer: vec![
-            tensor("w", FLOAT, &[1, 4, 2], &[0; 32]),
-            tensor("r", FLOAT, &[1, 4, 1], &[0; 16]),
-        ],
-        input: vec![
-            value("x", FLOAT, &["3", "2", "2"]),
-            value("lens", INT32, &["2"]),
-        ],
-        output: vec![value("y", FLOAT, &["3", "1", "2", "1"])],
-        ..GraphProto::default()
-    });
+    let model = &folder.text(
+        "x:f32[3,2,2] lens:i32[2] -> y:f32[3,1,2,1]
+         w:f32[1,4,2] = 0.0
+         r:f32[1,4,1] = 0.0
+         y = LSTM<hidden_size=1>(x, w, r, _, lens)",
+    );
     let bytes: Vec<u8> = [3_i32, 4].iter().flat_map(|it| it.to_le_bytes()).collect();
     let lens = tensor("lens", INT32, &[2], &bytes).encode_to_vec();
     let lens = format!("lens={}", folder.write("lens.pb", &lens).display());
-    let model = model.to_str().unwrap();
     let run = ["run", model, "--fill", "iota", "-i", &lens];
     refuses(
         &run,

@@ -2,28 +2,23 @@
 
 use prost::Message;
 use serde_json::Value as Json;
-use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::pb::ModelProto;
 
 use crate::common::{
-    FLOAT, Folder, branch, graph_attribute, int64s, model, node, refuses, reverse_graph, revseq,
-    succeeds, tensor, value,
+    FLOAT, Folder, graph, model, refuses, reverse_graph, revseq, succeeds, tensor,
 };
 
 /// `y = -x` for x of `[b,?,t]`.
 fn partly_named() -> Vec<u8> {
-    let mut x = value("x", FLOAT, &["b", "unnamed", "t"]);
-    let shape = x.r#type.as_mut().and_then(|it| it.value.as_mut());
+    let mut graph = graph("x:f32[b,unnamed,t] -> y:f32[b,m,t]\n y = Neg(x)");
+    let shape = graph.input[0]
+        .r#type
+        .as_mut()
+        .and_then(|it| it.value.as_mut());
     let Some(tract_onnx::pb::type_proto::Value::TensorType(tensor)) = shape else {
         unreachable!("it is a tensor");
     };
     tensor.shape.as_mut().unwrap().dim[1].value = None;
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Neg", &["x"], &["y"])],
-        output: vec![value("y", FLOAT, &["b", "m", "t"])],
-        input: vec![x],
-        ..GraphProto::default()
-    };
     model(graph).encode_to_vec()
 }
 
@@ -118,28 +113,14 @@ fn rewriting_writes_sizes() {
 #[test]
 fn sizes_are_written_into_branches() {
     let folder = Folder::new();
-    let branch = |operator: &str| GraphProto {
-        name: operator.to_owned(),
-        node: vec![node(operator, &["x"], &["z"])],
-        output: vec![value("z", FLOAT, &["n"])],
-        ..GraphProto::default()
-    };
-    let mut choice = node("If", &["c"], &["y"]);
-    choice.attribute = vec![
-        graph_attribute("then_branch", branch("Neg")),
-        graph_attribute("else_branch", branch("Abs")),
-    ];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![choice],
-        input: vec![
-            value("c", crate::common::BOOL, &[]),
-            value("x", FLOAT, &["n"]),
-        ],
-        output: vec![value("y", FLOAT, &["n"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph).display().to_string();
+    let path = folder.text(
+        "c:bool[] x:f32[n] -> y:f32[n]
+         y = If<then_branch=@then;else_branch=@else>(c)
+         @then: -> a:f32[n]
+         a = Neg(x)
+         @else: -> b:f32[n]
+         b = Abs(x)",
+    );
     let out = folder.path("out.onnx").display().to_string();
     succeeds(&["rewrite", &path, "-o", &out, "--dim", "n=7"]);
     let written = std::fs::read(&out).unwrap();
@@ -152,31 +133,19 @@ fn sizes_are_written_into_branches() {
 #[test]
 fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
     let folder = Folder::new();
-    let mut either = node("If", &["is_one"], &["rows"]);
-    either.attribute = vec![
-        graph_attribute("then_branch", branch("Squeeze", &["x", "last"], "a")),
-        graph_attribute("else_branch", branch("Identity", &["x"], "b")),
-    ];
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![
-            node("Shape", &["x"], &["shape"]),
-            node("Gather", &["shape", "last"], &["size"]),
-            node("Equal", &["size", "one"], &["is_one"]),
-            either,
-            node("Gemm", &["rows", "weights"], &["y"]),
-        ],
-        input: vec![value("x", FLOAT, &["", "2", "time"])],
-        output: vec![value("y", FLOAT, &["batch", "2"])],
-        initializer: vec![
-            int64s("last", &[-1]),
-            int64s("one", &[1]),
-            tensor("weights", FLOAT, &[2, 2], &[0; 16]),
-        ],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph);
-    let path = path.to_str().expect("a path is text");
+    let path = &folder.text(
+        "x:f32[?,2,time] -> y:f32[batch,2]
+         weights:f32[2,2] = 0.0
+         shape = Shape(x)
+         size = Gather(shape, [-1])
+         is_one = Equal(size, [1])
+         rows = If<then_branch=@then;else_branch=@else>(is_one)
+         y = Gemm(rows, weights)
+         @then: -> a
+         a = Squeeze(x, [-1])
+         @else: -> b
+         b = Identity(x)",
+    );
     let shown = succeeds(&["inspect", path]);
     let how = shown.lines().find(|line| line.starts_with("runs on "));
     let how = how.unwrap_or_default();
@@ -201,14 +170,7 @@ fn a_model_without_a_plan_for_all_sizes_is_inspected_at_some() {
 #[test]
 fn one_name_for_sizes_that_differ_is_a_note() {
     let folder = Folder::new();
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Transpose", &["x"], &["y"])],
-        input: vec![value("x", FLOAT, &["n", "n"])],
-        output: vec![value("y", FLOAT, &["n", "n"])],
-        ..GraphProto::default()
-    };
-    let path = folder.model(graph).display().to_string();
+    let path = folder.text("x:f32[n,n] -> y:f32[n,n]\n y = Transpose(x)");
     let bytes: Vec<u8> = (0..6_u8)
         .flat_map(|it| f32::from(it).to_le_bytes())
         .collect();

@@ -1,10 +1,10 @@
 //! `revseq snapshot`, and `revseq verify` on its snapshots.
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, TensorProto};
+use tract_onnx::pb::TensorProto;
 
 use crate::common::{
-    FLOAT, Folder, model, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, graph, model, node, refuses, reverse_graph, revseq, succeeds, tensor,
 };
 
 /// A model NAME.onnx in a folder, and its path.
@@ -165,22 +165,16 @@ fn runs_are_saved_as_data_sets_and_archives() {
 
 /// A model whose outputs are each an operator of the first input, all of one size.
 fn of(inputs: &[&str], outputs: &[(&str, &str)], size: &str) -> Vec<u8> {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: outputs
-            .iter()
-            .map(|(operator, output)| node(operator, &inputs[..1], &[*output]))
-            .collect(),
-        input: inputs
-            .iter()
-            .map(|input| value(input, FLOAT, &[size]))
-            .collect(),
-        output: outputs
-            .iter()
-            .map(|(_, output)| value(output, FLOAT, &[size]))
-            .collect(),
-        ..GraphProto::default()
-    };
+    let first = inputs[0];
+    let declared = |name: &str| format!("{name}:f32[{size}]");
+    let inputs: Vec<String> = inputs.iter().map(|it| declared(it)).collect();
+    let names: Vec<String> = outputs.iter().map(|it| declared(it.1)).collect();
+    let nodes = outputs
+        .iter()
+        .map(|(operator, it)| format!("{it} = {operator}({first})"));
+    let nodes: Vec<String> = nodes.collect();
+    let (inputs, outputs) = (inputs.join(" "), names.join(" "));
+    let graph = graph(&format!("{inputs} -> {outputs}\n{}", nodes.join("\n")));
     model(graph).encode_to_vec()
 }
 
@@ -271,12 +265,9 @@ fn another_interface_is_a_difference() {
 
 /// Two models, of which only the second has a size T, an input `ids` and an output `longer`.
 fn two_models(folder: &Folder) -> [String; 2] {
-    let of = |input: &str, size: &str, output: &str| GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Neg", &[input], &[output])],
-        input: vec![value(input, FLOAT, &["N", size])],
-        output: vec![value(output, FLOAT, &["N", size])],
-        ..GraphProto::default()
+    let of = |input: &str, size: &str, output: &str| {
+        let values = format!("{input}:f32[N,{size}] -> {output}:f32[N,{size}]");
+        graph(&format!("{values}\n {output} = Neg({input})"))
     };
     folder.write("a.onnx", &model(of("x", "3", "y")).encode_to_vec());
     folder.write("b.onnx", &model(of("ids", "T", "longer")).encode_to_vec());
@@ -620,12 +611,6 @@ fn the_command_warns_of_nan_on_tract() {
 }
 
 fn model_of_zero_by_zero() -> Vec<u8> {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node("Div", &["x", "x"], &["y"])],
-        input: vec![value("x", FLOAT, &["3"])],
-        output: vec![value("y", FLOAT, &["3"])],
-        ..GraphProto::default()
-    };
+    let graph = graph("x:f32[3] -> y:f32[3]\n y = Div(x, x)");
     model(graph).encode_to_vec()
 }

@@ -1,10 +1,10 @@
 //! `revseq verify`.
 
 use prost::Message;
-use tract_onnx::pb::{GraphProto, TensorProto};
+use tract_onnx::pb::TensorProto;
 
 use crate::common::{
-    FLOAT, Folder, int64s, model, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, graph, int64s, model, refuses, reverse_graph, revseq, succeeds, tensor,
 };
 
 fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
@@ -17,13 +17,7 @@ fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
 
 /// A test in a folder: a model of one input `x` and one output `y`, both float `[2]`.
 fn add(folder: &Folder, name: &str, operator: &str, x: [f32; 2], y: [f32; 2]) {
-    let graph = GraphProto {
-        name: "graph".to_owned(),
-        node: vec![node(operator, &["x"], &["y"])],
-        input: vec![value("x", FLOAT, &["2"])],
-        output: vec![value("y", FLOAT, &["2"])],
-        ..GraphProto::default()
-    };
+    let graph = graph(&format!("x:f32[2] -> y:f32[2]\n y = {operator}(x)"));
     folder.write(&format!("{name}/model.onnx"), &model(graph).encode_to_vec());
     let data = |file: &str, tensor: TensorProto| {
         folder.write(
