@@ -19,15 +19,15 @@ use crate::model::{
 };
 use crate::{Options, Outcome};
 use buffa::MessageField;
-use revseq_test_models::text::nodes;
+use revseq_test_models::text::{self, nodes};
 
 /// A graph and the expected result.
 struct Row {
-    nodes: Vec<&'static str>,
+    nodes: Vec<String>,
     /// The graph's outputs, of rank 3 unless they are loop outputs.
-    outputs: &'static str,
+    outputs: String,
     /// Initializers that a caller may replace.
-    replaceable: &'static str,
+    replaceable: String,
     /// The sizes of `x`.
     sizes: Option<[Option<i64>; 3]>,
     opset: i64,
@@ -44,16 +44,16 @@ const ANY: &str = "any";
 
 enum Expected {
     /// The pass reports this rewrite, and these operators remain.
-    Taken(&'static str, &'static str),
+    Taken(String, String),
     /// The pass changes nothing, for this reason; empty if the pass reports none.
-    Left(&'static str),
+    Left(String),
 }
 
-fn row(nodes: &[&'static str], expected: Expected) -> Row {
+fn row(nodes: &[&str], expected: Expected) -> Row {
     Row {
-        nodes: nodes.to_vec(),
-        outputs: "y",
-        replaceable: "",
+        nodes: nodes.iter().map(|&it| it.to_owned()).collect(),
+        outputs: "y".to_owned(),
+        replaceable: String::new(),
         sizes: Some([None; 3]),
         opset: 17,
         options: None,
@@ -63,20 +63,60 @@ fn row(nodes: &[&'static str], expected: Expected) -> Row {
     }
 }
 
-fn takes(what: &'static str, operators: &'static str, nodes: &[&'static str]) -> Row {
-    row(nodes, Expected::Taken(what, operators))
+fn takes(what: &str, operators: &str, nodes: &[&str]) -> Row {
+    row(
+        nodes,
+        Expected::Taken(what.to_owned(), operators.to_owned()),
+    )
 }
 
-fn leaves(why: &'static str, nodes: &[&'static str]) -> Row {
-    row(nodes, Expected::Left(why))
+fn leaves(why: &str, nodes: &[&str]) -> Row {
+    row(nodes, Expected::Left(why.to_owned()))
+}
+
+/// Rows as text: settings in brackets and nodes, one a line, then `=> operators | report` where they are taken,
+/// or `=> ! reason` where they are left.
+fn rows(text: &str) -> Vec<Row> {
+    let row = |(text, expected): &(String, &str)| {
+        let row = match expected.strip_prefix('!') {
+            Some(why) => leaves(why.trim(), &[]),
+            None => {
+                let (operators, what) = expected.split_once('|').expect("operators | report");
+                takes(what.trim(), operators.trim(), &[])
+            }
+        };
+        text.lines().fold(row, Row::line)
+    };
+    text::rows(text).iter().map(row).collect()
 }
 
 impl Row {
-    fn outputs(self, outputs: &'static str) -> Self {
+    /// A node, or a setting.
+    fn line(mut self, line: &str) -> Self {
+        let setting = line.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let Some((name, value)) = setting.and_then(|it| it.split_once(' ')) else {
+            self.nodes.push(line.to_owned());
+            return self;
+        };
+        match name {
+            "outputs" => self.outputs(value),
+            "replaceable" => self.replaceable(value),
+            "opset" => self.opset(value.parse().expect("a version")),
+            "sizes" => {
+                let sizes: Vec<Option<i64>> = value.split(' ').map(|it| it.parse().ok()).collect();
+                self.sizes(sizes.try_into().expect("three sizes"))
+            }
+            _ => panic!("no setting {name}"),
+        }
+    }
+
+    fn outputs(self, outputs: &str) -> Self {
+        let outputs = outputs.to_owned();
         Self { outputs, ..self }
     }
 
-    fn replaceable(self, replaceable: &'static str) -> Self {
+    fn replaceable(self, replaceable: &str) -> Self {
+        let replaceable = replaceable.to_owned();
         Self {
             replaceable,
             ..self
@@ -169,10 +209,10 @@ impl Row {
         }
         match &self.expected {
             Expected::Taken(what, operators) => {
-                let found = taken.iter().any(|taken| taken.contains(what));
+                let found = taken.iter().any(|taken| taken.contains(&**what));
                 assert!(found, "{shown}{report:#?}");
                 let operators_left = left_over(&after);
-                if *operators == ANY {
+                if operators == ANY {
                     let left = ["Reverse", "Loop", "Scan"].map(|it| operators_left.contains(it));
                     assert_eq!(left, [false; 3], "{shown}{operators_left}");
                 } else {
@@ -183,7 +223,7 @@ impl Row {
                 // Another pass may have changed the node.
                 let is_same = before == after || report.rewritten().any(|step| step.pass != name);
                 assert!(is_same && taken.is_empty(), "{shown}{report:#?}");
-                let told = left.iter().any(|left| left.contains(why));
+                let told = left.iter().any(|left| left.contains(&**why));
                 assert!(
                     if why.is_empty() {
                         left.is_empty()
@@ -331,157 +371,118 @@ fn full_flip() {
     let slice = "Slice of axis 0 with a step of -1";
     let fours = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, fours)";
     let flip = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, full)";
-    let declared = [Some(2), Some(4), None];
-    check(
-        "full-flip",
-        &[
-            takes(slice, "Slice", &[FULL, flip]),
-            takes(
-                slice,
-                "Slice",
-                &[
-                    FULL,
-                    "y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, full)",
-                ],
-            ),
-            // The lengths may have other readers.
-            takes(slice, "Shape Gather Gather Expand Slice", &[FULL, flip]).outputs("y full"),
-            // Through operators that keep sizes, and operators that move them.
-            takes(
-                "Slice of axis 1",
-                "Neg Transpose Slice",
-                &[
-                    FULL,
-                    "negative = Neg(x)
-            turned = Transpose<perm=[1,0,2]>(negative)
-            y = ReverseSequence<batch_axis=0;time_axis=1>(turned, full)",
-                ],
-            ),
-            takes("Slice of axis 1", "Slice", &[fours]).sizes(declared),
-            takes(
-                "Slice of axis 1",
-                "Slice",
-                &["all = Expand(four, sizes)
-            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
-            )
-            .sizes(declared),
-            // ONNX Runtime ends the process where a subgraph reads a Slice of a DequantizeLinear.
-            takes(
-                slice,
-                "DequantizeLinear Sum Slice If",
-                &[
-                    FULL,
-                    "moved = DequantizeLinear(x, half)
+    let mut rows = rows(&format!(
+        "{FULL}
+             {flip} => Slice | {slice}
+             {FULL}
+             y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, full) => Slice | {slice}
+             # The lengths may have other readers.
+             [outputs y full]
+             {FULL}
+             {flip} => Shape Gather Gather Expand Slice | {slice}
+             # Through operators that keep sizes, and operators that move them.
+             {FULL}
+             negative = Neg(x)
+             turned = Transpose<perm=[1,0,2]>(negative)
+             y = ReverseSequence<batch_axis=0;time_axis=1>(turned, full)
+             => Neg Transpose Slice | Slice of axis 1
+             [sizes 2 4 ?]
+             {fours} => Slice | Slice of axis 1
+             [sizes 2 4 ?]
+             all = Expand(four, sizes)
+             y = revseq.ReverseSubsequences<axis=1>(x, all) => Slice | Slice of axis 1
+             # The size of another axis, of another value, and of none.
+             {FULL}
+             y = ReverseSequence<batch_axis=0;time_axis=1>(x, full) => ! {other}
+             twice = Concat<axis=0>(x, x)
+             shape = Shape(twice)
+             time = Gather(shape, zero)
+             batch = Gather(shape, one)
+             full = Expand(time, batch)
+             {flip} => ! {other}
+             {FULL}
+             less = Sub(full, one)
+             y = ReverseSequence(x, less) => ! {varied}
+             {fours} => ! {other}
+             [sizes 2 5 ?]
+             {fours} => ! {other}
+             [sizes 2 4 ?]
+             all = Expand(two, sizes)
+             y = revseq.ReverseSubsequences<axis=1>(x, all) => ! {other}
+             # Other lengths: different for each sequence, or given by the caller.
+             [sizes 2 4 ?]
+             y = ReverseSequence<batch_axis=0;time_axis=1>(x, mixed) => ! {varied}
+             [sizes 2 4 ?]
+             y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens) => ! {varied}
+             [sizes 2 4 ?]
+             [replaceable fours]
+             {fours} => ! {varied}
+             shapeless = Reshape(x, lens)
+             y = ReverseSequence<batch_axis=-3;time_axis=-2>(shapeless, fours)
+             => ! of a rank that is not known
+             [sizes 2 4 ?]
+             [opset 9]
+             all = Expand(four, sizes)
+             y = revseq.ReverseSubsequences<axis=1>(x, all)
+             => ! version 9 of ONNX's operators has no Slice with steps
+             y = Neg(x) => !"
+    ));
+    rows.extend([
+        // ONNX Runtime ends the process where a subgraph reads a Slice of a DequantizeLinear.
+        takes(
+            slice,
+            "DequantizeLinear Sum Slice If",
+            &[
+                FULL,
+                "moved = DequantizeLinear(x, half)
             reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
             y = If<then_branch=@reading;else_branch=@reading>(flag)",
-                ],
-            )
-            .inner(READING),
-            takes(
-                slice,
-                "DequantizeLinear Mul Transpose Transpose Sum Slice Loop",
-                &[
-                    FULL,
-                    "real = DequantizeLinear(x, half)
+            ],
+        )
+        .inner(READING),
+        takes(
+            slice,
+            "DequantizeLinear Mul Transpose Transpose Sum Slice Loop",
+            &[
+                FULL,
+                "real = DequantizeLinear(x, half)
             scaled = Mul(whole, real)
             turned = Transpose<perm=[1,0,2]>(scaled)
             moved = Transpose<perm=[1,0,2]>(turned)
             flipped = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
             reversed = Identity(flipped)
             y = Loop<body=@looping>(five, always, x)",
-                ],
-            )
-            .inner(READING),
-            takes(
-                slice,
-                "DequantizeLinear Slice If",
-                &[
-                    FULL,
-                    "moved = DequantizeLinear(x, half)
+            ],
+        )
+        .inner(READING),
+        takes(
+            slice,
+            "DequantizeLinear Slice If",
+            &[
+                FULL,
+                "moved = DequantizeLinear(x, half)
             reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
             y = If<then_branch=@outer;else_branch=@outer>(flag)",
-                ],
-            )
-            .inner(READING)
-            .outputs("y reversed"),
-            // It is so before.
-            takes(
-                slice,
-                "DequantizeLinear Transpose Slice If",
-                &[
-                    FULL,
-                    "real = DequantizeLinear(x, half)
+            ],
+        )
+        .inner(READING)
+        .outputs("y reversed"),
+        // It is so before.
+        takes(
+            slice,
+            "DequantizeLinear Transpose Slice If",
+            &[
+                FULL,
+                "real = DequantizeLinear(x, half)
             reversed = Transpose<perm=[1,0,2]>(real)
             z = ReverseSequence<batch_axis=1;time_axis=0>(x, full)
             y = If<then_branch=@reading;else_branch=@reading>(flag)",
-                ],
-            )
-            .inner(READING)
-            .outputs("y z"),
-            // The size of another axis, of another value, and of none.
-            leaves(
-                other,
-                &[
-                    FULL,
-                    "y = ReverseSequence<batch_axis=0;time_axis=1>(x, full)",
-                ],
-            ),
-            leaves(
-                other,
-                &[
-                    "twice = Concat<axis=0>(x, x)
-            shape = Shape(twice)
-            time = Gather(shape, zero)
-            batch = Gather(shape, one)
-            full = Expand(time, batch)",
-                    flip,
-                ],
-            ),
-            leaves(
-                varied,
-                &[
-                    FULL,
-                    "less = Sub(full, one)",
-                    "y = ReverseSequence(x, less)",
-                ],
-            ),
-            leaves(other, &[fours]),
-            leaves(other, &[fours]).sizes([Some(2), Some(5), None]),
-            leaves(
-                other,
-                &["all = Expand(two, sizes)
-            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
-            )
-            .sizes(declared),
-            // Other lengths: different for each sequence, or given by the caller.
-            leaves(
-                varied,
-                &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, mixed)"],
-            )
-            .sizes(declared),
-            leaves(
-                varied,
-                &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)"],
-            )
-            .sizes(declared),
-            leaves(varied, &[fours])
-                .sizes(declared)
-                .replaceable("fours"),
-            leaves(
-                "of a rank that is not known",
-                &["shapeless = Reshape(x, lens)
-            y = ReverseSequence<batch_axis=-3;time_axis=-2>(shapeless, fours)"],
-            ),
-            leaves(
-                "version 9 of ONNX's operators has no Slice with steps",
-                &["all = Expand(four, sizes)
-            y = revseq.ReverseSubsequences<axis=1>(x, all)"],
-            )
-            .sizes(declared)
-            .opset(9),
-            leaves("", &["y = Neg(x)"]),
-        ],
-    );
+            ],
+        )
+        .inner(READING)
+        .outputs("y z"),
+    ]);
+    check("full-flip", &rows);
 }
 
 /// Lengths from tables and sizes: rows, columns and elements.
@@ -491,7 +492,6 @@ fn full_flip_by_lengths_in_tables() {
     let varied = "not provably all the same";
     let slice = "Slice of axis 0 with a step of -1";
     let flip = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, by)";
-    let three = [Some(3), Some(2), None];
     let column = "both = Concat<axis=1>(left, right)
         flat = Reshape(both, minus)
         by = Gather(flat, one)";
@@ -512,58 +512,49 @@ fn full_flip_by_lengths_in_tables() {
         sizes_of_x = Shape(x)
         batch = Gather(sizes_of_x, one)
         by = Expand(time, batch)";
-    check(
-        "full-flip",
-        &[
-            leaves(varied, &["by = Gather(table, origin)", flip]).sizes(three),
-            leaves(varied, &["by = Gather<axis=1>(table, origin)", flip]).sizes(three),
-            leaves(
-                varied,
-                &[
-                    "row = Slice(table, zero, one, zero)
-            by = Squeeze(row, zero)",
-                    flip,
-                ],
-            )
-            .sizes(three),
-            takes(
-                slice,
-                "Slice",
-                &["by = Gather<axis=0>(table, one)
-            y = revseq.ReverseSubsequences<axis=0>(x, by)"],
-            )
-            .sizes([Some(2), Some(2), Some(2)]),
-            leaves(
-                varied,
-                &[
-                    "shape = Shape(x)
-            wide = Unsqueeze(shape, zero)
-            by = Gather(wide, origin)",
-                    flip,
-                ],
-            ),
-            takes(slice, "Slice", &[column, flip]).sizes([Some(3), Some(1), None]),
-            leaves(other, &[column, flip]).sizes([Some(4), Some(1), None]),
-            // No listed axes mean all axes, unless the attribute says none.
-            leaves(other, &[reduced, flip]),
-            takes(slice, "Slice", &[reduced, flip]).with(
-                "less = ReduceSum(",
-                "less = ReduceSum<noop_with_empty_axes=1>(",
-            ),
-            takes(slice, "Slice", &[reduced, flip]).with("(x, nothing)", "(x, minus)"),
-            // A layer over the last axis, whose Reshape keeps the sizes of its input.
-            takes(
-                slice,
-                "Reshape MatMul Shape Gather Concat Reshape Slice",
-                &[dense],
-            )
-            .sizes([None, None, Some(3)]),
-            leaves(other, &[dense]),
-            leaves(other, &[dense])
-                .sizes([None, None, Some(3)])
-                .with("Gather(sizes_of_x, zero)", "Gather(sizes_of_x, one)"),
-        ],
-    );
+    let mut rows = rows(&format!(
+        "[sizes 3 2 ?]
+             by = Gather(table, origin)
+             {flip} => ! {varied}
+             [sizes 3 2 ?]
+             by = Gather<axis=1>(table, origin)
+             {flip} => ! {varied}
+             [sizes 3 2 ?]
+             row = Slice(table, zero, one, zero)
+             by = Squeeze(row, zero)
+             {flip} => ! {varied}
+             [sizes 2 2 2]
+             by = Gather<axis=0>(table, one)
+             y = revseq.ReverseSubsequences<axis=0>(x, by) => Slice | {slice}
+             shape = Shape(x)
+             wide = Unsqueeze(shape, zero)
+             by = Gather(wide, origin)
+             {flip} => ! {varied}
+             [sizes 3 1 ?]
+             {column}
+             {flip} => Slice | {slice}
+             [sizes 4 1 ?]
+             {column}
+             {flip} => ! {other}
+             # No listed axes mean all axes, unless the attribute says none.
+             {reduced}
+             {flip} => ! {other}
+             # A layer over the last axis, whose Reshape keeps the sizes of its input.
+             [sizes ? ? 3]
+             {dense} => Reshape MatMul Shape Gather Concat Reshape Slice | {slice}
+             {dense} => ! {other}"
+    ));
+    rows.extend([
+        takes(slice, "Slice", &[reduced, flip]).with(
+            "less = ReduceSum(",
+            "less = ReduceSum<noop_with_empty_axes=1>(",
+        ),
+        takes(slice, "Slice", &[reduced, flip]).with("(x, nothing)", "(x, minus)"),
+        leaves(other, &[dense])
+            .sizes([None, None, Some(3)])
+            .with("Gather(sizes_of_x, zero)", "Gather(sizes_of_x, one)"),
+    ]);
+    check("full-flip", &rows);
 }
 
 #[test]
@@ -578,70 +569,46 @@ fn transpose() {
         reversed = ReverseSequence<batch_axis=0;time_axis=1>(turned, lens)
         y = Transpose<perm=[1,2,0]>(reversed)";
     let undo = "do not undo each other";
-    check(
-        "transpose",
-        &[
-            takes(
-                "time axis 1, batch axis 0",
-                "ReverseSequence",
-                &[swap, back],
-            ),
-            takes("time axis 1, batch axis 0", "ReverseSequence", &[turn]),
-            takes("time axis 0, batch axis 2", "ReverseSequence", &[beyond]),
-            takes(
-                "Slice of axis 1",
-                "Slice",
-                &[
-                    "turned = Transpose<perm=[1,0,2]>(x)
-            reversed = Slice(turned, minus, first, zero, minus)",
-                    back,
-                ],
-            ),
-            // Other readers of the transposed value keep it.
-            takes("time axis 1", "Transpose ReverseSequence", &[swap, back]).outputs("y turned"),
-            takes(
-                "time axis 1",
-                "Transpose Neg ReverseSequence Add",
-                &[
-                    swap,
-                    "negative = Neg(turned)
-            back = Transpose<perm=[1,0,2]>(reversed)
-            y = Add(back, negative)",
-                ],
-            ),
-            leaves(undo, &[swap, "y = Transpose<perm=[2,1,0]>(reversed)"]),
-            leaves(undo, &[swap, "y = Transpose(reversed)"]),
-            // Axes that ONNX does not allow are left alone unless requested.
-            leaves("of which ONNX allows only 0 and 1", &[beyond]).options(fast()),
-            // The value in the middle has another reader, or is an output.
-            leaves(
-                "",
-                &[
-                    swap,
-                    "back = Transpose<perm=[1,0,2]>(reversed)",
-                    "y = Add(back, reversed)",
-                ],
-            ),
-            leaves("", &[swap, back]).outputs("y reversed"),
-            // Another operator in the middle.
-            leaves(
-                "",
-                &[
-                    swap,
-                    "negative = Neg(reversed)",
-                    "y = Transpose<perm=[1,0,2]>(negative)",
-                ],
-            ),
-            leaves(
-                "",
-                &[
-                    "turned = Neg(x)
-            reversed = ReverseSequence<batch_axis=1;time_axis=0>(turned, lens)",
-                    back,
-                ],
-            ),
-        ],
-    );
+    let mut rows = rows(&format!(
+        "{swap}
+             {back} => ReverseSequence | time axis 1, batch axis 0
+             {turn} => ReverseSequence | time axis 1, batch axis 0
+             {beyond} => ReverseSequence | time axis 0, batch axis 2
+             turned = Transpose<perm=[1,0,2]>(x)
+             reversed = Slice(turned, minus, first, zero, minus)
+             {back} => Slice | Slice of axis 1
+             # Other readers of the transposed value keep it.
+             [outputs y turned]
+             {swap}
+             {back} => Transpose ReverseSequence | time axis 1
+             {swap}
+             negative = Neg(turned)
+             back = Transpose<perm=[1,0,2]>(reversed)
+             y = Add(back, negative) => Transpose Neg ReverseSequence Add | time axis 1
+             {swap}
+             y = Transpose<perm=[2,1,0]>(reversed) => ! {undo}
+             {swap}
+             y = Transpose(reversed) => ! {undo}
+             # The value in the middle has another reader, or is an output.
+             {swap}
+             back = Transpose<perm=[1,0,2]>(reversed)
+             y = Add(back, reversed) => !
+             [outputs y reversed]
+             {swap}
+             {back} => !
+             # Another operator in the middle.
+             {swap}
+             negative = Neg(reversed)
+             y = Transpose<perm=[1,0,2]>(negative) => !
+             turned = Neg(x)
+             reversed = ReverseSequence<batch_axis=1;time_axis=0>(turned, lens)
+             {back} => !"
+    ));
+    rows.extend([
+        // Axes that ONNX does not allow are left alone unless requested.
+        leaves("of which ONNX allows only 0 and 1", &[beyond]).options(fast()),
+    ]);
+    check("transpose", &rows);
 }
 
 #[test]
@@ -654,159 +621,101 @@ fn cancel() {
     let one = "nothing, with the reversal before 1 operators";
     check(
         "cancel",
-        &[
-            takes(nothing, "", &[first, last]),
-            takes(
-                nothing,
-                "",
-                &[
-                    first,
-                    "y = ReverseSequence<batch_axis=-3;time_axis=-2>(middle, lens)",
-                ],
-            ),
-            takes(
-                nothing,
-                "",
-                &["middle = Slice(x, minus, first, one, minus)
-            y = Slice(middle, minus, first, one, minus)"],
-            ),
-            // Equal lengths from separate nodes.
-            takes(
-                nothing,
-                "",
-                &["same = Cast<to=7>(own)
-            again = Cast<to=7>(own)
-            middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
-            y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
-            ),
-            // The first result has another reader; the last reversal is removed anyway.
-            takes(nothing, "ReverseSequence", &[first, last]).outputs("y middle"),
-            takes(
-                nothing,
-                "ReverseSequence Add",
-                &[
-                    first,
-                    "back = ReverseSequence<batch_axis=0;time_axis=1>(middle, lens)
-            y = Add(back, middle)",
-                ],
-            ),
-            takes(one, "Tanh", &[first, "between = Tanh(middle)", behind]),
-            takes(
-                one,
-                "Cast",
-                &[first, "between = Cast<to=11>(middle)", behind],
-            ),
-            takes(
-                one,
-                "Transpose",
-                &[
-                    first,
-                    "between = Transpose<perm=[1,0,2]>(middle)
-            y = ReverseSequence<batch_axis=1;time_axis=0>(between, lens)",
-                ],
-            ),
-            takes(
-                one,
-                "Unsqueeze",
-                &[
-                    first,
-                    "between = Unsqueeze(middle, one)
-            y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens)",
-                ],
-            ),
-            // In its form before opset 13.
-            takes(
-                one,
-                "Unsqueeze",
-                &[
-                    first,
-                    "between = Unsqueeze<axes=[1]>(middle)
-            y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens)",
-                ],
-            )
-            .opset(11),
-            takes(
-                "the reversal before 2 operators",
-                "Unsqueeze Squeeze",
-                &[
-                    first,
-                    "wide = Unsqueeze(middle, zero)
-            between = Squeeze(wide, zero)",
-                    behind,
-                ],
-            ),
-            leaves(
-                another,
-                &[
-                    first,
-                    "y = ReverseSequence<batch_axis=1;time_axis=0>(middle, lens)",
-                ],
-            ),
-            leaves(
-                another,
-                &[
-                    first,
-                    "y = ReverseSequence<batch_axis=0;time_axis=1>(middle, fours)",
-                ],
-            ),
-            leaves(
-                another,
-                &[first, "y = Slice(middle, minus, first, one, minus)"],
-            ),
-            leaves(
-                another,
-                &["middle = Slice(x, minus, first, one, minus)
-            y = Slice(middle, minus, first, zero, minus)"],
-            ),
-            leaves(
-                another,
-                &[first, "between = Transpose<perm=[1,0,2]>(middle)", behind],
-            ),
-            leaves("", &[first, "between = Unsqueeze(middle, one)", behind]),
-            // No axes mean all of size 1, which may be any.
-            leaves("", &[first, "between = Squeeze(middle, nothing)", behind]),
-            takes(
-                one,
-                "Squeeze",
-                &[first, "between = Squeeze(middle, nothing)", behind],
-            )
-            .sizes([Some(3), Some(4), Some(1)]),
-            // Random lengths differ every time.
-            leaves(
-                another,
-                &["same = Bernoulli(lens)
-            again = Bernoulli(lens)
-            middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
-            y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again)"],
-            ),
-            // The slices do not cover the axis.
-            leaves(
-                "",
-                &["middle = Slice(x, minus, zero, one, minus)
-            y = Slice(middle, minus, zero, one, minus)"],
-            ),
-            // Operators between that depend on the order.
-            leaves("", &[first, "between = Softmax<axis=1>(middle)", behind]),
-            leaves("", &[first, "between = CumSum(middle, one)", behind]),
-            leaves("", &[first, "between = Add(middle, x)", behind]),
-            // All axes are reversed, and so the second reversal is along another one.
-            leaves(
-                "the reversal before it is another one",
-                &[first, "between = Transpose(middle)", behind],
-            ),
-            // The operator between has another reader, or is an output; computing it twice is no
-            // gain.
-            leaves(
-                "",
-                &[
-                    first,
-                    "between = Tanh(middle)
-            back = ReverseSequence<batch_axis=0;time_axis=1>(between, lens)
-            y = Add(back, between)",
-                ],
-            ),
-            leaves("", &[first, "between = Tanh(middle)", behind]).outputs("y between"),
-        ],
+        &rows(&format!(
+            "{first}
+             {last} =>  | {nothing}
+             {first}
+             y = ReverseSequence<batch_axis=-3;time_axis=-2>(middle, lens) =>  | {nothing}
+             middle = Slice(x, minus, first, one, minus)
+             y = Slice(middle, minus, first, one, minus) =>  | {nothing}
+             # Equal lengths from separate nodes.
+             same = Cast<to=7>(own)
+             again = Cast<to=7>(own)
+             middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
+             y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again) =>  | {nothing}
+             # The first result has another reader; the last reversal is removed anyway.
+             [outputs y middle]
+             {first}
+             {last} => ReverseSequence | {nothing}
+             {first}
+             back = ReverseSequence<batch_axis=0;time_axis=1>(middle, lens)
+             y = Add(back, middle) => ReverseSequence Add | {nothing}
+             {first}
+             between = Tanh(middle)
+             {behind} => Tanh | {one}
+             {first}
+             between = Cast<to=11>(middle)
+             {behind} => Cast | {one}
+             {first}
+             between = Transpose<perm=[1,0,2]>(middle)
+             y = ReverseSequence<batch_axis=1;time_axis=0>(between, lens) => Transpose | {one}
+             {first}
+             between = Unsqueeze(middle, one)
+             y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens) => Unsqueeze | {one}
+             # In its form before opset 13.
+             [opset 11]
+             {first}
+             between = Unsqueeze<axes=[1]>(middle)
+             y = ReverseSequence<batch_axis=0;time_axis=2>(between, lens) => Unsqueeze | {one}
+             {first}
+             wide = Unsqueeze(middle, zero)
+             between = Squeeze(wide, zero)
+             {behind} => Unsqueeze Squeeze | the reversal before 2 operators
+             {first}
+             y = ReverseSequence<batch_axis=1;time_axis=0>(middle, lens) => ! {another}
+             {first}
+             y = ReverseSequence<batch_axis=0;time_axis=1>(middle, fours) => ! {another}
+             {first}
+             y = Slice(middle, minus, first, one, minus) => ! {another}
+             middle = Slice(x, minus, first, one, minus)
+             y = Slice(middle, minus, first, zero, minus) => ! {another}
+             {first}
+             between = Transpose<perm=[1,0,2]>(middle)
+             {behind} => ! {another}
+             {first}
+             between = Unsqueeze(middle, one)
+             {behind} => !
+             # No axes mean all of size 1, which may be any.
+             {first}
+             between = Squeeze(middle, nothing)
+             {behind} => !
+             [sizes 3 4 1]
+             {first}
+             between = Squeeze(middle, nothing)
+             {behind} => Squeeze | {one}
+             # Random lengths differ every time.
+             same = Bernoulli(lens)
+             again = Bernoulli(lens)
+             middle = ReverseSequence<batch_axis=0;time_axis=1>(x, same)
+             y = ReverseSequence<batch_axis=0;time_axis=1>(middle, again) => ! {another}
+             # The slices do not cover the axis.
+             middle = Slice(x, minus, zero, one, minus)
+             y = Slice(middle, minus, zero, one, minus) => !
+             # Operators between that depend on the order.
+             {first}
+             between = Softmax<axis=1>(middle)
+             {behind} => !
+             {first}
+             between = CumSum(middle, one)
+             {behind} => !
+             {first}
+             between = Add(middle, x)
+             {behind} => !
+             # All axes are reversed, and so the second reversal is along another one.
+             {first}
+             between = Transpose(middle)
+             {behind} => ! the reversal before it is another one
+             # The operator between has another reader, or is an output; computing it twice is no
+             # gain.
+             {first}
+             between = Tanh(middle)
+             back = ReverseSequence<batch_axis=0;time_axis=1>(between, lens)
+             y = Add(back, between) => !
+             [outputs y between]
+             {first}
+             between = Tanh(middle)
+             {behind} => !"
+        )),
     );
 }
 
@@ -820,103 +729,52 @@ fn direction() {
     let forward = "only forward layers";
     check(
         "direction",
-        &[
-            takes(
-                turned,
-                "RNN Slice",
-                &[flip, "y = RNN<hidden_size=2>(flipped, w, r)"],
-            ),
-            takes(
-                "GRU with direction = reverse",
-                "GRU Slice",
-                &[
-                    flip,
-                    "y = GRU<hidden_size=2;direction=forward>(flipped, w3, r3)",
-                ],
-            ),
-            takes(
-                "LSTM with direction = reverse",
-                "LSTM Slice",
-                &[flip, "y = LSTM<hidden_size=2>(flipped, w4, r4)"],
-            ),
-            takes(
-                turned,
-                "Cast RNN Squeeze ReverseSequence Unsqueeze",
-                &[reversed, "y = RNN<hidden_size=2>(flipped, w, r, _, casted)"],
-            ),
-            // Only the final state is read.
-            takes(
-                turned,
-                "RNN",
-                &[flip, "_, y = RNN<hidden_size=2>(flipped, w, r)"],
-            ),
-            // Other readers keep the reversed value.
-            takes(
-                turned,
-                "Slice RNN Slice",
-                &[flip, "y = RNN<hidden_size=2>(flipped, w, r)"],
-            )
-            .outputs("y flipped"),
-            // After the lengths the steps would differ.
-            leaves(own, &[reversed, "y = RNN<hidden_size=2>(flipped, w, r)"]),
-            leaves(
-                own,
-                &[reversed, "y = RNN<hidden_size=2>(flipped, w, r, _, own)"],
-            ),
-            leaves(
-                "lengths of its own",
-                &[flip, "y = RNN<hidden_size=2>(flipped, w, r, _, own)"],
-            ),
-            leaves(
-                "another axis than time",
-                &["flipped = Slice(x, minus, first, one, minus)
-            y = RNN<hidden_size=2>(flipped, w, r)"],
-            ),
-            leaves(
-                "another axis than time",
-                &[
-                    "flipped = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)
-            casted = Cast<to=6>(lens)
-            y = RNN<hidden_size=2>(flipped, w, r, _, casted)",
-                ],
-            ),
-            leaves(
-                forward,
-                &[
-                    flip,
-                    "y = RNN<hidden_size=2;direction=reverse>(flipped, w, r)",
-                ],
-            ),
-            leaves(
-                forward,
-                &[
-                    flip,
-                    "y = RNN<hidden_size=2;direction=bidirectional>(flipped, w, r)",
-                ],
-            ),
-            leaves(
-                forward,
-                &[flip, "y = RNN<hidden_size=2;layout=1>(flipped, w, r)"],
-            ),
-            // Not a whole flip, or not of the layer's input.
-            leaves(
-                "",
-                &["flipped = Slice(x, minus, zero, zero, minus)
-            y = RNN<hidden_size=2>(flipped, w, r)"],
-            ),
-            leaves(
-                "",
-                &[
-                    flip,
-                    "between = Neg(flipped)",
-                    "y = RNN<hidden_size=2>(between, w, r)",
-                ],
-            ),
-            leaves(
-                "",
-                &[flip, "y = RNN<hidden_size=2>(x, w, r, _, _, flipped)"],
-            ),
-        ],
+        &rows(&format!(
+            "{flip}
+             y = RNN<hidden_size=2>(flipped, w, r) => RNN Slice | {turned}
+             {flip}
+             y = GRU<hidden_size=2;direction=forward>(flipped, w3, r3)
+             => GRU Slice | GRU with direction = reverse
+             {flip}
+             y = LSTM<hidden_size=2>(flipped, w4, r4)
+             => LSTM Slice | LSTM with direction = reverse
+             {reversed}
+             y = RNN<hidden_size=2>(flipped, w, r, _, casted)
+             => Cast RNN Squeeze ReverseSequence Unsqueeze | {turned}
+             # Only the final state is read.
+             {flip}
+             _, y = RNN<hidden_size=2>(flipped, w, r) => RNN | {turned}
+             # Other readers keep the reversed value.
+             [outputs y flipped]
+             {flip}
+             y = RNN<hidden_size=2>(flipped, w, r) => Slice RNN Slice | {turned}
+             # After the lengths the steps would differ.
+             {reversed}
+             y = RNN<hidden_size=2>(flipped, w, r) => ! {own}
+             {reversed}
+             y = RNN<hidden_size=2>(flipped, w, r, _, own) => ! {own}
+             {flip}
+             y = RNN<hidden_size=2>(flipped, w, r, _, own) => ! lengths of its own
+             flipped = Slice(x, minus, first, one, minus)
+             y = RNN<hidden_size=2>(flipped, w, r) => ! another axis than time
+             flipped = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)
+             casted = Cast<to=6>(lens)
+             y = RNN<hidden_size=2>(flipped, w, r, _, casted) => ! another axis than time
+             {flip}
+             y = RNN<hidden_size=2;direction=reverse>(flipped, w, r) => ! {forward}
+             {flip}
+             y = RNN<hidden_size=2;direction=bidirectional>(flipped, w, r) => ! {forward}
+             {flip}
+             y = RNN<hidden_size=2;layout=1>(flipped, w, r) => ! {forward}
+             # Not a whole flip, or not of the layer's input.
+             flipped = Slice(x, minus, zero, zero, minus)
+             y = RNN<hidden_size=2>(flipped, w, r) => !
+             {flip}
+             between = Neg(flipped)
+             y = RNN<hidden_size=2>(between, w, r) => !
+             {flip}
+             y = RNN<hidden_size=2>(x, w, r, _, _, flipped) => !"
+        )),
     );
 }
 
@@ -928,105 +786,72 @@ fn bidirectional() {
     let joined = "bidirectional RNN";
     let constant = "the weights of the two directions are not constant";
     let miss = |other: &'static str| leaves("", &[forward, other, sum]);
-    check(
-        "bidirectional",
-        &[
-            takes(joined, "RNN Slice Slice Add", &[forward, backward, sum]),
-            takes(joined, "RNN Slice Slice Add", &[backward, forward, sum]),
-            takes(joined, "RNN Slice Slice", &[forward, backward]).outputs("one_way other_way"),
-            takes(
-                joined,
-                "RNN Slice Slice Add",
-                &[
-                    "one_way = RNN<hidden_size=2>(x, w, r, _, own)
-            other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)",
-                    sum,
-                ],
-            ),
-            takes(
-                joined,
-                "Neg Concat RNN Slice Slice Add",
-                &[
-                    "begin = Neg(x)
-            one_way = RNN<hidden_size=2>(x, w, r, _, _, begin)
-            other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, begin)",
-                    sum,
-                ],
-            ),
-            // Slice had attributes then.
-            takes(joined, "RNN Slice Slice Add", &[forward, backward, sum]).opset(9),
-            // Of three layers, two are joined, once.
-            takes(
-                joined,
-                "RNN Slice Slice RNN Add Add",
-                &[
-                    forward,
-                    "again = RNN<hidden_size=2>(x, w, r)",
-                    backward,
-                    "both = Add(one_way, again)
-            y = Add(both, other_way)",
-                ],
-            ),
-            takes(
-                joined,
-                "RNN Slice Slice RNN",
-                &[forward, "again = RNN<hidden_size=2>(x, w, r)", backward],
-            )
-            .outputs("one_way again other_way"),
-            miss("other_way = RNN<hidden_size=2>(x, w, r)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)"),
-            miss("other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)"),
-            miss("other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)"),
-            miss("other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)"),
-            miss("other_way = RNN<hidden_size=2;direction=bidirectional>(x, w, r)"),
-            leaves(
-                "",
-                &[
-                    forward,
-                    "negative = Neg(x)
-            other_way = RNN<hidden_size=2;direction=reverse>(negative, w, r)",
-                    sum,
-                ],
-            ),
-            leaves(
-                "",
-                &[
-                    "one_way = RNN<hidden_size=2;layout=1>(x, w, r)
-            other_way = RNN<hidden_size=2;direction=reverse;layout=1>(x, w, r)",
-                    sum,
-                ],
-            ),
-            leaves(
-                "",
-                &[
-                    "one_way = LSTM<hidden_size=2>(x, w4, r4, _, _, _, _, bias)
-            other_way = LSTM<hidden_size=2;direction=reverse>(x, w4, r4, _, _, _, _, bias)",
-                    sum,
-                ],
-            ),
-            leaves(constant, &[forward, backward, sum]).replaceable("w"),
-            leaves(
-                constant,
-                &[
-                    forward,
-                    "computed = Neg(w)
-            other_way = RNN<hidden_size=2;direction=reverse>(x, computed, r)",
-                    sum,
-                ],
-            ),
-            leaves(
-                constant,
-                &[
-                    forward,
-                    "other_way = RNN<hidden_size=2;direction=reverse>(x, w3, r)",
-                    sum,
-                ],
-            ),
-        ],
-    );
+    let mut rows = rows(&format!(
+        "{forward}
+             {backward}
+             {sum} => RNN Slice Slice Add | {joined}
+             {backward}
+             {forward}
+             {sum} => RNN Slice Slice Add | {joined}
+             [outputs one_way other_way]
+             {forward}
+             {backward} => RNN Slice Slice | {joined}
+             one_way = RNN<hidden_size=2>(x, w, r, _, own)
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)
+             {sum} => RNN Slice Slice Add | {joined}
+             begin = Neg(x)
+             one_way = RNN<hidden_size=2>(x, w, r, _, _, begin)
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, begin)
+             {sum} => Neg Concat RNN Slice Slice Add | {joined}
+             # Slice had attributes then.
+             [opset 9]
+             {forward}
+             {backward}
+             {sum} => RNN Slice Slice Add | {joined}
+             # Of three layers, two are joined, once.
+             {forward}
+             again = RNN<hidden_size=2>(x, w, r)
+             {backward}
+             both = Add(one_way, again)
+             y = Add(both, other_way) => RNN Slice Slice RNN Add Add | {joined}
+             [outputs one_way again other_way]
+             {forward}
+             again = RNN<hidden_size=2>(x, w, r)
+             {backward} => RNN Slice Slice RNN | {joined}
+             {forward}
+             negative = Neg(x)
+             other_way = RNN<hidden_size=2;direction=reverse>(negative, w, r)
+             {sum} => !
+             one_way = RNN<hidden_size=2;layout=1>(x, w, r)
+             other_way = RNN<hidden_size=2;direction=reverse;layout=1>(x, w, r)
+             {sum} => !
+             one_way = LSTM<hidden_size=2>(x, w4, r4, _, _, _, _, bias)
+             other_way = LSTM<hidden_size=2;direction=reverse>(x, w4, r4, _, _, _, _, bias)
+             {sum} => !
+             [replaceable w]
+             {forward}
+             {backward}
+             {sum} => ! {constant}
+             {forward}
+             computed = Neg(w)
+             other_way = RNN<hidden_size=2;direction=reverse>(x, computed, r)
+             {sum} => ! {constant}
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w3, r)
+             {sum} => ! {constant}"
+    ));
+    rows.extend([
+        miss("other_way = RNN<hidden_size=2>(x, w, r)"),
+        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"),
+        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)"),
+        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)"),
+        miss("other_way = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)"),
+        miss("other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)"),
+        miss("other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)"),
+        miss("other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)"),
+        miss("other_way = RNN<hidden_size=2;direction=bidirectional>(x, w, r)"),
+    ]);
+    check("bidirectional", &rows);
 }
 
 /// An RNN of one direction takes the first of ONNX's default, which is that of two, and as ONNX Runtime writes
@@ -1038,7 +863,7 @@ fn bidirectional_with_the_activations_of_both() {
         let nodes = "a = RNN<hidden_size=2;activations=[Relu]>(x, w, r)
             b = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)
             y = Add(a, b)";
-        let model = row(&[nodes], Expected::Left("")).with(from, to).model();
+        let model = leaves("", &[nodes]).with(from, to).model();
         let (after, _) = rewritten(&model, &pass("bidirectional"));
         let graph = after.graph.as_option().expect("a graph");
         let layers: Vec<&NodeProto> = graph.node.iter().filter(|it| it.is("RNN")).collect();
@@ -1055,74 +880,37 @@ fn sequence_lens() {
     let what = "RNN, forward, without sequence_lens";
     let gone = "Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where";
     let forward = "y = RNN<hidden_size=2>(x, w, r, _, own)";
-    check(
-        "sequence-lens",
-        &[
-            takes(what, gone, &[forward]),
-            takes(what, gone, &[forward]).opset(11),
-            takes(
-                what,
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Less ReverseSequence RNN Squeeze \
-             ReverseSequence Unsqueeze Where",
-                &["y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"],
-            ),
-            takes(
-                "RNN, one forward for each direction, without sequence_lens",
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Less Slice RNN ReverseSequence \
-             Slice RNN Squeeze ReverseSequence Unsqueeze Concat Where",
-                &["y = RNN<hidden_size=2;direction=bidirectional>(x, x, x, _, own)"],
-            ),
-            takes(
-                what,
-                "Expand Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where",
-                &["begin = Expand(half, sizes)
-            y = RNN<hidden_size=2>(x, w, r, _, own, begin)"],
-            ),
-            takes(
-                what,
-                "Cast Transpose Shape Gather Range Unsqueeze Unsqueeze Less RNN Where Transpose",
-                &["y = RNN<hidden_size=2;layout=1>(x, w, r, _, own)"],
-            ),
-            takes(
-                "LSTM, forward, without sequence_lens",
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Cast \
-             ReverseSequence Slice Where Concat Reshape ReduceSum Unsqueeze Concat LSTM",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, half, own)"],
-            ),
-            takes(
-                "LSTM, forward, without sequence_lens",
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Slice Where LSTM",
-                &["_, _, y = LSTM<hidden_size=2;direction=reverse;clip=3;\
-             activations=[Softplus,relu,Elu]>(x, w4, x, _, own, _, _, half)"],
-            ),
-            leaves("version 10 of ONNX's operators has no Range", &[forward]).opset(10),
-            takes(
-                "LSTM, forward, without sequence_lens",
-                "Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not ReverseSequence Slice \
-             Where LSTM",
-                &["begin = Expand(nought, sizes)
-            state = Slice(begin, zero, one, zero)
-            _, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, state, zeros3)"],
-            ),
-            leaves(
-                "initial states are not provably 0",
-                &["_, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, half)"],
-            ),
-            leaves(
-                "activation Sigmoid is not 0 at 0",
-                &[
-                    "_, _, y = LSTM<hidden_size=2;activations=[Tanh,Tanh,Sigmoid]>(x, w4, r4, _, own)",
-                ],
-            ),
-            leaves(
-                "cannot be told apart",
-                &[
-                    "y = RNN<hidden_size=2;direction=bidirectional;activations=[Elu]>(x, w, r, _, own)",
-                ],
-            ),
-            leaves("", &["y = RNN<hidden_size=2>(x, w, r)"]),
-        ],
-    );
+    check("sequence-lens", &rows(&format!(
+        "{forward} => {gone} | {what}
+             [opset 11]
+             {forward} => {gone} | {what}
+             y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)
+             => Cast Shape Gather Range Unsqueeze Unsqueeze Less ReverseSequence RNN Squeeze ReverseSequence Unsqueeze Where | {what}
+             y = RNN<hidden_size=2;direction=bidirectional>(x, x, x, _, own)
+             => Cast Shape Gather Range Unsqueeze Unsqueeze Less Slice RNN ReverseSequence Slice RNN Squeeze ReverseSequence Unsqueeze Concat Where | RNN, one forward for each direction, without sequence_lens
+             begin = Expand(half, sizes)
+             y = RNN<hidden_size=2>(x, w, r, _, own, begin)
+             => Expand Cast Shape Gather Range Unsqueeze Unsqueeze Less RNN Where | {what}
+             y = RNN<hidden_size=2;layout=1>(x, w, r, _, own)
+             => Cast Transpose Shape Gather Range Unsqueeze Unsqueeze Less RNN Where Transpose | {what}
+             _, _, y = LSTM<hidden_size=2>(x, w4, r4, half, own)
+             => Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Cast ReverseSequence Slice Where Concat Reshape ReduceSum Unsqueeze Concat LSTM | LSTM, forward, without sequence_lens
+             _, _, y = LSTM<hidden_size=2;direction=reverse;clip=3;activations=[Softplus,relu,Elu]>(x, w4, x, _, own, _, _, half)
+             => Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not Slice Where LSTM | LSTM, forward, without sequence_lens
+             [opset 10]
+             {forward} => ! version 10 of ONNX's operators has no Range
+             begin = Expand(nought, sizes)
+             state = Slice(begin, zero, one, zero)
+             _, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, state, zeros3)
+             => Cast Shape Gather Range Unsqueeze Unsqueeze Sub Less Squeeze Not ReverseSequence Slice Where LSTM | LSTM, forward, without sequence_lens
+             _, _, y = LSTM<hidden_size=2>(x, w4, r4, _, own, _, half)
+             => ! initial states are not provably 0
+             _, _, y = LSTM<hidden_size=2;activations=[Tanh,Tanh,Sigmoid]>(x, w4, r4, _, own)
+             => ! activation Sigmoid is not 0 at 0
+             y = RNN<hidden_size=2;direction=bidirectional;activations=[Elu]>(x, w, r, _, own)
+             => ! cannot be told apart
+             y = RNN<hidden_size=2>(x, w, r) => !"
+    )));
 }
 
 #[test]
@@ -1130,33 +918,29 @@ fn portable() {
     let standard = "standard operators around Gather";
     let each = "y = revseq.ReverseSubsequences<axis=1>(x, lens)";
     let reverse = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)";
-    check(
-        "portable",
-        &[
-            takes(standard, ANY, &[reverse]),
-            takes(standard, ANY, &[reverse]).opset(13),
-            takes(standard, ANY, &[reverse]).opset(10),
-            takes(standard, ANY, &[reverse]).without_sizes(),
-            takes(
-                standard,
-                ANY,
-                &["y = ReverseSequence<batch_axis=-2;time_axis=-1>(x, lens)"],
-            )
-            .without_sizes(),
-            takes(
-                standard,
-                ANY,
-                &["y = ReverseSequence<batch_axis=2;time_axis=1>(x, lens)"],
-            ),
-            takes(standard, ANY, &[each]),
-            leaves("version 9 of ONNX's operators", &[each]).opset(9),
-            leaves(
-                "an input or the output is missing",
-                &["y = ReverseSequence(x)"],
-            ),
-            leaves("", &["y = Slice(x, minus, first, zero, minus)"]),
-        ],
-    );
+    let mut rows = rows(&format!(
+        "{reverse} => any | {standard}
+             [opset 13]
+             {reverse} => any | {standard}
+             [opset 10]
+             {reverse} => any | {standard}
+             y = ReverseSequence<batch_axis=2;time_axis=1>(x, lens) => any | {standard}
+             {each} => any | {standard}
+             [opset 9]
+             {each} => ! version 9 of ONNX's operators
+             y = ReverseSequence(x) => ! an input or the output is missing
+             y = Slice(x, minus, first, zero, minus) => !"
+    ));
+    rows.extend([
+        takes(standard, ANY, &[reverse]).without_sizes(),
+        takes(
+            standard,
+            ANY,
+            &["y = ReverseSequence<batch_axis=-2;time_axis=-1>(x, lens)"],
+        )
+        .without_sizes(),
+    ]);
+    check("portable", &rows);
 }
 
 /// An axis that a function's callers set, or leave to its default.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::{fast, of_runtime, pass};
 use super::recurrent_loop::{START, STATES, with_bodies};
-use super::{ANY, check, leaves, takes};
+use super::{ANY, check, leaves, rows, takes};
 use crate::passes::tract;
 use crate::{Error, ModelProto, Options, PASSES, RUNTIMES, rewrite};
 
@@ -14,28 +14,13 @@ fn other_axes() {
     let standard = "standard operators around Gather";
     check(
         "other-axes",
-        &[
-            takes(
-                standard,
-                ANY,
-                &["y = ReverseSequence<batch_axis=2;time_axis=1>(x, lens)"],
-            ),
-            takes(
-                standard,
-                ANY,
-                &["y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, lens)"],
-            ),
-            takes(
-                standard,
-                ANY,
-                &["y = revseq.ReverseSubsequences<axis=1>(x, lens)"],
-            ),
-            leaves("", &["y = ReverseSequence(x, lens)"]),
-            leaves(
-                "",
-                &["y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)"],
-            ),
-        ],
+        &rows(&format!(
+            "y = ReverseSequence<batch_axis=2;time_axis=1>(x, lens) => any | {standard}
+             y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, lens) => any | {standard}
+             y = revseq.ReverseSubsequences<axis=1>(x, lens) => any | {standard}
+             y = ReverseSequence(x, lens) => !
+             y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens) => !"
+        )),
     );
 }
 
@@ -69,46 +54,29 @@ fn scan_loop() {
 #[test]
 fn forward() {
     let what = "RNN, forward, over the reversed input";
-    check(
-        "forward",
-        &[
-            takes(
-                what,
-                "Slice RNN Slice",
-                &["y = RNN<hidden_size=2;direction=reverse>(x, w, r)"],
-            ),
-            // Only the final state is read.
-            takes(
-                what,
-                "Slice RNN",
-                &["_, y = RNN<hidden_size=2;direction=reverse>(x, w, r)"],
-            ),
-            takes(
-                what,
-                "Slice RNN Slice",
-                &["y = RNN<hidden_size=2;direction=reverse;layout=1>(x, w, r)"],
-            ),
-            // It does not run beside the pass that undoes it.
-            takes(
-                what,
-                "Slice RNN Slice",
-                &["y = RNN<hidden_size=2;direction=reverse>(x, w, r)"],
-            )
-            .options(Options {
-                passes: pass("forward").passes,
-                ..fast()
-            }),
-            leaves(
-                "lengths of its own",
-                &["y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"],
-            ),
-            leaves("", &["y = RNN<hidden_size=2>(x, w, r)"]),
-            leaves(
-                "",
-                &["y = RNN<hidden_size=2;direction=bidirectional>(x, w, r)"],
-            ),
-        ],
-    );
+    let mut rows = rows(&format!(
+        "y = RNN<hidden_size=2;direction=reverse>(x, w, r) => Slice RNN Slice | {what}
+             # Only the final state is read.
+             _, y = RNN<hidden_size=2;direction=reverse>(x, w, r) => Slice RNN | {what}
+             y = RNN<hidden_size=2;direction=reverse;layout=1>(x, w, r)
+             => Slice RNN Slice | {what}
+             y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own) => ! lengths of its own
+             y = RNN<hidden_size=2>(x, w, r) => !
+             y = RNN<hidden_size=2;direction=bidirectional>(x, w, r) => !"
+    ));
+    rows.extend([
+        // It does not run beside the pass that undoes it.
+        takes(
+            what,
+            "Slice RNN Slice",
+            &["y = RNN<hidden_size=2;direction=reverse>(x, w, r)"],
+        )
+        .options(Options {
+            passes: pass("forward").passes,
+            ..fast()
+        }),
+    ]);
+    check("forward", &rows);
 }
 
 /// A loop that is a layer stays for a runtime that lacks this kind.
