@@ -98,15 +98,19 @@ impl Multiply {
     ) {
         let [_, terms, columns] = self.sizes;
         let [row, term] = self.one.1;
-        let Other::Matrix([other_term, column]) = self.other.1 else {
-            return self.by_tiles::<I, PACKED_VECTORS>(isa, one, other, starts, to);
-        };
         let lanes = isa.f32().len();
+        let Other::Matrix([other_term, column]) = self.other.1 else {
+            return match lanes > 8 {
+                true => self.by_tiles::<I, PACKED_VECTORS>(isa, one, other, starts, to),
+                false => self.by_tiles::<I, 2>(isa, one, other, starts, to),
+            };
+        };
         // The sums of a row wait for each other, unless they are many.
         if column == 1 && columns >= 8 * lanes && self.sizes[0] < 4 {
             return self.by_tiles::<I, 8>(isa, one, other, starts, to);
         }
-        if column == 1 && columns >= PACKED_VECTORS * lanes && self.sizes[0] >= PACKED_ROWS {
+        let is_packed = lanes > 8 && self.sizes[0] >= PACKED_ROWS;
+        if column == 1 && columns >= PACKED_VECTORS * lanes && is_packed {
             return self.by_tiles::<I, PACKED_VECTORS>(isa, one, other, starts, to);
         }
         if column == 1 && columns >= 2 * lanes {
@@ -172,6 +176,8 @@ impl Multiply {
                 } else if isa.f32().len() > 8 && rows - row >= 8 {
                     // Processors with such vectors have twice as many of them.
                     self.tile::<I, VECTORS, 8>(isa, of_rows, part, to)
+                } else if VECTORS == 2 && rows - row >= 6 {
+                    self.tile::<I, VECTORS, 6>(isa, of_rows, part, to)
                 } else {
                     self.tile::<I, VECTORS, 4>(isa, of_rows, part, to)
                 };
