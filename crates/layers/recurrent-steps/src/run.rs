@@ -1,6 +1,6 @@
 //! Runs of programs.
 
-use recurrent_layers::Stop;
+use recurrent_layers::Threads;
 
 use crate::body::Body;
 use crate::elements::{Elements, ElementsMut, Kind, Lane, Outputs, Tensor};
@@ -158,7 +158,7 @@ impl<'a> Running<'a> {
     /// Runs the program after so many steps of others, and returns whether the loop is over.
     pub(crate) fn run(
         &mut self,
-        stop: Option<&dyn Stop>,
+        threads: &dyn Threads,
         limits: Limits,
         first: usize,
     ) -> Result<bool, Error> {
@@ -168,14 +168,14 @@ impl<'a> Running<'a> {
         // Where no step runs, indices need not fit.
         let is_any = most > 0;
         if is_any {
-            self.phase(before, plan.steps.unwrap_or(0), stop, limits)?;
+            self.phase(before, plan.steps.unwrap_or(0), threads, limits)?;
         }
         let own = bytes_of(&plan.buffers);
         let mut is_over = false;
         while self.steps < most && !is_over {
             let step = self.steps;
             if step.is_multiple_of(BETWEEN_STOPS) {
-                check(stop)?;
+                check(threads)?;
             }
             limits.allow_steps(first + step + 1)?;
             if !plan.is_whole {
@@ -188,7 +188,7 @@ impl<'a> Running<'a> {
                 }
             }
             for Scheduled { work, .. } in each {
-                self.work(work, step, stop, limits)?;
+                self.work(work, step, threads, limits)?;
             }
             if let Some((buffer, offset, apart)) = plan.condition {
                 let place = offset + apart * step as isize;
@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
             self.steps += 1;
         }
         if is_any {
-            self.phase(after, plan.steps.unwrap_or(0), stop, limits)?;
+            self.phase(after, plan.steps.unwrap_or(0), threads, limits)?;
         }
         Ok(is_over || plan.most == Some(self.steps))
     }
@@ -216,14 +216,14 @@ impl<'a> Running<'a> {
         &mut self,
         works: &[Scheduled],
         steps: usize,
-        stop: Option<&dyn Stop>,
+        threads: &dyn Threads,
         limits: Limits,
     ) -> Result<(), Error> {
         for Scheduled { work, is_each } in works {
-            check(stop)?;
+            check(threads)?;
             let count = if *is_each { steps } else { 1 };
             for step in 0..count {
-                self.work(work, step, stop, limits)?;
+                self.work(work, step, threads, limits)?;
             }
         }
         Ok(())
@@ -234,12 +234,12 @@ impl<'a> Running<'a> {
         &mut self,
         work: &Work,
         step: usize,
-        stop: Option<&dyn Stop>,
+        threads: &dyn Threads,
         limits: Limits,
     ) -> Result<(), Error> {
         let (programs, condition, outputs) = match work {
             Work::Kernel(kernel) => {
-                return kernel.run(&mut self.memory, &mut self.registers, step);
+                return kernel.run(&mut self.memory, &mut self.registers, step, threads);
             }
             Work::Inner {
                 programs,
@@ -261,7 +261,7 @@ impl<'a> Running<'a> {
             outputs,
             &mut taken,
             step,
-            stop,
+            threads,
             limits,
         );
         for ((_, at), taken) in std::iter::zip(outputs, taken) {
@@ -391,7 +391,7 @@ fn inner(
     outputs: &[(usize, At)],
     taken: &mut [Memory<'_>],
     step: usize,
-    stop: Option<&dyn Stop>,
+    threads: &dyn Threads,
     limits: Limits,
 ) -> Result<(), Error> {
     let plan = &*program.plan;
@@ -420,7 +420,7 @@ fn inner(
     };
     let mut running = Running::with(plan, input, |index, _| Ok(rooms[index].take()))?;
     running.start(None);
-    running.run(stop, limits, 0)?;
+    running.run(threads, limits, 0)?;
     for (index, mut room) in last {
         match &plan.states[index] {
             Stated::Nothing => {}
@@ -446,8 +446,8 @@ fn inner(
     Ok(())
 }
 
-fn check(stop: Option<&dyn Stop>) -> Result<(), Error> {
-    match stop {
+fn check(threads: &dyn Threads) -> Result<(), Error> {
+    match threads.stop() {
         Some(stop) if stop.is_wanted() => Err(Error::Stopped),
         _ => Ok(()),
     }

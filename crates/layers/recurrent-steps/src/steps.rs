@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use recurrent_layers::Stop;
+use recurrent_layers::Threads;
 use revseq_onnx::proto::NodeProto;
 
 use crate::body::{Around, Body};
@@ -72,7 +72,7 @@ impl Steps {
         &self.body.outputs
     }
 
-    /// Runs the loop. Inputs are in the order of [`inputs`](Self::inputs).
+    /// Runs the loop. Inputs are in the order of [`inputs`](Self::inputs); threads share large products.
     ///
     /// # Errors
     /// If inputs do not fit the loop, a step reads outside of a value, memory is lacking, or the run is
@@ -81,9 +81,9 @@ impl Steps {
         &self,
         inputs: &[Tensor<'a>],
         outputs: &mut dyn Outputs<'a>,
-        stop: Option<&dyn Stop>,
+        threads: &dyn Threads,
     ) -> Result<(), Error> {
-        self.run_within(Limits::default(), inputs, outputs, stop)
+        self.run_within(Limits::default(), inputs, outputs, threads)
             .map(drop)
     }
 
@@ -96,7 +96,7 @@ impl Steps {
         limits: Limits,
         inputs: &[Tensor<'a>],
         outputs: &mut dyn Outputs<'a>,
-        stop: Option<&dyn Stop>,
+        threads: &dyn Threads,
     ) -> Result<u64, Error> {
         if inputs.len() != self.body.inputs.len() {
             return values(format!(
@@ -114,7 +114,7 @@ impl Steps {
             limits.allow_steps(first.saturating_add(plan.steps.unwrap_or(0)))?;
             limits.allow_bytes(bytes_of(&plan.buffers))?;
             let mut running = Running::new(&plan, inputs, outputs, carried)?;
-            let is_over = running.run(stop, limits, first)?;
+            let is_over = running.run(threads, limits, first)?;
             first += running.steps();
             // A step that changes sizes is the only one of its program.
             if is_over || !plan.is_single {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use recurrent_layers::Stop;
+use recurrent_layers::{Serial, Stop, Threads};
 use recurrent_steps::{Around, Elements, ElementsMut, Error, Kind, Limits, Outputs, Steps, Tensor};
 use revseq_onnx::model::{DOUBLE, FLOAT, INT64, TensorProto};
 use revseq_test_models::text;
@@ -78,7 +78,7 @@ fn run<const COUNT: usize>(
     let given: Vec<Tensor<'_>> = program.inputs().map(|it| by_name(it.0)).collect();
     let mut memory = lens.map(|len| vec![f32::NAN; len]);
     let mut room = Room::new(&mut memory);
-    program.run(&given, &mut room, None)?;
+    program.run(&given, &mut room, &Serial)?;
     let sizes = room.sizes;
     Ok((memory, sizes))
 }
@@ -236,6 +236,20 @@ fn views_move_with_the_step() {
 /// What says after some questions that the run is to end.
 struct After(AtomicUsize);
 
+impl Threads for After {
+    fn count(&self) -> usize {
+        Serial.count()
+    }
+
+    fn run(&self, workers: usize, work: &(dyn Fn() + Sync)) {
+        Serial.run(workers, work);
+    }
+
+    fn stop(&self) -> Option<&dyn Stop> {
+        Some(self)
+    }
+}
+
 impl Stop for After {
     fn is_wanted(&self) -> bool {
         self.0.fetch_sub(1, Ordering::Relaxed) == 1
@@ -249,11 +263,11 @@ fn a_run_ends_early_if_that_is_wanted() {
     let given = [floats(&[1], &[0.0]), floats(&[1000, 1], &x)];
     let mut memory = [vec![0.0]];
     let stop = After(AtomicUsize::new(10));
-    let ended = program.run(&given, &mut Room::new(&mut memory), Some(&stop));
+    let ended = program.run(&given, &mut Room::new(&mut memory), &stop);
     assert_eq!(ended, Err(Error::Stopped));
     let stop = After(AtomicUsize::new(1000));
     program
-        .run(&given, &mut Room::new(&mut memory), Some(&stop))
+        .run(&given, &mut Room::new(&mut memory), &stop)
         .unwrap();
     assert_eq!(memory[0], [1000.0]);
 }
@@ -263,7 +277,7 @@ fn what_does_not_fit_is_an_error_with_its_values() {
     let program = program(&scan("next = Add(h, x)"));
     let error = |given: &[Tensor<'_>]| {
         let mut memory = [vec![0.0; 4]];
-        let run = program.run(given, &mut Room::new(&mut memory), None);
+        let run = program.run(given, &mut Room::new(&mut memory), &Serial);
         run.unwrap_err().to_string()
     };
     let wrong = error(&[floats(&[2], &[0.0; 2]), floats(&[4, 3], &[0.0; 12])]);
@@ -1007,7 +1021,7 @@ fn programs_of_a_state_that_grows_are_made_by_several_runs() {
             ..Limits::default()
         };
         let mut room = Room::new(&mut memory);
-        let done = program.run_within(limits, &given, &mut room, None)?;
+        let done = program.run_within(limits, &given, &mut room, &Serial)?;
         assert_eq!(done, steps as u64);
         assert_eq!((memory[0][0], memory[0][steps]), (1.0, 2.0));
         Ok::<_, Error>(())

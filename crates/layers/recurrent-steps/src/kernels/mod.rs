@@ -18,6 +18,8 @@ pub(crate) use others::{At, Best, Count, Pick, Product, Scatter};
 
 pub(crate) use rows::{Line, MOST as MOST_IN_ROWS, RowOp, Rows, Update};
 
+use recurrent_layers::Threads;
+
 use crate::error::Error;
 
 /// A part of a program that runs at once.
@@ -40,11 +42,12 @@ impl Kernel {
         memory: &mut [Memory<'_>],
         registers: &mut Registers,
         step: usize,
+        threads: &dyn Threads,
     ) -> Result<(), Error> {
         match self {
             Self::Group(group) => group.run(memory, registers, step),
             Self::Rows(rows) => rows.run(memory, step),
-            Self::Product(product) => product.run(memory, step)?,
+            Self::Product(product) => product.run(memory, step, threads)?,
             Self::Multiply(multiply) => multiply.run(memory, step),
             Self::Pick(pick) => pick.run(memory, step)?,
             Self::Scatter(scatter) => scatter.run(memory, step)?,

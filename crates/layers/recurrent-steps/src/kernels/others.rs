@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use recurrent_layers::PackedMatrix;
+use recurrent_layers::{PackedMatrix, Threads};
 
 use super::functions::{max, min};
 use super::memory::Memory;
@@ -35,7 +35,12 @@ pub(crate) struct Product {
 }
 
 impl Product {
-    pub(crate) fn run(&self, memory: &mut [Memory<'_>], step: usize) -> Result<(), Error> {
+    pub(crate) fn run(
+        &self,
+        memory: &mut [Memory<'_>],
+        step: usize,
+        threads: &dyn Threads,
+    ) -> Result<(), Error> {
         let mut taken = take(memory, self.to.buffer);
         let from = self.from.start(step) as usize;
         let to = self.to.start(step) as usize;
@@ -44,7 +49,7 @@ impl Product {
             for (index, matrix) in self.matrices.iter().enumerate() {
                 let from = &memory[self.from.buffer].floats()[from + index * rows..][..rows];
                 let to = &mut taken.floats_mut()[to + index * products..][..products];
-                matrix.multiply(from, to)?;
+                matrix.multiply(from, to, threads)?;
             }
             Ok(())
         };

@@ -27,6 +27,7 @@ use crate::load::LoadOptions;
 use crate::operator::{Parsed, Wiring};
 use layer::{Inputs, Layer, Outputs};
 use quantized::Quantized;
+pub(crate) use threads::Executor;
 
 /// Parses a layer.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {

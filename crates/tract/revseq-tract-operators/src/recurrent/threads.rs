@@ -9,14 +9,14 @@ use tract_linalg::multithread;
 use crate::interrupt::EndOfRun;
 
 /// The executor that a run begins on, and what may end the run.
-pub(super) struct Executor {
+pub(crate) struct Executor {
     #[cfg(feature = "multithread")]
     of_tract: multithread::Executor,
     stop: Option<EndOfRun>,
 }
 
 impl Executor {
-    pub(super) fn current() -> Self {
+    pub(crate) fn current() -> Self {
         Self {
             #[cfg(feature = "multithread")]
             of_tract: multithread::current_tract_executor(),

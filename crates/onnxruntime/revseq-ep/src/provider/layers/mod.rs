@@ -11,4 +11,4 @@ mod threads;
 pub(super) use attention::AttentionKernel;
 pub(super) use kernel::LayerKernel;
 pub(super) use taken::{Taken, TakenLayers, is_known};
-pub(super) use threads::OfCaller;
+pub(super) use threads::{Pool, Seen};

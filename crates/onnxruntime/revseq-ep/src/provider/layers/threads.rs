@@ -1,4 +1,4 @@
-//! The session's threads, for a layer.
+//! The session's threads, for a layer or a loop.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +15,13 @@ const EVERY: usize = 16;
 
 /// How many threads a session has, which ONNX Runtime does not say: the most that came in a run.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     runs: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// The threads of a run.
-pub(super) struct Pool<'a> {
+pub(crate) struct Pool<'a> {
     cores: usize,
     seen: &'a Seen,
     parallel: &'a ParallelLoop<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Pool<'a> {
 }
 
 /// The end that the caller of a run wants.
-pub(crate) struct OfCaller<'a>(pub(crate) Ending<'a>);
+struct OfCaller<'a>(Ending<'a>);
 
 impl Stop for OfCaller<'_> {
     fn is_wanted(&self) -> bool {
@@ -38,7 +38,7 @@ impl Stop for OfCaller<'_> {
 }
 
 impl<'a> Pool<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         cores: usize,
         seen: &'a Seen,
         parallel: &'a ParallelLoop<'a>,

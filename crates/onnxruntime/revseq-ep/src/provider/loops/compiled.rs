@@ -10,7 +10,8 @@ use revseq_onnx::proto::{ModelProto, NodeProto, TensorProto};
 use revseq_rewrite::Region;
 
 use super::super::error::Error;
-use super::super::layers::OfCaller;
+use super::super::kernel::CORES;
+use super::super::layers::{Pool, Seen};
 use super::super::options::Options;
 use super::message;
 use super::other::Other;
@@ -21,6 +22,7 @@ use crate::plugin::graph::{GraphNode, Value};
 use crate::plugin::runs::Runs;
 use crate::plugin::session::{Around, Model, Prepared, Session};
 use crate::plugin::tensor::Context;
+use crate::plugin::workers::ParallelLoop;
 
 /// What runs a fused node.
 #[derive(Debug)]
@@ -49,6 +51,7 @@ struct OfSteps {
     program: Program,
     other: Option<Other>,
     runs: Arc<Runs>,
+    seen: Seen,
 }
 
 impl Compiled {
@@ -66,6 +69,7 @@ impl Compiled {
                 program,
                 other,
                 runs: around.runs(),
+                seen: Seen::default(),
             })),
             places: Default::default(),
             ran: Arc::default(),
@@ -136,7 +140,8 @@ impl Fused for Compiled {
         let run = match &self.runner {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
             Runner::Program(steps) => {
-                let stop = OfCaller(steps.runs.ending());
+                let parallel = ParallelLoop::new(context.workers());
+                let threads = Pool::new(*CORES, &steps.seen, &parallel, steps.runs.ending());
                 let limits = Limits {
                     // The first step may be unlike all others; where each is, ONNX Runtime is faster.
                     programs: steps.other.as_ref().map(|_| 2),
@@ -144,7 +149,9 @@ impl Fused for Compiled {
                 };
                 let run = steps
                     .program
-                    .run(context, (limits, Some(&stop)), [inputs, outputs]);
+                    .run(context, (limits, &threads), [inputs, outputs]);
+                // Report the cause first: it says more than that some work was not done.
+                let run = parallel.finish().map_err(Error::from).and(run);
                 match (&run, &steps.other) {
                     // The values allow no program, or the loop is wrong: then this says why.
                     (Err(Error::Steps(recurrent_steps::Error::Values(_))), Some(other)) => {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::slice;
 
-use recurrent_layers::Stop;
+use recurrent_layers::Threads;
 use recurrent_steps::{Around, Elements, ElementsMut, Kind, Limits, Outputs, Steps, Tensor};
 use revseq_onnx::model::{element_type, tensor_type};
 use revseq_onnx::proto::{GraphProto, NodeProto, TensorProto};
@@ -92,7 +92,7 @@ impl Program {
     pub(super) fn run(
         &self,
         context: Context<'_>,
-        (limits, stop): (Limits, Option<&dyn Stop>),
+        (limits, threads): (Limits, &dyn Threads),
         [inputs, outputs]: [&[usize]; 2],
     ) -> Result<(), Error> {
         let mut tensors = Vec::with_capacity(inputs.len());
@@ -126,7 +126,7 @@ impl Program {
             later: vec![],
             failure: None,
         };
-        let run = self.steps.run_within(limits, &inputs, &mut room, stop);
+        let run = self.steps.run_within(limits, &inputs, &mut room, threads);
         if let Some(failure) = room.failure.take() {
             return Err(failure.into());
         }

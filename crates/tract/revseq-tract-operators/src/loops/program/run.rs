@@ -1,15 +1,15 @@
 //! Runs of programs on tensors.
 
-use recurrent_layers::Stop;
 use recurrent_steps::{Elements, ElementsMut, Error, Kind, Outputs};
 use tract_onnx::tract_hir::internal::*;
 
 use super::op::Program;
 use crate::data_sizes::in_numbers;
-use crate::interrupt::{self, EndOfRun};
+use crate::interrupt;
 use crate::limits::{BeyondLimits, Limits};
 use crate::loops::budget::Budget;
 use crate::other_sizes::OtherSizes;
+use crate::recurrent::Executor;
 
 impl Program {
     /// Runs the loop, and returns the outputs that are made.
@@ -60,9 +60,8 @@ impl Program {
             // The first step may be unlike all others; where each is, the other loop is faster.
             programs: Some(2),
         };
-        let stop = EndOfRun::current();
-        let stop = stop.as_ref().map(|it| -> &dyn Stop { it });
-        let result = self.steps.run_within(limits, &given, &mut room, stop);
+        let threads = Executor::current();
+        let result = self.steps.run_within(limits, &given, &mut room, &threads);
         if let Some(failure) = room.failure {
             return Err(failure);
         }
