@@ -282,6 +282,31 @@ def test_a_run_ends_within():
     check(session, feeds, whole)
 
 
+def test_threads_that_share_a_product_change_no_bit():
+    text = """
+wide (float[2, 1200] h0, float[T, 2, 1200] x) => (float[2, 1200] last, float[T, 2, 1200] all) {
+  last, all = Scan <num_scan_inputs = 1, body = step (float[2, 1200] h, float[2, 1200] row)
+    => (float[2, 1200] next, float[2, 1200] made) {
+      product = MatMul(h, w)
+      sum = Add(product, row)
+      next = Tanh(sum)
+      made = Identity(next)
+    }> (h0, x)
+}"""
+    read = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]>\n{text}')
+    weights = floats(1200, 1200) / 35
+    read.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    bytes_ = read.SerializeToString()
+    feeds = {"h0": floats(2, 1200), "x": floats(9, 2, 1200)}
+    sessions = [ours(bytes_, threads) for threads in (1, 2, 3)]
+    assert [taken(session) for session in sessions] == [int(HANDS_ON)] * 3
+    one, *others = (session.run(None, feeds) for session in sessions)
+    for other in others:
+        for actual, expected in zip(other, one, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    same(sessions[0], plain(bytes_), feeds, 1e-4)
+
+
 def test_the_report_says_why_a_loop_is_no_program(package):
     text = SHIFT.replace("mean = Sub(sum, row)", "raw = Sub(sum, row)\n        mean = Celu(raw)")
     session = package.create_session(model(text), loops="steps")
