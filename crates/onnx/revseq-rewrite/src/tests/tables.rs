@@ -35,7 +35,7 @@ struct Row {
     /// Subgraphs.
     inner: &'static str,
     /// Replacements in the text.
-    changes: Vec<(&'static str, &'static str)>,
+    changes: Vec<(String, String)>,
     expected: Expected,
 }
 
@@ -146,8 +146,8 @@ impl Row {
         Self { inner, ..self }
     }
 
-    fn with(mut self, from: &'static str, to: &'static str) -> Self {
-        self.changes.push((from, to));
+    fn with(mut self, from: &str, to: &str) -> Self {
+        self.changes.push((from.to_owned(), to.to_owned()));
         self
     }
 

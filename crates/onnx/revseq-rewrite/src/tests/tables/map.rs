@@ -1,6 +1,7 @@
 //! Loops and Scans that map each step on its own, and near misses.
 
 use super::{ANY, Row, check, leaves, takes};
+use revseq_test_models::text;
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";
@@ -77,155 +78,105 @@ fn looped(row: Row) -> Row {
     }
 }
 
-fn take(operators: &'static str, to: &'static str) -> Row {
+fn take(operators: &str, to: &str) -> Row {
     let row = takes("its body over all steps at once", operators, &[START, LOOP]);
     looped(row).with("fed = MatMul(now, kernel)", to)
 }
 
-fn miss(why: &'static str, to: &'static str) -> Row {
+fn miss(why: &str, to: &str) -> Row {
     looped(leaves(why, &[START, LOOP])).with("fed = MatMul(now, kernel)", to)
+}
+
+/// Rows of what stands for that operator, and the operators or `! reason`.
+fn replaced(text: &str) -> Vec<Row> {
+    let row = |(to, expected): &(String, &str)| match expected.strip_prefix("! ") {
+        Some(why) => miss(why, to),
+        None => take(expected, to),
+    };
+    text::rows(text).iter().map(row).collect()
 }
 
 /// Each operator, and a form of it that depends on the step in another way.
 #[test]
 fn operators_of_maps() {
     let known = [Some(5), Some(2), Some(3)];
-    let rows = [
-        take("MatMul Tanh", "fed = MatMul(now, kernel)"),
-        miss(
-            "MatMul (fed), which multiplies a scalar",
-            "row = ReduceSum<keepdims=0>(now)\nfed = MatMul(row, kernel)",
-        ),
-        take("MatMul Add Tanh", "fed = Gemm(now, kernel, bias)"),
-        take("Transpose MatMul Tanh", "fed = Gemm<transB=1>(now, w2d)"),
-        miss(
-            "Gemm (fed), which has factors other than 1",
-            "fed = Gemm<alpha=2>(now, kernel)",
-        ),
-        take("Unsqueeze Mean Tanh", "fed = Mean(half, now)"),
-        take(
-            "ReduceSum Unsqueeze Unsqueeze Sum Tanh",
-            "row = ReduceSum<keepdims=0>(now, zero)\nfed = Sum(recurrent, row)",
-        ),
-        take("Clip Tanh", "fed = Clip(now, nought, whole)"),
-        miss(
-            "Clip (fed), which has parameters that depend on the step",
-            "most = ReduceMax<keepdims=0>(now)\nfed = Clip(now, nought, most)",
-        ),
-        take(
-            "ReduceSum Unsqueeze Add Tanh",
-            "row = ReduceSum<keepdims=0>(now, zero)\nfed = Add(now, row)",
-        ),
-        miss(
-            "lists no axes",
-            "fed = ReduceSum<noop_with_empty_axes=1>(now)",
-        ),
-        take("ReduceMax Tanh", "fed = ReduceMax<keepdims=0>(now)"),
-        take("Softmax Tanh", "fed = Softmax<axis=-1>(now)"),
-        miss(
-            "Softmax (fed), which has an axis that its input lacks",
-            "fed = Softmax<axis=2>(now)",
-        ),
-        take(
-            "LayerNormalization Tanh",
-            "fed = LayerNormalization<axis=1>(now, whole)",
-        ),
-        miss(
-            "outputs means or deviations",
-            "fed, mean = LayerNormalization<axis=1>(now, whole)",
-        ),
-        take("Transpose Tanh", "fed = Transpose(now)"),
-        take(
-            "Unsqueeze Squeeze Tanh",
-            "row = Unsqueeze(now, one)\nfed = Squeeze(row, one)",
-        ),
-        miss("removes axes that are not known", "fed = Squeeze(now)"),
-        take("Concat Tanh", "fed = Concat<axis=-1>(now, now)"),
-        miss(
-            "Concat (fed), which has an axis that its input lacks",
-            "fed = Concat<axis=2>(now, now)",
-        ),
-        take("Slice Tanh", "fed = Slice(now, zero, one, one)"),
-        take(
-            "Cast Cast Cast Slice Tanh",
-            "from = Cast<to=6>(zero)\nto = Cast<to=6>(one)\nfed = Slice(now, from, to, to)",
-        ),
-        miss(
-            "Slice (fed), which has a shape that depends on the step",
-            "at = Unsqueeze(t, zero)\nfed = Slice(now, zero, at, zero)",
-        ),
+    let mut rows = replaced(
+        "fed = MatMul(now, kernel) => MatMul Tanh
+         row = ReduceSum<keepdims=0>(now)
+         fed = MatMul(row, kernel) => ! MatMul (fed), which multiplies a scalar
+         fed = Gemm(now, kernel, bias) => MatMul Add Tanh
+         fed = Gemm<transB=1>(now, w2d) => Transpose MatMul Tanh
+         fed = Gemm<alpha=2>(now, kernel) => ! Gemm (fed), which has factors other than 1
+         fed = Mean(half, now) => Unsqueeze Mean Tanh
+         row = ReduceSum<keepdims=0>(now, zero)
+         fed = Sum(recurrent, row) => ReduceSum Unsqueeze Unsqueeze Sum Tanh
+         fed = Clip(now, nought, whole) => Clip Tanh
+         most = ReduceMax<keepdims=0>(now)
+         fed = Clip(now, nought, most)
+         => ! Clip (fed), which has parameters that depend on the step
+         row = ReduceSum<keepdims=0>(now, zero)
+         fed = Add(now, row) => ReduceSum Unsqueeze Add Tanh
+         fed = ReduceSum<noop_with_empty_axes=1>(now) => ! lists no axes
+         fed = ReduceMax<keepdims=0>(now) => ReduceMax Tanh
+         fed = Softmax<axis=-1>(now) => Softmax Tanh
+         fed = Softmax<axis=2>(now) => ! Softmax (fed), which has an axis that its input lacks
+         fed = LayerNormalization<axis=1>(now, whole) => LayerNormalization Tanh
+         fed, mean = LayerNormalization<axis=1>(now, whole) => ! outputs means or deviations
+         fed = Transpose(now) => Transpose Tanh
+         row = Unsqueeze(now, one)
+         fed = Squeeze(row, one) => Unsqueeze Squeeze Tanh
+         fed = Squeeze(now) => ! removes axes that are not known
+         fed = Concat<axis=-1>(now, now) => Concat Tanh
+         fed = Concat<axis=2>(now, now) => ! Concat (fed), which has an axis that its input lacks
+         fed = Slice(now, zero, one, one) => Slice Tanh
+         from = Cast<to=6>(zero)
+         to = Cast<to=6>(one)
+         fed = Slice(now, from, to, to) => Cast Cast Cast Slice Tanh
+         at = Unsqueeze(t, zero)
+         fed = Slice(now, zero, at, zero)
+         => ! Slice (fed), which has a shape that depends on the step
+         a, b = Split<axis=2>(now)
+         fed = Add(a, b) => ! Split (a), which has an axis that its input lacks
+         fed = Reshape(now, upright) => Shape Slice ReduceProd Div Slice Concat Reshape Tanh
+         own = Shape(now)
+         fed = Reshape(now, own) => Shape Slice Concat Reshape Tanh
+         at = Unsqueeze(t, zero)
+         fed = Reshape(now, at) => ! Reshape (fed), which has a shape that depends on the step
+         fed = Expand(now, sizes) => Unsqueeze Expand Tanh
+         ids = Cast<to=7>(now)
+         fed = Gather(kernel, ids) => Cast Gather Tanh
+         ids = Cast<to=7>(now)
+         fed = Gather<axis=1>(kernel, ids) => ! along another axis than the first
+         ids = Cast<to=7>(now)
+         fed = Gather<axis=1>(now, ids) => ! at places that depend on the step
+         fed = Gather<axis=1>(now, zero) => Gather Tanh
+         row = Unsqueeze(now, zero)
+         fed = MaxPool<ceil_mode=1;kernel_shape=[2];pads=[1,1];strides=[2]>(row)
+         => ! MaxPool (fed), which rounds its size up, of which ONNX's own inference may be wrong
+         row = Unsqueeze(now, zero)
+         fed = MaxPool<ceil_mode=1;kernel_shape=[1];strides=[2]>(row)
+         => ! MaxPool (fed), which rounds its size up
+         less = Equal(now, nought)
+         fed = Where(less, now, half) => Equal Where Tanh
+         at = Cast<to=1>(t)
+         fed = Add(now, at) => Shape Slice Squeeze Range Cast Unsqueeze Add Tanh
+         fed = CumSum(now, zero) => ! CumSum (fed), which has no form over all steps
+         fed = NonZero(now) => ! NonZero (fed), which has no form over all steps
+         fed = RandomNormalLike(now) => ! RandomNormalLike (fed), which has no form over all steps",
+    );
+    rows.extend([
         take(
             "Split Add Tanh",
             "a, b = Split<axis=1>(now, leading)\nfed = Add(a, b)",
         )
         .with("leading", "fours"),
-        miss(
-            "Split (a), which has an axis that its input lacks",
-            "a, b = Split<axis=2>(now)\nfed = Add(a, b)",
-        ),
         take("Reshape Tanh", "fed = Reshape(now, rows)").sizes(known),
         take("Reshape Tanh", "fed = Reshape(now, rows)").sizes([None, None, Some(3)]),
-        take(
-            "Shape Slice ReduceProd Div Slice Concat Reshape Tanh",
-            "fed = Reshape(now, upright)",
-        ),
         miss("leaves a size open", "fed = Reshape(now, upright)").opset(13),
-        take(
-            "Shape Slice Concat Reshape Tanh",
-            "own = Shape(now)\nfed = Reshape(now, own)",
-        ),
-        miss(
-            "Reshape (fed), which has a shape that depends on the step",
-            "at = Unsqueeze(t, zero)\nfed = Reshape(now, at)",
-        ),
-        take("Unsqueeze Expand Tanh", "fed = Expand(now, sizes)"),
-        take(
-            "Cast Gather Tanh",
-            "ids = Cast<to=7>(now)\nfed = Gather(kernel, ids)",
-        ),
-        miss(
-            "along another axis than the first",
-            "ids = Cast<to=7>(now)\nfed = Gather<axis=1>(kernel, ids)",
-        ),
-        miss(
-            "at places that depend on the step",
-            "ids = Cast<to=7>(now)\nfed = Gather<axis=1>(now, ids)",
-        ),
-        take("Gather Tanh", "fed = Gather<axis=1>(now, zero)"),
         take(
             ANY,
             "row = Unsqueeze(now, zero)\nfed = MaxPool<ceil_mode=1;kernel_shape=[2];strides=[2]>(row)",
-        ),
-        miss(
-            "MaxPool (fed), which rounds its size up, of which ONNX's own inference may be wrong",
-            "row = Unsqueeze(now, zero)
-            fed = MaxPool<ceil_mode=1;kernel_shape=[2];pads=[1,1];strides=[2]>(row)",
-        ),
-        miss(
-            "MaxPool (fed), which rounds its size up",
-            "row = Unsqueeze(now, zero)\nfed = MaxPool<ceil_mode=1;kernel_shape=[1];strides=[2]>(row)",
-        ),
-        take(
-            "Equal Where Tanh",
-            "less = Equal(now, nought)\nfed = Where(less, now, half)",
-        ),
-        take(
-            "Shape Slice Squeeze Range Cast Unsqueeze Add Tanh",
-            "at = Cast<to=1>(t)\nfed = Add(now, at)",
-        ),
-        miss(
-            "CumSum (fed), which has no form over all steps",
-            "fed = CumSum(now, zero)",
-        ),
-        miss(
-            "NonZero (fed), which has no form over all steps",
-            "fed = NonZero(now)",
-        ),
-        miss(
-            "RandomNormalLike (fed), which has no form over all steps",
-            "fed = RandomNormalLike(now)",
-        ),
-    ];
+        )]);
     check("map", &rows);
 }
 
