@@ -48,7 +48,7 @@ pub fn rows(text: &str) -> Vec<(String, &str)> {
             Some((node, expected)) => (node.trim(), Some(expected)),
             None => (line, None),
         };
-        nodes.push(node);
+        nodes.extend(Some(node).filter(|it| !it.is_empty()));
         if let Some(expected) = expected {
             rows.push((std::mem::take(&mut nodes).join("\n"), expected));
         }

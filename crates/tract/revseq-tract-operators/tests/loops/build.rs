@@ -54,6 +54,51 @@ fn node(index: usize, line: &str) -> NodeProto {
     }
 }
 
+/// The graph of a text with the graphs in it, as [`text::graph`] reads it, and the names of nodes as above.
+pub(crate) fn whole(text: &str) -> Graph {
+    fn name_nodes(graph: &mut GraphProto) {
+        for (index, node) in graph.node.iter_mut().enumerate() {
+            node.name = Some(format!("{}{index}", node.op()));
+            node.graphs_mut().for_each(name_nodes);
+        }
+    }
+    let mut graph = text::graph(text);
+    name_nodes(&mut graph);
+    graph.into()
+}
+
+/// Runs the model of a text on each row of inputs, which says what it outputs: `1.0, [2 3] => 4.0`.
+#[track_caller]
+pub(crate) fn examples(model: &str, rows: &str) {
+    for (given, expected) in text::rows(rows) {
+        let all = |text: &str| -> Vec<Tensor> { text.split(", ").map(value).collect() };
+        let found = run(whole(model), &all(&given));
+        let found = found.unwrap_or_else(|error| panic!("{given}: {error:?}"));
+        assert_eq!(found, all(expected), "{given}");
+    }
+}
+
+/// A tensor of a literal, and of its sizes if it has several axes: `[1 2 3 4]@2x2`.
+pub(crate) fn value(text: &str) -> Tensor {
+    let (literal, sizes) = text.split_once('@').unwrap_or((text, ""));
+    let proto = text::literal(literal).unwrap_or_else(|| panic!("{literal} is no literal"));
+    let raw = proto.raw_data.unwrap_or_default();
+    let flat = match proto.data_type {
+        Some(1) => DatumType::F32,
+        Some(6) => DatumType::I32,
+        Some(7) => DatumType::I64,
+        Some(9) => DatumType::Bool,
+        other => panic!("{other:?} has no tensor"),
+    };
+    let shape: Vec<usize> = match sizes {
+        "" => proto.dims.iter().map(|&size| size as usize).collect(),
+        sizes => sizes.split('x').map(|it| it.parse().unwrap()).collect(),
+    };
+    let mut tensor = Tensor::zero_dt(flat, &shape).unwrap();
+    tensor.as_bytes_mut().copy_from_slice(&raw);
+    tensor
+}
+
 impl From<GraphProto> for Graph {
     fn from(proto: GraphProto) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Names, graph, parse, run, run_once};
+use crate::build::{Graph, Names, examples, graph, parse, run, run_once, value, whole};
 
 fn check(graph: Graph, inputs: &[Tensor], expected: &[Tensor]) {
     let outputs = run(graph, inputs).unwrap_or_else(|error| panic!("{error:?}"));
@@ -10,507 +10,311 @@ fn check(graph: Graph, inputs: &[Tensor], expected: &[Tensor]) {
 }
 
 /// Adds the captured `x` to a state, and scans it.
-fn sum() -> Graph {
-    graph("i c s", "c s1 s1", "s1 = Add(s, x)")
-}
+const SUM: &str = "@sum: i c s -> c s1 s1
+    s1 = Add(s, x)";
 
-/// Adds the captured `x` to a state, like [`sum`], while the state is below the captured `limit`.
-fn sum_below() -> Graph {
-    graph(
-        "i c s",
-        "c1 s1 s1",
-        "s1 = Add(s, x)
-         c1 = Less(s1, limit)",
-    )
-}
+/// The same while the state is below the captured `limit`.
+const SUM_BELOW: &str = "@sum: i c s -> c1 s1 s1
+    s1 = Add(s, x)
+    c1 = Less(s1, limit)";
 
 #[test]
 fn a_trip_count_ends_it() {
-    let model = graph(
-        "n:i64[] s:f32[] x:f32[]",
-        "y ys",
-        "y, ys = Loop<body=@sum>(n, _, s)",
-    )
-    .with("sum", sum());
-    let inputs = |n: i64| [tensor0(n), tensor0(1_f32), tensor0(2_f32)];
-    check(
-        model.clone(),
-        &inputs(3),
-        &[tensor0(7_f32), tensor1(&[3_f32, 5., 7.])],
+    examples(
+        &format!("n:i64[] s:f32[] x:f32[] -> y ys\n y, ys = Loop<body=@sum>(n, _, s)\n {SUM}"),
+        "3, 1.0, 2.0 => 7.0, [3.0 5.0 7.0]
+         1, 1.0, 2.0 => 3.0, [3.0]
+         0, 1.0, 2.0 => 1.0, []f32
+         -3, 1.0, 2.0 => 1.0, []f32",
     );
-    check(
-        model.clone(),
-        &inputs(1),
-        &[tensor0(3_f32), tensor1(&[3_f32])],
-    );
-    let nothing = [tensor0(1_f32), Tensor::zero::<f32>(&[0]).unwrap()];
-    check(model.clone(), &inputs(0), &nothing);
-    check(model, &inputs(-3), &nothing);
 }
 
 #[test]
 fn a_condition_ends_it() {
-    let model = graph(
-        "c:bool[] s:f32[] x:f32[] limit:f32[]",
-        "y ys",
-        "y, ys = Loop<body=@sum>(_, c, s)",
-    )
-    .with("sum", sum_below());
-    let inputs = |c: bool, limit: f32| [tensor0(c), tensor0(1_f32), tensor0(2_f32), tensor0(limit)];
-    check(
-        model.clone(),
-        &inputs(true, 6.),
-        &[tensor0(7_f32), tensor1(&[3_f32, 5., 7.])],
-    );
-    // The initial condition is checked before the first step, the body's after it.
-    check(
-        model.clone(),
-        &inputs(true, 0.),
-        &[tensor0(3_f32), tensor1(&[3_f32])],
-    );
-    check(
-        model,
-        &inputs(false, 6.),
-        &[tensor0(1_f32), Tensor::zero::<f32>(&[0]).unwrap()],
+    examples(
+        &format!(
+            "c:bool[] s:f32[] x:f32[] limit:f32[] -> y ys
+             y, ys = Loop<body=@sum>(_, c, s)
+             {SUM_BELOW}"
+        ),
+        // The initial condition is checked before the first step, the body's after it.
+        "true, 1.0, 2.0, 6.0 => 7.0, [3.0 5.0 7.0]
+         true, 1.0, 2.0, 0.0 => 3.0, [3.0]
+         false, 1.0, 2.0, 6.0 => 1.0, []f32",
     );
 }
 
 #[test]
 fn the_earlier_of_trip_count_and_condition_ends_it() {
-    let model = graph(
-        "n:i64[1] c:bool[1] s:f32[] x:f32[] limit:f32[]",
-        "y ys",
-        "y, ys = Loop<body=@sum>(n, c, s)",
-    )
-    .with("sum", sum_below());
-    let inputs = |n: i64, limit: f32| {
-        [
-            tensor1(&[n]),
-            tensor1(&[true]),
-            tensor0(1_f32),
-            tensor0(2_f32),
-            tensor0(limit),
-        ]
-    };
-    let two = [tensor0(5_f32), tensor1(&[3_f32, 5.])];
-    check(model.clone(), &inputs(2, 100.), &two);
-    check(model, &inputs(100, 4.), &two);
+    examples(
+        &format!(
+            "n:i64[1] c:bool[1] s:f32[] x:f32[] limit:f32[] -> y ys
+             y, ys = Loop<body=@sum>(n, c, s)
+             {SUM_BELOW}"
+        ),
+        "[2], [true], 1.0, 2.0, 100.0 => 5.0, [3.0 5.0]
+         [100], [true], 1.0, 2.0, 4.0 => 5.0, [3.0 5.0]",
+    );
 }
 
 #[test]
 fn a_condition_of_the_body_counts_without_one_of_the_node() {
-    let model = graph(
-        "s:f32[] x:f32[] limit:f32[]",
-        "y ys",
-        "y, ys = Loop<body=@sum>(_, _, s)",
-    )
-    .with("sum", sum_below());
-    check(
-        model,
-        &[tensor0(1_f32), tensor0(2_f32), tensor0(6_f32)],
-        &[tensor0(7_f32), tensor1(&[3_f32, 5., 7.])],
+    examples(
+        &format!(
+            "s:f32[] x:f32[] limit:f32[] -> y ys
+             y, ys = Loop<body=@sum>(_, _, s)
+             {SUM_BELOW}"
+        ),
+        "1.0, 2.0, 6.0 => 7.0, [3.0 5.0 7.0]",
     );
 }
 
 #[test]
 fn there_may_be_no_states_and_no_scan_outputs() {
-    let steps = graph("i c", "c i", "");
-    let model = graph("n:i64[]", "ys", "ys = Loop<body=@steps>(n, _)").with("steps", steps);
-    check(model, &[tensor0(4_i64)], &[tensor1(&[0_i64, 1, 2, 3])]);
-
-    let double = graph("i c s", "c s1", "s1 = Add(s, s)");
-    let model =
-        graph("n:i64[] s:f32[2]", "y", "y = Loop<body=@double>(n, _, s)").with("double", double);
-    check(
-        model,
-        &[tensor0(4_i64), tensor1(&[1_f32, 2.])],
-        &[tensor1(&[16_f32, 32.])],
+    examples(
+        "n:i64[] -> ys
+         ys = Loop<body=@steps>(n, _)
+         @steps: i c -> c i",
+        "4 => [0 1 2 3]",
+    );
+    examples(
+        "n:i64[] s:f32[2] -> y
+         y = Loop<body=@double>(n, _, s)
+         @double: i c s -> c s1
+         s1 = Add(s, s)",
+        "4, [1.0 2.0] => [16.0 32.0]",
     );
 }
 
 #[test]
 fn outputs_may_be_left_out() {
-    let body = graph(
-        "i c a b",
-        "c a1 b1 a b",
-        "a1 = Add(a, b)\n b1 = Identity(a)",
+    let body = "@body: i c a b -> c a1 b1 a b
+        a1 = Add(a, b)
+        b1 = Identity(a)";
+    examples(
+        &format!(
+            "n:i64[] a:i64[] b:i64[] -> b1 bs
+             _, b1, _, bs = Loop<body=@body>(n, _, a, b)
+             {body}"
+        ),
+        "4, 1, 1 => 5, [1 1 2 3]",
     );
-    let model = graph(
-        "n:i64[] a:i64[] b:i64[]",
-        "b1 bs",
-        "_, b1, _, bs = Loop<body=@body>(n, _, a, b)",
-    )
-    .with("body", body.clone());
-    let inputs = [tensor0(4_i64), tensor0(1_i64), tensor0(1_i64)];
-    check(
-        model,
-        &inputs,
-        &[tensor0(5_i64), tensor1(&[1_i64, 1, 2, 3])],
+    examples(
+        &format!("n:i64[] a:i64[] b:i64[] -> a1\n a1 = Loop<body=@body>(n, _, a, b)\n {body}"),
+        "4, 1, 1 => 8",
     );
-    let model = graph(
-        "n:i64[] a:i64[] b:i64[]",
-        "a1",
-        "a1 = Loop<body=@body>(n, _, a, b)",
-    )
-    .with("body", body);
-    check(model, &inputs, &[tensor0(8_i64)]);
 }
 
+/// Each value is also scanned before it moves.
 #[test]
 fn states_may_be_permuted() {
-    // Each value is also scanned before it moves.
-    let body = graph("i c a b d", "c b d a a b", "");
-    let model = graph(
-        "n:i64[] a:f32[1] b:f32[1] d:f32[1]",
-        "x y z xs ys",
-        "x, y, z, xs, ys = Loop<body=@body>(n, _, a, b, d)",
-    )
-    .with("body", body);
-    let one = |value: f32| tensor1(&[value]);
-    check(
-        model,
-        &[tensor0(4_i64), one(1.), one(2.), one(3.)],
-        &[
-            one(2.),
-            one(3.),
-            one(1.),
-            tensor2(&[[1_f32], [2.], [3.], [1.]]),
-            tensor2(&[[2_f32], [3.], [1.], [2.]]),
-        ],
+    examples(
+        "n:i64[] a:f32[1] b:f32[1] d:f32[1] -> x y z xs ys
+         x, y, z, xs, ys = Loop<body=@body>(n, _, a, b, d)
+         @body: i c a b d -> c b d a a b",
+        "4, [1.0], [2.0], [3.0]
+         => [2.0], [3.0], [1.0], [1.0 2.0 3.0 1.0]@4x1, [2.0 3.0 1.0 2.0]@4x1",
     );
 }
 
 #[test]
 fn states_may_be_unchanged() {
-    let body = graph(
-        "i c kept s",
-        "c also s1 also",
-        "also = Identity(kept)
+    examples(
+        "n:i64[] kept:f32[2] s:f32[2] -> k y ks
+         k, y, ks = Loop<body=@body>(n, _, kept, s)
+         @body: i c kept s -> c also s1 also
+         also = Identity(kept)
          s1 = Add(s, kept)",
-    );
-    let model = graph(
-        "n:i64[] kept:f32[2] s:f32[2]",
-        "k y ks",
-        "k, y, ks = Loop<body=@body>(n, _, kept, s)",
-    )
-    .with("body", body);
-    let pair = |a: f32, b: f32| tensor1(&[a, b]);
-    check(
-        model.clone(),
-        &[tensor0(2_i64), pair(1., 2.), pair(0., 0.)],
-        &[
-            pair(1., 2.),
-            pair(2., 4.),
-            tensor2(&[[1_f32, 2.], [1., 2.]]),
-        ],
-    );
-    check(
-        model,
-        &[tensor0(0_i64), pair(1., 2.), pair(0., 3.)],
-        &[
-            pair(1., 2.),
-            pair(0., 3.),
-            Tensor::zero::<f32>(&[0, 2]).unwrap(),
-        ],
+        "2, [1.0 2.0], [0.0 0.0] => [1.0 2.0], [2.0 4.0], [1.0 2.0 1.0 2.0]@2x2
+         0, [1.0 2.0], [0.0 3.0] => [1.0 2.0], [0.0 3.0], []f32@0x2",
     );
 }
 
+/// The body outputs a captured value, and a constant of its own as a state.
 #[test]
 fn bodies_have_constants_and_capture_values() {
-    // The body outputs a captured value, and a constant of its own as a state.
-    let body = graph(
-        "i c s",
-        "c one z w",
-        "z = Add(s, outer)\n w = Mul(outer, two)",
-    )
-    .constant("one", tensor0(1_f32));
-    let model = graph(
-        "n:i64[] s:f32[] outer:f32[2]",
-        "y zs ws",
-        "y, zs, ws = Loop<body=@body>(n, _, s)",
-    )
-    .constant("two", tensor0(2_f32))
-    .with("body", body);
-    check(
-        model,
-        &[tensor0(2_i64), tensor0(5_f32), tensor1(&[1_f32, 2.])],
-        &[
-            tensor0(1_f32),
-            tensor2(&[[6_f32, 7.], [2., 3.]]),
-            tensor2(&[[2_f32, 4.], [2., 4.]]),
-        ],
+    examples(
+        "n:i64[] s:f32[] outer:f32[2] -> y zs ws
+         two = 2.0
+         y, zs, ws = Loop<body=@body>(n, _, s)
+         @body: i c s -> c one z w
+         one = 1.0
+         z = Add(s, outer)
+         w = Mul(outer, two)",
+        "2, 5.0, [1.0 2.0] => 1.0, [6.0 7.0 2.0 3.0]@2x2, [2.0 4.0 2.0 4.0]@2x2",
     );
 }
 
+/// As in models before IR version 4.
 #[test]
 fn constants_may_be_inputs_of_the_body_as_well() {
-    // As in models before IR version 4.
-    let body = graph("i c s one", "c s1", "s1 = Add(s, one)").constant("one", tensor0(1_f32));
-    let model = graph("n:i64[] s:f32[]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body);
-    check(model, &[tensor0(3_i64), tensor0(0_f32)], &[tensor0(3_f32)]);
+    examples(
+        "n:i64[] s:f32[] -> y
+         y = Loop<body=@body>(n, _, s)
+         @body: i c s one -> c s1
+         one = 1.0
+         s1 = Add(s, one)",
+        "3, 0.0 => 3.0",
+    );
 }
 
+/// Row i of a triangle, times an outer value, plus the outer state.
 #[test]
 fn loops_run_in_loops() {
-    // Row i of a triangle, times an outer value, plus the outer state.
-    let inner = graph("j d t", "d t1 t1", "t1 = Add(t, step)");
-    let outer = graph(
-        "i c s",
-        "c s1 last",
-        "step = Cast<to=1>(i)
+    examples(
+        "n:i64[] s:f32[] -> y ys
+         y, ys = Loop<body=@outer>(n, _, s)
+         @outer: i c s -> c s1 last
+         step = Cast<to=1>(i)
          count = Add(i, 1)
          last, all = Loop<body=@inner>(count, _, 0.0)
          total = ReduceSum<keepdims=0>(all)
-         s1 = Add(s, total)",
-    )
-    .with("inner", inner);
-    let model = graph(
-        "n:i64[] s:f32[]",
-        "y ys",
-        "y, ys = Loop<body=@outer>(n, _, s)",
-    )
-    .with("outer", outer);
-    // Step i adds i (1 + 2 + ... + (i + 1)).
-    check(
-        model,
-        &[tensor0(4_i64), tensor0(0_f32)],
-        &[
-            tensor0((3 + 2 * 6 + 3 * 10) as f32),
-            tensor1(&[0_f32, 2., 6., 12.]),
-        ],
+         s1 = Add(s, total)
+         @inner: j d t -> d t1 t1
+         t1 = Add(t, step)",
+        // Step i adds i (1 + 2 + ... + (i + 1)): 3 + 2 * 6 + 3 * 10.
+        "4, 0.0 => 45.0, [0.0 2.0 6.0 12.0]",
     );
 }
 
 #[test]
 fn loops_run_in_branches_and_branches_in_loops() {
-    let branch = graph("", "y", "y, ys = Loop<body=@sum>(n, _, s)").with("sum", sum());
-    let other = graph("", "z", "z = Neg(s)");
-    let model = graph(
-        "n:i64[] c:bool[] s:f32[] x:f32[]",
-        "out",
-        "out = If<then_branch=@loop;else_branch=@other>(c)",
-    )
-    .with("loop", branch)
-    .with("other", other);
-    let inputs = |c: bool| [tensor0(3_i64), tensor0(c), tensor0(1_f32), tensor0(2_f32)];
-    check(model.clone(), &inputs(true), &[tensor0(7_f32)]);
-    check(model, &inputs(false), &[tensor0(-1_f32)]);
-
-    let body = graph(
-        "i c s",
-        "c s1",
-        "is_small = Less(s, x)
-         s1 = If<then_branch=@double;else_branch=@less>(is_small)",
-    )
-    .constant("one", tensor0(1_f32))
-    .with("double", graph("", "d", "d = Add(s, s)"))
-    .with("less", graph("", "l", "l = Sub(s, one)"));
-    let model = graph(
-        "n:i64[] s:f32[] x:f32[]",
-        "y",
-        "y = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
-    check(
-        model,
-        &[tensor0(4_i64), tensor0(1_f32), tensor0(3_f32)],
+    examples(
+        &format!(
+            "n:i64[] c:bool[] s:f32[] x:f32[] -> out
+             out = If<then_branch=@loop;else_branch=@other>(c)
+             @loop: -> y
+             y, ys = Loop<body=@sum>(n, _, s)
+             @other: -> z
+             z = Neg(s)
+             {SUM}"
+        ),
+        "3, true, 1.0, 2.0 => 7.0
+         3, false, 1.0, 2.0 => -1.0",
+    );
+    examples(
+        "n:i64[] s:f32[] x:f32[] -> y
+         y = Loop<body=@body>(n, _, s)
+         @body: i c s -> c s1
+         one = 1.0
+         is_small = Less(s, x)
+         s1 = If<then_branch=@double;else_branch=@less>(is_small)
+         @double: -> d
+         d = Add(s, s)
+         @less: -> l
+         l = Sub(s, one)",
         // 1, 2, 4, 3, 2.
-        &[tensor0(2_f32)],
+        "4, 1.0, 3.0 => 2.0",
     );
 }
 
 #[test]
 fn scans_in_loops_start_anew_at_each_step() {
-    let cumulate = graph(
-        "t:f32[] e:f32[]",
-        "t1 out",
-        "t1 = Add(t, e)\n out = Identity(t1)",
+    examples(
+        "n:i64[] s:f32[] x:f32[3] -> y ys
+         y, ys = Loop<body=@body>(n, _, s)
+         @body: i c s -> c total sums
+         total, sums = Scan<body=@cumulate;num_scan_inputs=1>(0.0, x)
+         @cumulate: t:f32[] e:f32[] -> t1 out
+         t1 = Add(t, e)
+         out = Identity(t1)",
+        "2, 9.0, [1.0 2.0 3.0] => 6.0, [1.0 3.0 6.0 1.0 3.0 6.0]@2x3",
     );
-    let body = graph(
-        "i c s",
-        "c total sums",
-        "total, sums = Scan<body=@cumulate;num_scan_inputs=1>(0.0, x)",
-    )
-    .with("cumulate", cumulate);
-    let model = graph(
-        "n:i64[] s:f32[] x:f32[3]",
-        "y ys",
-        "y, ys = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
-    check(
-        model,
-        &[tensor0(2_i64), tensor0(9_f32), tensor1(&[1_f32, 2., 3.])],
-        &[tensor0(6_f32), tensor2(&[[1_f32, 3., 6.], [1., 3., 6.]])],
-    );
-
-    let step = graph(
-        "t:f32[] e:f32[]",
-        "t1 out",
-        "t1, outs = Loop<body=@sum>(n, _, t)\n out = Add(t1, e)",
-    )
-    .with("sum", sum());
-    let model = graph(
-        "n:i64[] s:f32[] x:f32[] es:f32[2]",
-        "y ys",
-        "y, ys = Scan<body=@step;num_scan_inputs=1>(s, es)",
-    )
-    .with("step", step);
-    let inputs = [
-        tensor0(2_i64),
-        tensor0(1_f32),
-        tensor0(3_f32),
-        tensor1(&[0.5_f32, 0.25]),
-    ];
-    assert_eq!(
-        run_once(model, &inputs).unwrap(),
-        [tensor0(13_f32), tensor1(&[7.5_f32, 13.25])]
-    );
+    let model = whole(&format!(
+        "n:i64[] s:f32[] x:f32[] es:f32[2] -> y ys
+         y, ys = Scan<body=@step;num_scan_inputs=1>(s, es)
+         @step: t:f32[] e:f32[] -> t1 out
+         t1, outs = Loop<body=@sum>(n, _, t)
+         out = Add(t1, e)
+         {SUM}"
+    ));
+    let inputs = ["2", "1.0", "3.0", "[0.5 0.25]"].map(value);
+    let expected = ["13.0", "[7.5 13.25]"].map(value);
+    assert_eq!(run_once(model, &inputs).unwrap(), expected);
 }
 
+/// Sizes that grow alike may be added; the scan output keeps its shape.
 #[test]
 fn states_may_grow() {
-    // Sizes that grow alike may be added; the scan output keeps its shape.
-    let body = graph(
-        "i c a b",
-        "c a1 b1 size",
-        "row = Gather<axis=0>(x, i)
+    examples(
+        "n:i64[] a:f32[1,2] b:f32[1,2] x:f32[4,2] -> y z sums
+         y, z, sums = Loop<body=@body>(n, _, a, b)
+         @body: i c a b -> c a1 b1 size
+         row = Gather<axis=0>(x, i)
          rows = Unsqueeze(row, [0])
          a1 = Concat<axis=0>(a, rows)
          b1 = Concat<axis=0>(rows, b)
          both = Add(a1, b1)
          size = ReduceSum<keepdims=0>(both)",
-    );
-    let model = graph(
-        "n:i64[] a:f32[1,2] b:f32[1,2] x:f32[4,2]",
-        "y z sums",
-        "y, z, sums = Loop<body=@body>(n, _, a, b)",
-    )
-    .with("body", body);
-    let x = tensor2(&[[1_f32, 2.], [3., 4.], [5., 6.], [7., 8.]]);
-    let zero = tensor2(&[[0_f32, 0.]]);
-    check(
-        model.clone(),
-        &[tensor0(2_i64), zero.clone(), zero.clone(), x.clone()],
-        &[
-            tensor2(&[[0_f32, 0.], [1., 2.], [3., 4.]]),
-            tensor2(&[[3_f32, 4.], [1., 2.], [0., 0.]]),
-            tensor1(&[6_f32, 20.]),
-        ],
-    );
-    check(
-        model,
-        &[tensor0(0_i64), zero.clone(), zero.clone(), x],
-        &[zero.clone(), zero, Tensor::zero::<f32>(&[0]).unwrap()],
+        "2, [0.0 0.0]@1x2, [0.0 0.0]@1x2, [1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0]@4x2
+         => [0.0 0.0 1.0 2.0 3.0 4.0]@3x2, [3.0 4.0 1.0 2.0 0.0 0.0]@3x2, [6.0 20.0]
+         0, [0.0 0.0]@1x2, [0.0 0.0]@1x2, [1.0 2.0 3.0 4.0 5.0 6.0 7.0 8.0]@4x2
+         => [0.0 0.0]@1x2, [0.0 0.0]@1x2, []f32",
     );
 }
 
 #[test]
 fn states_may_start_empty() {
-    let body = graph(
-        "i c a",
-        "c a1",
-        "rows = Unsqueeze(i, [0])
+    examples(
+        "n:i64[] a:i64[0] -> y
+         y = Loop<body=@body>(n, _, a)
+         @body: i c a -> c a1
+         rows = Unsqueeze(i, [0])
          a1 = Concat<axis=0>(a, rows)",
-    );
-    let model = graph("n:i64[] a:i64[0]", "y", "y = Loop<body=@body>(n, _, a)").with("body", body);
-    check(
-        model,
-        &[tensor0(3_i64), Tensor::zero::<i64>(&[0]).unwrap()],
-        &[tensor1(&[0_i64, 1, 2])],
+        "3, [] => [0 1 2]",
     );
 }
 
 #[test]
 fn states_may_broadcast_at_the_first_step() {
-    let model = graph(
-        "n:i64[] s:f32[1] x:f32[3]",
-        "y",
-        "y, ys = Loop<body=@sum>(n, _, s)",
-    )
-    .with("sum", graph("i c s", "c s1 x", "s1 = Add(s, x)"));
-    check(
-        model,
-        &[tensor0(2_i64), tensor1(&[1_f32]), tensor1(&[1_f32, 2., 3.])],
-        &[tensor1(&[3_f32, 5., 7.])],
+    examples(
+        "n:i64[] s:f32[1] x:f32[3] -> y
+         y, ys = Loop<body=@sum>(n, _, s)
+         @sum: i c s -> c s1 x
+         s1 = Add(s, x)",
+        "2, [1.0], [1.0 2.0 3.0] => [3.0 5.0 7.0]",
     );
 }
 
 #[test]
 fn an_empty_scan_output_has_its_type_and_rank() {
-    let body = graph("i c s", "c s s flags", "flags = Less(s, x)");
-    let model = graph(
-        "n:i64[] s:f32[B,3] x:f32[3]",
-        "ys flags",
-        "_, ys, flags = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
-    let s = Tensor::zero::<f32>(&[2, 3]).unwrap();
-    check(
-        model,
-        &[tensor0(0_i64), s, tensor1(&[1_f32, 2., 3.])],
-        &[
-            Tensor::zero::<f32>(&[0, 2, 3]).unwrap(),
-            Tensor::zero_dt(DatumType::Bool, &[0, 2, 3]).unwrap(),
-        ],
+    examples(
+        "n:i64[] s:f32[B,3] x:f32[3] -> ys flags
+         _, ys, flags = Loop<body=@body>(n, _, s)
+         @body: i c s -> c s s flags
+         flags = Less(s, x)",
+        "0, [0.0 0.0 0.0 0.0 0.0 0.0]@2x3, [1.0 2.0 3.0] => []f32@0x2x3, []bool@0x2x3",
     );
 }
 
+/// As many steps as the input has rows, which are read by step.
 #[test]
 fn sizes_may_be_symbols() {
-    // As many steps as the input has rows, which are read by step.
-    let body = graph(
-        "i c s",
-        "c s1 s1",
-        "row = Gather<axis=0>(x, i)\n s1 = Add(s, row)",
-    );
-    let model = graph(
-        "x:f32[T,B] s:f32[B]",
-        "y ys",
-        "shape = Shape(x)
+    examples(
+        "x:f32[T,B] s:f32[B] -> y ys
+         shape = Shape(x)
          n = Gather<axis=0>(shape, 0)
-         y, ys = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
-    for steps in [3, 1, 0] {
-        let x: Vec<f32> = (0..steps * 2).map(|it| it as f32).collect();
-        let sums: Vec<f32> = (0..steps * 2)
-            .map(|it| (0..=it / 2).map(|row| (row * 2 + it % 2) as f32).sum())
-            .collect();
-        let last = match steps {
-            0 => [0., 0.],
-            _ => [sums[steps * 2 - 2], sums[steps * 2 - 1]],
-        };
-        check(
-            model.clone(),
-            &[
-                Tensor::from_shape(&[steps, 2], &x).unwrap(),
-                tensor1(&[0_f32, 0.]),
-            ],
-            &[
-                tensor1(&last),
-                Tensor::from_shape(&[steps, 2], &sums).unwrap(),
-            ],
-        );
-    }
+         y, ys = Loop<body=@body>(n, _, s)
+         @body: i c s -> c s1 s1
+         row = Gather<axis=0>(x, i)
+         s1 = Add(s, row)",
+        "[0.0 1.0 2.0 3.0 4.0 5.0]@3x2, [0.0 0.0] => [6.0 9.0], [0.0 1.0 2.0 4.0 6.0 9.0]@3x2
+         [0.0 1.0]@1x2, [0.0 0.0] => [0.0 1.0], [0.0 1.0]@1x2
+         []f32@0x2, [0.0 0.0] => [0.0 0.0], []f32@0x2",
+    );
 }
 
+/// Sizes have tract's own type until they are computed with.
 #[test]
 fn sizes_may_be_states() {
-    // Sizes have tract's own type until they are computed with.
-    let body = graph("i c s", "c s1 s1", "s1 = Add(s, size)");
-    let model = graph(
-        "x:f32[T,B] n:i64[]",
-        "y ys",
-        "shape = Shape(x)
+    examples(
+        "x:f32[T,B] n:i64[] -> y ys
+         shape = Shape(x)
          size = Gather<axis=0>(shape, 0)
-         y, ys = Loop<body=@body>(n, _, size)",
-    )
-    .with("body", body);
-    check(
-        model,
-        &[Tensor::zero::<f32>(&[3, 2]).unwrap(), tensor0(2_i64)],
-        &[tensor0(9_i64), tensor1(&[6_i64, 9])],
+         y, ys = Loop<body=@body>(n, _, size)
+         @body: i c s -> c s1 s1
+         s1 = Add(s, size)",
+        "[0.0 0.0 0.0 0.0 0.0 0.0]@3x2, 2 => 9, [6 9]",
     );
 }
 
@@ -581,18 +385,10 @@ pub(crate) fn nested(depth: usize) -> Graph {
 #[test]
 fn loops_may_be_nested_deeply() {
     // At the very first step, the state takes the size of `x`.
-    let model = graph(
-        "n:i64[] s:f32[1] x:f32[2]",
-        "y",
-        "y = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", nested(7));
-    let x = tensor1(&[1_f32, 2.]);
-    check(
-        model,
-        &[tensor0(2_i64), tensor1(&[0_f32]), x],
-        &[tensor1(&[256_f32, 512.])],
-    );
+    let inputs = "n:i64[] s:f32[1] x:f32[2]";
+    let model = graph(inputs, "y", "y = Loop<body=@body>(n, _, s)").with("body", nested(7));
+    let inputs = ["2", "[0.0]", "[1.0 2.0]"].map(value);
+    check(model, &inputs, &[value("[256.0 512.0]")]);
 }
 
 #[test]
