@@ -67,12 +67,17 @@ pub(crate) fn whole(text: &str) -> Graph {
     graph.into()
 }
 
-/// Runs the model of a text on each row of inputs, which says what it outputs: `1.0, [2 3] => 4.0`.
+/// Runs the model of a text on each row of inputs, which says what it outputs: `1.0, [2 3] => 4.0`; or why it
+/// fails: `1.0, [2 3] => ! of 3 elements`.
 #[track_caller]
 pub(crate) fn examples(model: &str, rows: &str) {
     for (given, expected) in text::rows(rows) {
         let all = |text: &str| -> Vec<Tensor> { text.split(", ").map(value).collect() };
         let found = run(whole(model), &all(&given));
+        if let Some(why) = expected.strip_prefix("! ") {
+            fails(found, why);
+            continue;
+        }
         let found = found.unwrap_or_else(|error| panic!("{given}: {error:?}"));
         assert_eq!(found, all(expected), "{given}");
     }

@@ -4,7 +4,8 @@ use revseq_tract_operators::Limits;
 use tract_onnx::prelude::*;
 
 use crate::build::{
-    Graph, Optimize, fails, graph, ops, parse, parse_within, run, run_each, run_optimized,
+    Graph, Optimize, examples, fails, graph, ops, parse, parse_within, run, run_each,
+    run_optimized, whole,
 };
 
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
@@ -79,28 +80,22 @@ fn an_axis_of_one_element_is_known_beside_one_that_comes_from_data() {
 /// ONNX Runtime does the same.
 #[test]
 fn a_squeeze_of_an_empty_list_of_axes_removes_all_of_one_element() {
-    let none = Tensor::zero::<i64>(&[0]).unwrap();
-    let model = graph("x:f32[1,2,1]", "y", "y = Squeeze(x, none)").constant("none", none);
-    let found = run(model, &[counted(&[1, 2, 1])]).unwrap();
-    assert_eq!(found[0], counted(&[2]));
+    let model = "x:f32[1,2,1] -> y\n y = Squeeze(x, [])";
+    examples(model, "[1.0 2.0]@1x2x1 => [1.0 2.0]");
 }
 
 /// tract removes axes one after another.
 #[test]
 fn a_squeeze_may_list_its_axes_in_any_order() {
     for (shape, axes, left) in [
-        (&[1, 6, 1, 4][..], [-2, 0], &[6, 4][..]),
-        (&[1, 1, 5], [1, 0], &[5]),
-        (&[1, 1], [-1, 0], &[]),
-        (&[1, 3, 1], [2, -1], &[1, 3]),
+        (&[1, 6, 1, 4][..], "[-2 0]", &[6, 4][..]),
+        (&[1, 1, 5], "[1 0]", &[5]),
+        (&[1, 1], "[-1 0]", &[]),
+        (&[1, 3, 1], "[2 -1]", &[1, 3]),
     ] {
         let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
-        let model = graph(
-            &format!("x:f32[{}]", sizes.join(",")),
-            "y",
-            "y = Squeeze(x, axes)",
-        )
-        .constant("axes", tensor1(&axes.map(i64::from)));
+        let sizes = sizes.join(",");
+        let model = whole(&format!("x:f32[{sizes}] -> y\n y = Squeeze(x, {axes})"));
         let found = run(model, &[counted(shape)]).unwrap();
         assert_eq!(found[0].shape(), left, "{shape:?}");
     }
@@ -108,154 +103,117 @@ fn a_squeeze_may_list_its_axes_in_any_order() {
 
 #[test]
 fn a_squeeze_finds_out_whether_there_is_one_element() {
-    let model = || {
-        graph(
-            "x:f32[T,2] n:i64[1]",
-            "y",
-            "part = Slice(x, n, [3], [0])
-             y = Squeeze(part, [0])",
-        )
-    };
-    let found = run(model(), &[counted(&[3, 2]), tensor1(&[2_i64])]).unwrap();
-    assert_eq!(found[0], tensor1(&[5_f32, 6.]));
-    fails(
-        run(model(), &[counted(&[3, 2]), tensor1(&[1_i64])]),
-        "2 elements along it, expected 1",
+    examples(
+        "x:f32[T,2] n:i64[1] -> y
+         part = Slice(x, n, [3], [0])
+         y = Squeeze(part, [0])",
+        "[1.0 2.0 3.0 4.0 5.0 6.0]@3x2, [2] => [5.0 6.0]
+         [1.0 2.0 3.0 4.0 5.0 6.0]@3x2, [1] => ! 2 elements along it, expected 1",
     );
 }
 
 /// Operators whose sizes are the maximum of lengths `n`, each with an operator after it.
 #[test]
 fn sizes_may_be_the_longest_length() {
-    let model = |nodes: &str| {
-        graph(
-            "x:f32[B,2] lengths:i64[B]",
-            "y",
-            &format!(
-                "n = ReduceMax<keepdims=1>(lengths)
-                 {nodes}
-                 y = Add(made, 0.5)"
-            ),
-        )
-    };
-    for (nodes, shape, expected) in [
+    for (nodes, y) in [
         (
             "to = Concat<axis=0>(n, [2])\n made = ConstantOfShape(to)",
-            &[3_usize, 2][..],
-            &[0_f32; 6][..],
+            "[0.5 0.5 0.5 0.5 0.5 0.5]@3x2",
         ),
         (
             "row = Slice(x, [0], [1], [0])\n to = Concat<axis=0>(n, [1])\n made = Expand(row, to)",
-            &[3, 2],
-            &[1., 2., 1., 2., 1., 2.],
+            "[1.5 2.5 1.5 2.5 1.5 2.5]@3x2",
         ),
         (
             "times = Concat<axis=0>([1], n)\n made = Tile(x, times)",
-            &[2, 6],
-            &[1., 2., 1., 2., 1., 2., 3., 4., 3., 4., 3., 4.],
+            "[1.5 2.5 1.5 2.5 1.5 2.5 3.5 4.5 3.5 4.5 3.5 4.5]@2x6",
         ),
         (
             "pads = Concat<axis=0>([0 0], [0], n)\n made = Pad(x, pads)",
-            &[2, 5],
-            &[1., 2., 0., 0., 0., 3., 4., 0., 0., 0.],
+            "[1.5 2.5 0.5 0.5 0.5 3.5 4.5 0.5 0.5 0.5]@2x5",
         ),
         (
             "at = Sub(lengths, [1])\n made = OneHot<axis=-1>(at, n, [-1.0 1.0])",
-            &[2, 3],
-            &[1., -1., -1., -1., -1., 1.],
+            "[1.5 -0.5 -0.5 -0.5 -0.5 1.5]@2x3",
         ),
         (
             "less = Sub(n, [2])\n to = Concat<axis=0>(less, [-1])\n made = Reshape(x, to)",
-            &[1, 4],
-            &[1., 2., 3., 4.],
+            "[1.5 2.5 3.5 4.5]@1x4",
         ),
     ] {
-        let inputs = [counted(&[2, 2]), tensor1(&[1_i64, 3])];
-        let found = run(model(nodes), &inputs).unwrap_or_else(|it| panic!("{nodes}: {it:?}"));
-        let expected: Vec<f32> = expected.iter().map(|it| it + 0.5).collect();
-        assert_eq!(found[0], floats(shape, &expected), "{nodes}");
+        let model = format!(
+            "x:f32[B,2] lengths:i64[B] -> y
+             n = ReduceMax<keepdims=1>(lengths)
+             {nodes}
+             y = Add(made, 0.5)"
+        );
+        examples(&model, &format!("[1.0 2.0 3.0 4.0]@2x2, [1 3] => {y}"));
     }
 }
 
 #[test]
 fn a_compress_keeps_elements_by_condition() {
-    let model = |attribute: &str| {
-        graph(
-            "x:f32[B,2] lengths:i64[B]",
-            "y",
-            &format!(
-                "long = Greater(lengths, [1])
-                 kept = Compress{attribute}(x, long)
-                 y = Add(kept, kept)"
-            ),
-        )
-    };
-    for (attribute, lengths, expected) in [
+    for (attribute, rows) in [
         (
             "<axis=0>",
-            [1_i64, 2, 3],
-            floats(&[2, 2], &[6., 8., 10., 12.]),
+            "[1 2 3] => [6.0 8.0 10.0 12.0]@2x2
+             [0 0 0] => []f32@0x2",
         ),
-        ("<axis=-2>", [2, 0, 0], floats(&[1, 2], &[2., 4.])),
-        ("<axis=0>", [0, 0, 0], floats(&[0, 2], &[])),
-        ("", [2, 0, 2], tensor1(&[2_f32, 6.])),
+        ("<axis=-2>", "[2 0 0] => [2.0 4.0]@1x2"),
+        ("", "[2 0 2] => [2.0 6.0]"),
+        ("<axis=1>", "[0 0 2] => ! element 2 of 2"),
     ] {
-        let inputs = [counted(&[3, 2]), tensor1(&lengths)];
-        let found = run(model(attribute), &inputs).unwrap();
-        assert_eq!(found[0], expected, "{attribute} {lengths:?}");
+        let model = format!(
+            "lengths:i64[B] x:f32[B,2] -> y
+             long = Greater(lengths, [1])
+             kept = Compress{attribute}(x, long)
+             y = Add(kept, kept)"
+        );
+        examples(
+            &model,
+            &rows.replace("] =>", "], [1.0 2.0 3.0 4.0 5.0 6.0]@3x2 =>"),
+        );
     }
-    let inputs = [counted(&[3, 2]), tensor1(&[0_i64, 0, 2])];
-    fails(run(model("<axis=1>"), &inputs), "element 2 of 2");
 }
 
 /// An index counts from the end if negative; outside of the depth there is nothing to mark.
 #[test]
 fn a_one_hot_takes_any_index() {
-    let model = |depth: &str, axis: i64| {
-        graph(
-            "at:i64[B] n:i64[]",
-            "y",
-            &format!("y = OneHot<axis={axis}>(at, {depth}, [-1.0 1.0])"),
-        )
-        .constant("three", tensor0(3_i64))
-    };
-    for depth in ["n", "three"] {
-        let inputs = [tensor1(&[0_i64, -1, 3, -4, 1]), tensor0(3_i64)];
-        let found = run(model(depth, 1), &inputs).unwrap();
-        #[rustfmt::skip]
-        let expected = [1., -1., -1., -1., -1., 1., -1., -1., -1., -1., -1., -1., -1., 1., -1.];
-        assert_eq!(found[0], floats(&[5, 3], &expected), "{depth}");
-        let found = run(model(depth, 0), &inputs).unwrap();
-        #[rustfmt::skip]
-        let expected = [1., -1., -1., -1., -1., -1., -1., -1., -1., 1., -1., 1., -1., -1., -1.];
-        assert_eq!(found[0], floats(&[3, 5], &expected), "{depth}");
+    for depth in ["n", "3"] {
+        for (axis, y) in [
+            (
+                1,
+                "[1.0 -1.0 -1.0 -1.0 -1.0 1.0 -1.0 -1.0 -1.0 -1.0 -1.0 -1.0 -1.0 1.0 -1.0]@5x3",
+            ),
+            (
+                0,
+                "[1.0 -1.0 -1.0 -1.0 -1.0 -1.0 -1.0 -1.0 -1.0 1.0 -1.0 1.0 -1.0 -1.0 -1.0]@3x5",
+            ),
+        ] {
+            let node = format!("y = OneHot<axis={axis}>(at, {depth}, [-1.0 1.0])");
+            let model = format!("at:i64[B] n:i64[] -> y\n {node}");
+            examples(&model, &format!("[0 -1 3 -4 1], 3 => {y}"));
+        }
     }
-    let error = run(model("n", 1), &[tensor1(&[0_i64]), tensor0(-1_i64)]);
-    fails(error, "depth [-1], expected one");
+    let model = "at:i64[B] n:i64[] -> y\n y = OneHot<axis=1>(at, n, [-1.0 1.0])";
+    examples(model, "[0], -1 => ! depth [-1], expected one");
 }
 
 #[test]
 fn negative_pads_remove_elements() {
-    let model = |pads: &str| {
-        graph("x:f32[B,3] n:i64[4]", "y", &format!("y = Pad({pads})"))
-            .constant("known", tensor1(&[1_i64, -1, -1, 1]))
-            .constant("two", tensor1(&[-1_i64, 1]))
-            .constant("zero", tensor0(0_f32))
-            .constant("axes", tensor1(&[-1_i64]))
-    };
-    for (pads, shape, expected) in [
-        ("x, known", &[2, 3][..], &[0., 0., 0., 2., 3., 0.][..]),
-        ("x, n", &[2, 3], &[0., 0., 0., 2., 3., 0.]),
-        ("x, two, zero, axes", &[2, 3], &[2., 3., 0., 5., 6., 0.]),
+    for (pads, y) in [
+        ("x, [1 -1 -1 1]", "[0.0 0.0 0.0 2.0 3.0 0.0]"),
+        ("x, n", "[0.0 0.0 0.0 2.0 3.0 0.0]"),
+        ("x, [-1 1], 0.0, [-1]", "[2.0 3.0 0.0 5.0 6.0 0.0]"),
     ] {
-        let inputs = [counted(&[2, 3]), tensor1(&[1_i64, -1, -1, 1])];
-        let found = run(model(pads), &inputs).unwrap_or_else(|it| panic!("{pads}: {it:?}"));
-        assert_eq!(found[0], floats(shape, expected), "{pads}");
+        let model = format!("x:f32[B,3] n:i64[4] -> y\n y = Pad({pads})");
+        let row = format!("[1.0 2.0 3.0 4.0 5.0 6.0]@2x3, [1 -1 -1 1] => {y}@2x3");
+        examples(&model, &row);
     }
-    let inputs = [counted(&[2, 3]), tensor1(&[0_i64, -2, 0, -2])];
-    fails(
-        run(model("x, n"), &inputs),
-        "remove 2 and 2 of 3 elements along axis 1",
+    examples(
+        "x:f32[B,3] n:i64[4] -> y\n y = Pad(x, n)",
+        "[1.0 2.0 3.0 4.0 5.0 6.0]@2x3, [0 -2 0 -2]
+         => ! remove 2 and 2 of 3 elements along axis 1",
     );
 }
 
@@ -286,100 +244,72 @@ fn pads_from_data_repeat_elements() {
 
 #[test]
 fn the_last_input_may_have_no_name() {
-    let found = run(
-        graph("x:f32[2]", "y", "y = ReduceSum<keepdims=0>(x, _)"),
-        &[tensor1(&[3_f32, 4.])],
-    );
-    assert_eq!(found.unwrap()[0], tensor0(7_f32));
+    let model = "x:f32[2] -> y\n y = ReduceSum<keepdims=0>(x, _)";
+    examples(model, "[3.0 4.0] => 7.0");
 }
 
 #[test]
 fn a_unique_keeps_the_first_of_equals() {
-    let model = |attributes: &str, outputs: &str, x: &str| {
-        let node = format!("{outputs} = Unique{attributes}(x)");
-        graph(x, &outputs.replace(',', ""), &node)
-    };
-    let x = tensor1(&[2_f32, 1., 1., 3., 4., 3.]);
-    let found = run(
-        model("", "y, first, inverse, counts", "x:f32[N]"),
-        std::slice::from_ref(&x),
-    )
-    .unwrap();
-    assert_eq!(found[0], tensor1(&[1_f32, 2., 3., 4.]));
-    assert_eq!(found[1], tensor1(&[1_i64, 0, 3, 4]));
-    assert_eq!(found[2], tensor1(&[1_i64, 0, 0, 2, 3, 2]));
-    assert_eq!(found[3], tensor1(&[2_i64, 1, 2, 1]));
-    let found = run(
-        model("<sorted=0>", "y, first, inverse, counts", "x:f32[N]"),
-        &[x],
-    )
-    .unwrap();
-    assert_eq!(found[0], tensor1(&[2_f32, 1., 3., 4.]));
-    assert_eq!(found[1], tensor1(&[0_i64, 1, 3, 4]));
-    assert_eq!(found[2], tensor1(&[0_i64, 1, 1, 2, 3, 2]));
-    assert_eq!(found[3], tensor1(&[1_i64, 2, 2, 1]));
-    let rows = tensor2(&[[1_i64, 0], [0, 9], [1, 0], [0, 1]]);
-    let found = run(
-        model("<axis=0>", "y, first", "x:i64[N,2]"),
-        std::slice::from_ref(&rows),
-    )
-    .unwrap();
-    assert_eq!(found[0], tensor2(&[[0_i64, 1], [0, 9], [1, 0]]));
-    assert_eq!(found[1], tensor1(&[3_i64, 1, 0]));
-    let found = run(model("<axis=-1>", "y", "x:i64[N,2]"), &[rows]).unwrap();
-    assert_eq!(found[0], tensor2(&[[0_i64, 1], [9, 0], [0, 1], [1, 0]]));
-    let none = Tensor::zero::<f32>(&[0]).unwrap();
-    let found = run(model("", "y, first", "x:f32[N]"), &[none]).unwrap();
-    assert_eq!((found[0].len(), found[1].len()), (0, 0));
+    for (attributes, rows) in [
+        (
+            "",
+            "[2.0 1.0 1.0 3.0 4.0 3.0] => [1.0 2.0 3.0 4.0], [1 0 3 4], [1 0 0 2 3 2], [2 1 2 1]
+             []f32 => []f32, [], [], []",
+        ),
+        (
+            "<sorted=0>",
+            "[2.0 1.0 1.0 3.0 4.0 3.0] => [2.0 1.0 3.0 4.0], [0 1 3 4], [0 1 1 2 3 2], [1 2 2 1]",
+        ),
+    ] {
+        let node = format!("y, first, inverse, counts = Unique{attributes}(x)");
+        examples(
+            &format!("x:f32[N] -> y first inverse counts\n {node}"),
+            rows,
+        );
+    }
+    examples(
+        "x:i64[N,2] -> y first z
+         y, first = Unique<axis=0>(x)
+         z = Unique<axis=-1>(x)",
+        "[1 0 0 9 1 0 0 1]@4x2 => [0 1 0 9 1 0]@3x2, [3 1 0], [0 1 9 0 0 1 1 0]@4x2",
+    );
 }
 
 /// The indices and the updates have as many columns as each other, which two symbols stand for.
 #[test]
 fn two_symbols_may_stand_for_one_size() {
-    let model = graph(
-        "x:f32[1,4] n:i64[]",
-        "y",
-        "positions = Range(0, n, 1)
+    examples(
+        "x:f32[1,4] n:i64[] -> y
+         positions = Range(0, n, 1)
          at = Reshape(positions, [1 -1])
          end = Unsqueeze(n, [0])
          updates = Slice(x, [0], end, [1])
          twice = Add(updates, updates)
          y = ScatterElements<axis=1>(x, at, twice)",
+        "[1.0 2.0 3.0 4.0]@1x4, 2 => [2.0 4.0 3.0 4.0]@1x4",
     );
-    let found = run(model, &[counted(&[1, 4]), tensor0(2_i64)]).unwrap();
-    assert_eq!(found[0], floats(&[1, 4], &[2., 4., 3., 4.]));
 }
 
 /// A loop that reads more of a value at each step, with a known number of steps.
 #[test]
 fn a_size_may_be_another_at_each_step() {
-    let body = graph(
-        "i c s",
-        "c1 s1 sum",
-        "next = Add(i, one)
-         end = Unsqueeze(next, first)
-         part = Slice(x, first, end, first)
-         twice = Mul(part, part)
-         sum = ReduceSum(twice, first)
-         times = Tile(s, ones)
-         s1 = Concat<axis=0>(times, sum)
-         c1 = Identity(c)",
-    );
-    let model = |x: &str| {
-        graph(
-            &format!("x:f32[{x}] s:f32[1]"),
-            "last sums",
-            "last, sums = Loop<body=@body>(3, true, s)",
-        )
-        .constant("one", tensor0(1_i64))
-        .constant("ones", tensor1(&[1_i64]))
-        .constant("first", tensor1(&[0_i64]))
-        .with("body", body.clone())
-    };
-    for x in ["4", "T"] {
-        let found = run(model(x), &[counted(&[4]), tensor1(&[0_f32])]).unwrap();
-        assert_eq!(found[0], tensor1(&[0_f32, 1., 5., 14.]), "{x}");
-        assert_eq!(found[1], floats(&[3, 1], &[1., 5., 14.]), "{x}");
+    for size in ["4", "T"] {
+        let model = format!(
+            "x:f32[{size}] s:f32[1] -> last sums
+             first = [0]
+             last, sums = Loop<body=@body>(3, true, s)
+             @body: i c s -> c1 s1 sum
+             next = Add(i, 1)
+             end = Unsqueeze(next, first)
+             part = Slice(x, first, end, first)
+             twice = Mul(part, part)
+             sum = ReduceSum(twice, first)
+             times = Tile(s, [1])
+             s1 = Concat<axis=0>(times, sum)
+             c1 = Identity(c)"
+        );
+        let row = "[1.0 2.0 3.0 4.0], [0.0] => [0.0 1.0 5.0 14.0], [1.0 5.0 14.0]@3x1";
+        examples(&model, row);
     }
 }
 
@@ -535,58 +465,38 @@ fn a_pad_that_removes_more_than_there_is_is_an_error() {
 /// ONNX Runtime's Squeeze, too, looks at the sizes; here the rank has to be known before.
 #[test]
 fn a_squeeze_without_axes_of_an_unknown_size_is_refused() {
-    for (x, nodes) in [
-        ("x:f32[3]", "places = NonZero(x)\n y = Squeeze(places)"),
-        (
-            "x:f32[3]",
-            "places = NonZero(x)\n y = Squeeze(places, no_axes)",
-        ),
-        ("x:f32[N,1]", "y = Squeeze(x)"),
-        ("x:f32[N,1]", "y = Squeeze(x, no_axes)"),
-        (
-            "x:f32[N]",
-            "last = Slice(x, back, most, first)\n y = Squeeze(last)",
-        ),
+    for text in [
+        "x:f32[3] -> y\n places = NonZero(x)\n y = Squeeze(places)",
+        "x:f32[3] -> y\n places = NonZero(x)\n y = Squeeze(places, [])",
+        "x:f32[N,1] -> y\n y = Squeeze(x)",
+        "x:f32[N,1] -> y\n y = Squeeze(x, [])",
+        "x:f32[N] -> y\n last = Slice(x, [-1], [9223372036854775807], [0])\n y = Squeeze(last)",
     ] {
-        let model = graph(x, "y", nodes)
-            .constant("no_axes", Tensor::zero::<i64>(&[0]).unwrap())
-            .constant("back", tensor1(&[-1_i64]))
-            .constant("most", tensor1(&[i64::MAX]))
-            .constant("first", tensor1(&[0_i64]));
-        let error = parse(model).and_then(InferenceModelExt::into_typed);
-        let error = format!("{:?}", error.unwrap_err());
-        assert!(
-            error.contains("its rank depends on data"),
-            "{nodes}: {error}"
-        );
+        let typed = parse(whole(text)).and_then(InferenceModelExt::into_typed);
+        fails(typed, "its rank depends on data");
     }
-    let model = graph(
-        "x:f32[N,2]",
-        "y",
-        "long = Concat<axis=0>(x, rows)\n y = Squeeze(long)",
-    )
-    .constant("rows", counted(&[2, 2]));
-    let found = run(model, &[floats(&[0, 2], &[])]).unwrap();
-    assert_eq!(found[0].shape(), [2, 2]);
+    examples(
+        "x:f32[N,2] -> y
+         rows:f32[2,2] = 1.0
+         long = Concat<axis=0>(x, rows)
+         y = Squeeze(long)",
+        "[]f32@0x2 => [1.0 1.0 1.0 1.0]@2x2",
+    );
 }
 
 /// `x[t:t + 1]` of the last element ends before the first.
 #[test]
 fn an_element_at_minus_one_is_none() {
-    let model = || {
-        graph(
-            "x:f32[N] t:i64[1]",
-            "y",
-            "next = Add(t, [1])\n part = Slice(x, t, next, [0])\n y = Squeeze(part, [0])",
-        )
-    };
-    for (t, expected) in [(0_i64, 1_f32), (2, 3.), (-2, 2.), (-3, 1.)] {
-        let found = run(model(), &[counted(&[3]), tensor1(&[t])]).unwrap();
-        assert_eq!(found[0], tensor0(expected), "{t}");
-    }
-    fails(
-        run(model(), &[counted(&[3]), tensor1(&[-1_i64])]),
-        "from -1 to 0 takes no element along axis 0",
+    examples(
+        "x:f32[N] t:i64[1] -> y
+         next = Add(t, [1])
+         part = Slice(x, t, next, [0])
+         y = Squeeze(part, [0])",
+        "[1.0 2.0 3.0], [0] => 1.0
+         [1.0 2.0 3.0], [2] => 3.0
+         [1.0 2.0 3.0], [-2] => 2.0
+         [1.0 2.0 3.0], [-3] => 1.0
+         [1.0 2.0 3.0], [-1] => ! from -1 to 0 takes no element along axis 0",
     );
 }
 
@@ -609,19 +519,17 @@ fn a_one_hot_of_fractions_is_off() {
 /// The bounds of a Slice were attributes before opset 10.
 #[test]
 fn a_slice_with_attributes_goes_by_the_same_rule() {
-    let model = |x: &str| {
-        let nodes = "y = Slice<axes=[-1];starts=[-2];ends=[9223372036854775807]>(x)";
-        graph(x, "y", nodes)
-    };
-    for (x, count, expected) in [
-        ("x:f32[N]", 5, &[4_f32, 5.][..]),
-        ("x:f32[N]", 1, &[1.]),
-        ("x:f32[N]", 0, &[]),
-        ("x:f32[5]", 5, &[4., 5.]),
-    ] {
-        let found = run(model(x), &[counted(&[count])]).unwrap();
-        assert_eq!(found[0], tensor1(expected), "{x} {count}");
-    }
+    let node = "y = Slice<axes=[-1];starts=[-2];ends=[9223372036854775807]>(x)";
+    examples(
+        &format!("x:f32[N] -> y\n {node}"),
+        "[1.0 2.0 3.0 4.0 5.0] => [4.0 5.0]
+         [1.0] => [1.0]
+         []f32 => []f32",
+    );
+    examples(
+        &format!("x:f32[5] -> y\n {node}"),
+        "[1.0 2.0 3.0 4.0 5.0] => [4.0 5.0]",
+    );
 }
 
 /// The sizes of usual slices over a symbol, which other operators compare.
@@ -763,13 +671,12 @@ fn what_known_values_become_is_known() {
 /// tract has no Equal of truth values, known or not.
 #[test]
 fn known_truth_values_may_be_compared() {
-    let model = graph(
-        "x:f32[N]",
-        "y",
-        "known = Equal([true false], true)\ny = Where(known, x, 0.0)",
+    examples(
+        "x:f32[N] -> y
+         known = Equal([true false], true)
+         y = Where(known, x, 0.0)",
+        "[5.0 6.0] => [5.0 0.0]",
     );
-    let found = run(model, &[floats(&[2], &[5., 6.])]).unwrap();
-    assert_eq!(found[0], floats(&[2], &[5., 0.]));
 }
 
 /// `out[:n] = x[:n]`, as exported by PyTorch: both sides have a number of rows from data.
@@ -898,10 +805,9 @@ fn a_pad_keeps_the_sign_of_zero() {
 /// The sizes of a Pad that a run needs are numbers once it is wired; what reads it was inferred before.
 #[test]
 fn a_cast_reads_sizes_that_are_known_once_they_are_wired() {
-    let model = graph(
-        "x:f32[2,3] m:f32[2,2] row:f32[B,1]",
-        "y",
-        "all = Shape<start=1>(x)
+    let model = whole(
+        "x:f32[2,3] m:f32[2,2] row:f32[B,1] -> y
+         all = Shape<start=1>(x)
          own = Shape<start=1>(m)
          missing = Sub(all, own)
          pads = Concat<axis=0>([0], missing)
@@ -911,7 +817,6 @@ fn a_cast_reads_sizes_that_are_known_once_they_are_wired() {
          y = Cast<to=11>(both)",
     );
     let inputs = [counted(&[2, 3]), counted(&[2, 2]), counted(&[2, 1])];
-    let found = run(model, &inputs).unwrap();
     let expected = tensor2(&[[2_f64, 3., 8.], [5., 6., 9.]]);
-    assert_eq!(found[0], expected);
+    assert_eq!(run(model, &inputs).unwrap(), [expected]);
 }
