@@ -171,68 +171,6 @@ const LSTM: &str = "
 /// The sums of the gates, as columns of `sum`.
 const SPLIT: &str = "si, sf, sg, so = Split<axis=1>(sum)";
 
-fn gru(mixture: &str, resets_after_product: bool) -> Form {
-    let seen = if resets_after_product {
-        "hr = MatMul(h, un)\n hd = Add(hr, d)\n seen = Mul(r, hd)"
-    } else {
-        "rh = Mul(r, h)\n seen = MatMul(rh, un)"
-    };
-    let body = format!(
-        "xz = MatMul(xt, wz)\n hz = MatMul(h, uz)\n sz = Add(xz, hz)\n z = Sigmoid(sz)
-         xr = MatMul(xt, wr)\n hr0 = MatMul(h, ur)\n sr = Add(xr, hr0)\n sbr = Add(sr, b)
-         r = Sigmoid(sbr)
-         xn = MatMul(xt, wn)\n {seen}\n sn = Add(xn, seen)\n n = Tanh(sn)
-         {mixture}\n ys1 = Identity(h1)"
-    );
-    let constants = "wz:5,66 wr:5,66 wn:5,66 uz:66,66 ur:66,66 un:66,66 d:66 b:66";
-    let mut form = Form::new(&["PackedGRU"], "h", body, constants);
-    form.constants.push(("one".to_owned(), tensor0(1_f32)));
-    form
-}
-
-#[test]
-fn grus_mix_in_any_form() {
-    for mixture in [
-        "k = Mul(h, z)\n q = Sub(one, z)\n a = Mul(q, n)\n h1 = Add(k, a)",
-        "q = Sub(h, n)\n a = Mul(z, q)\n h1 = Add(n, a)",
-        "q = Sub(n, h)\n a = Mul(z, q)\n h1 = Sub(n, a)",
-        "k = Mul(n, z)\n q = Sub(one, z)\n a = Mul(q, h)\n h1 = Add(a, k)",
-        "q = Sub(n, h)\n a = Mul(q, z)\n h1 = Add(h, a)",
-        "q = Sub(h, n)\n a = Mul(z, q)\n h1 = Sub(h, a)",
-    ] {
-        gru(mixture, false).check();
-        gru(mixture, true).check();
-    }
-}
-
-#[test]
-fn products_may_be_gemm() {
-    for body in [
-        "sx = Gemm<transB=1>(xt, w, b)\n sum = Gemm(h, u, sx)",
-        "sx = Gemm<transB=1;beta=0.0>(xt, w, b)\n sh = Gemm(h, u, b)\n sum = Add(sh, sx)",
-        // Turned weights, within the loop.
-        "wt = Transpose(w)\n sx = MatMul(xt, wt)\n sh = MatMul(h, u)\n s0 = Add(sx, sh)
-         sum = Add(b, s0)",
-    ] {
-        let body = format!("{body}\n {SPLIT}\n {LSTM}");
-        let constants = "w:264,5 u:66,264 b:264";
-        Form::new(&["PackedLSTM"], "h k", body, constants).check();
-    }
-}
-
-#[test]
-fn weights_may_be_joined() {
-    let body = format!(
-        "both = Concat<axis=1>(h, xt)\n s0 = MatMul(both, w)\n sum = Add(s0, b)\n {SPLIT}\n {LSTM}"
-    );
-    Form::new(&["PackedLSTM"], "h k", body, "w:71,264 b:264").check();
-    let body = "both = Concat<axis=-1>(xt, h)\n s0 = MatMul(both, w)\n sum = Add(s0, b)
-        g = Sigmoid(sum)\n r, z = Split<axis=1>(g)
-        rh = Mul(r, h)\n late = Concat<axis=1>(xt, rh)\n sn = MatMul(late, wn)\n n = Tanh(sn)
-        q = Sub(h, n)\n a = Mul(z, q)\n h1 = Add(n, a)\n ys1 = Identity(h1)";
-    Form::new(&["PackedGRU"], "h", body, "w:71,132 b:132 wn:71,66").check();
-}
-
 /// JAX cuts gates in this form.
 #[test]
 fn gates_may_be_slices_along_two_axes() {
@@ -265,34 +203,6 @@ fn gates_may_be_slices_along_two_axes() {
     form.check();
 }
 
-#[test]
-fn activations_are_those_of_onnx() {
-    for function in [
-        "h1 = Relu(sum)",
-        "h1 = LeakyRelu<alpha=0.3>(sum)",
-        "h1 = Elu<alpha=0.7>(sum)",
-        "h1 = Softplus(sum)",
-        "h1 = Softsign(sum)",
-        "h1 = Sigmoid(sum)",
-        "h1 = ThresholdedRelu<alpha=0.1>(sum)",
-        "h1 = HardSigmoid<alpha=0.7;beta=0.4>(sum)",
-        "s1 = Mul(sum, scale)\n s2 = Add(s1, half)\n h1 = Clip(s2, nil, one)",
-        "s1 = Mul(scale, sum)\n s2 = Add(half, s1)\n s3 = Min(s2, one)\n h1 = Max(s3, nil)",
-        "h1 = Identity(sum)",
-    ] {
-        let body = format!(
-            "sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sb = Add(sh, b)\n sum = Add(sx, sb)
-             {function}\n ys1 = Identity(h1)"
-        );
-        let mut form = Form::new(&["PackedRNN"], "h", body, "w:5,66 u:66,66 b:66");
-        for (name, number) in [("scale", 0.3), ("half", 0.5), ("one", 1.0), ("nil", 0.0)] {
-            form.constants
-                .push((name.to_owned(), tensor0(number as f32)));
-        }
-        form.check();
-    }
-}
-
 /// The operator is 0 where its input equals the constant.
 #[test]
 fn a_threshold_is_not_above_itself() {
@@ -308,34 +218,6 @@ fn a_threshold_is_not_above_itself() {
         form.constants.push((name.to_owned(), value));
     }
     form.check();
-}
-
-#[test]
-fn gates_may_have_other_functions() {
-    let body =
-        format!("sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n {SPLIT} {LSTM}");
-    let body = body
-        .replace("Sigmoid", "HardSigmoid")
-        .replace("Tanh", "Softsign");
-    Form::new(&["PackedLSTM"], "h k", body, "w:5,264 u:66,264").check();
-}
-
-#[test]
-fn gates_may_see_the_cell_state() {
-    let seen = "ci = Mul(k, pi)\n si = Add(s0i, ci)\n cf = Mul(pf, k)\n sf = Add(cf, s0f)
-        co = Mul(k1, po)\n so = Add(s0o, co)";
-    let lines: Vec<&str> = LSTM.split("go = ").collect();
-    let (early, late) = (lines[0].trim_end(), lines[1]);
-    let (first, rest) = late.split_once('\n').unwrap();
-    let (update, shown) = rest.split_once("shown = ").unwrap();
-    let (seen_k, seen_new) = seen.split_once("co = ").unwrap();
-    let body = format!(
-        "sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)
-         s0i, s0f, sg, s0o = Split<axis=1>(sum)\n {seen_k}\n {early}\n {update}
-         co = {seen_new}\n go = {first}\n shown = {shown}"
-    );
-    let constants = "w:5,264 u:66,264 pi:66 pf:66 po:66";
-    Form::new(&["PackedLSTM"], "h k", body, constants).check();
 }
 
 /// TFLite keeps the last output like this, in a list of one element.
