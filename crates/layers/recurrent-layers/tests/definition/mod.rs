@@ -80,7 +80,11 @@ impl Case {
 
     /// The outputs Y, Y_h and Y_c; the last is empty unless it is an LSTM.
     pub(crate) fn by_definition(&self) -> [Vec<f64>; 3] {
-        let [x, w, r, b, p, h0, c0] = self.operands();
+        self.of(&self.operands())
+    }
+
+    /// The same of other operands.
+    pub(crate) fn of(&self, [x, w, r, b, p, h0, c0]: &[Vec<f64>; 7]) -> [Vec<f64>; 3] {
         let units = self.layer.units;
         let directions = self.layer.directions.len();
         let states = directions * self.batch * units;
@@ -94,10 +98,10 @@ impl Case {
             let gates = Gates {
                 case: self,
                 activations: &direction.activations,
-                w: &w[part(&w)],
-                r: &r[part(&r)],
-                b: &b[part(&b)],
-                p: &p[part(&p)],
+                w: &w[part(w)],
+                r: &r[part(r)],
+                b: &b[part(b)],
+                p: &p[part(p)],
             };
             for item in 0..self.batch {
                 let state = self.state_at(index, item);
@@ -105,7 +109,7 @@ impl Case {
                     true => from[state..][..units].to_vec(),
                     false => vec![0.0; units],
                 };
-                let (mut h, mut c) = (initial(&h0), initial(&c0));
+                let (mut h, mut c) = (initial(h0), initial(c0));
                 let length = self.lengths.as_ref().map_or(self.steps, |it| it[item]);
                 for count in 0..self.steps {
                     let step = match direction.is_backward {
@@ -237,15 +241,26 @@ fn function(activation: Activation, x: f64) -> f64 {
             (f64::from(alpha) * x + f64::from(beta)).clamp(0.0, 1.0)
         }
         Activation::LeakyRelu { alpha } if x < 0.0 => f64::from(alpha) * x,
-        Activation::Relu => x.max(0.0),
+        // What is no number stays so, except below a threshold.
+        Activation::Relu => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Activation::ScaledTanh { alpha, beta } => f64::from(alpha) * (f64::from(beta) * x).tanh(),
         Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Activation::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         Activation::Softsign => x / (1.0 + x.abs()),
         Activation::Tanh => x.tanh(),
-        Activation::ThresholdedRelu { alpha } if x < f64::from(alpha) => 0.0,
-        Activation::Elu { .. }
-        | Activation::LeakyRelu { .. }
-        | Activation::ThresholdedRelu { .. } => x,
+        Activation::ThresholdedRelu { alpha } => {
+            if x >= f64::from(alpha) {
+                x
+            } else {
+                0.0
+            }
+        }
+        Activation::Elu { .. } | Activation::LeakyRelu { .. } => x,
     }
 }

@@ -1,6 +1,8 @@
 //! LSTM, GRU and RNN, compared with a plain version of ONNX's equations.
 
 mod attention;
+#[path = "../../../../../layers/recurrent-layers/tests/definition/mod.rs"]
+#[expect(dead_code, reason = "its own numbers and masks are for other tests")]
 mod definition;
 mod quantized;
 
@@ -8,6 +10,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use proptest::prelude::*;
+use recurrent_layers::{Activation, Cell, Layer, Layout};
 use revseq_tract_operators::{LengthsPolicy, LoadOptions};
 use tract_onnx::prelude::*;
 
@@ -46,41 +49,36 @@ impl Kind {
     }
 }
 
-/// A function of a value, alpha and beta.
-type Function = fn(f64, f64, f64) -> f64;
-
-/// All functions: the name, whether they have alpha and beta, and the definition.
-const FUNCTIONS: [(&str, [bool; 2], Function); 11] = [
-    ("Affine", [true, true], |x, a, b| a * x + b),
-    ("Elu", [true, false], |x, a, _| {
-        if x >= 0.0 { x } else { a * (x.exp() - 1.0) }
-    }),
-    ("HardSigmoid", [true, true], |x, a, b| {
-        (a * x + b).clamp(0.0, 1.0)
-    }),
-    (
-        "LeakyRelu",
-        [true, false],
-        |x, a, _| if x >= 0.0 { x } else { a * x },
-    ),
-    (
-        "Relu",
-        [false, false],
-        |x, _, _| if x < 0.0 { 0.0 } else { x },
-    ),
-    ("ScaledTanh", [true, true], |x, a, b| a * (b * x).tanh()),
-    ("Sigmoid", [false, false], |x, _, _| {
-        1.0 / (1.0 + (-x).exp())
-    }),
-    ("Softplus", [false, false], |x, _, _| {
-        x.max(0.0) + (-x.abs()).exp().ln_1p()
-    }),
-    ("Softsign", [false, false], |x, _, _| x / (1.0 + x.abs())),
-    ("Tanh", [false, false], |x, _, _| x.tanh()),
-    ("ThresholdedRelu", [true, false], |x, a, _| {
-        if x >= a { x } else { 0.0 }
-    }),
+/// All functions: the name, and whether they have alpha and beta.
+const FUNCTIONS: [(&str, [bool; 2]); 11] = [
+    ("Affine", [true, true]),
+    ("Elu", [true, false]),
+    ("HardSigmoid", [true, true]),
+    ("LeakyRelu", [true, false]),
+    ("Relu", [false, false]),
+    ("ScaledTanh", [true, true]),
+    ("Sigmoid", [false, false]),
+    ("Softplus", [false, false]),
+    ("Softsign", [false, false]),
+    ("Tanh", [false, false]),
+    ("ThresholdedRelu", [true, false]),
 ];
+
+fn activation(name: &str, alpha: f32, beta: f32) -> Activation {
+    match name {
+        "Affine" => Activation::Affine { alpha, beta },
+        "Elu" => Activation::Elu { alpha },
+        "HardSigmoid" => Activation::HardSigmoid { alpha, beta },
+        "LeakyRelu" => Activation::LeakyRelu { alpha },
+        "Relu" => Activation::Relu,
+        "ScaledTanh" => Activation::ScaledTanh { alpha, beta },
+        "Sigmoid" => Activation::Sigmoid,
+        "Softplus" => Activation::Softplus,
+        "Softsign" => Activation::Softsign,
+        "Tanh" => Activation::Tanh,
+        _ => Activation::ThresholdedRelu { alpha },
+    }
+}
 
 /// Where weights and initial states come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,14 +142,6 @@ struct Array {
 }
 
 impl Array {
-    fn at(&self, position: &[usize]) -> f64 {
-        let offset = std::iter::zip(&self.sizes, position).fold(0, |offset, (size, index)| {
-            assert!(index < size);
-            offset * size + index
-        });
-        self.elements[offset]
-    }
-
     fn of(tensor: &Tensor) -> Self {
         let tensor = tensor.cast_to::<f64>().unwrap();
         let elements = tensor.to_plain_array_view::<f64>().unwrap();
@@ -236,6 +226,58 @@ impl Case {
         ))
     }
 
+    fn by_definition(&self) -> Vec<Vec<f64>> {
+        let backward: &[bool] = match self.direction {
+            "forward" => &[false],
+            "reverse" => &[true],
+            _ => &[false, true],
+        };
+        let cell = match self.kind {
+            Kind::Lstm => Cell::Lstm {
+                couples_input_and_forget: self.is_set,
+            },
+            Kind::Gru => Cell::Gru {
+                resets_after_product: self.is_set,
+            },
+            Kind::Rnn => Cell::Rnn,
+        };
+        let mut layer = Layer::new(cell, self.features, self.hidden, backward);
+        layer.clip = self.clip;
+        let slots = layer
+            .directions
+            .iter_mut()
+            .flat_map(|it| &mut it.activations);
+        for (slot, given) in std::iter::zip(slots, self.activations.iter().flatten()) {
+            *slot = activation(FUNCTIONS[given.0].0, given.1, given.2);
+        }
+        let lengths = self.lengths.as_ref().map(|lengths| {
+            let clamped = lengths
+                .iter()
+                .map(|&it| it.clamp(0, self.time as i32) as usize);
+            clamped.collect()
+        });
+        let case = definition::Case {
+            layer,
+            steps: self.time,
+            batch: self.batch,
+            layout: match self.is_batch_first {
+                true => Layout::BatchFirst,
+                false => Layout::TimeFirst,
+            },
+            has_bias: self.has_bias,
+            has_peepholes: self.has_peepholes,
+            has_initial: self.has_initial,
+            lengths,
+            mask: None,
+            blends: false,
+            repeats: false,
+            seed: 0,
+        };
+        let [x, w, r, b, h, c, p] = self.inputs().map(|it| it.elements);
+        let all = case.of(&[x, w, r, b, p, h, c]);
+        all.into_iter().take(self.outputs()).collect()
+    }
+
     fn outputs(&self) -> usize {
         if self.kind == Kind::Lstm { 3 } else { 2 }
     }
@@ -260,7 +302,7 @@ impl Case {
             let list = |items: Vec<String>| format!("[{}]", items.join(","));
             let names = activations
                 .iter()
-                .map(|(function, ..)| format!("{:?}", FUNCTIONS[*function].0));
+                .map(|(function, ..)| FUNCTIONS[*function].0.to_owned());
             attributes.push(format!("activations={}", list(names.collect())));
             let alphas = activations
                 .iter()
