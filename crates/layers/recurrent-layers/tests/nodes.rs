@@ -6,51 +6,60 @@ use given::Given;
 use recurrent_layers::Attribute::{self, Float, Floats, Integer, String, Strings};
 use recurrent_layers::{Activation, Cell, Layout, Mask, Recurrent};
 
-fn texts(names: &[&str]) -> Attribute<'static> {
-    let names: Vec<Vec<u8>> = names.iter().map(|it| it.as_bytes().to_vec()).collect();
-    Strings(names.leak())
+/// An attribute's value: `2`, `0.5`, `word`, `[Relu Tanh]` or `[0.5 1.0]`; `?` is none of these types.
+fn attribute(text: &'static str) -> Attribute<'static> {
+    let list = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    if let Some(list) = list {
+        let words = || list.split_whitespace();
+        let numbers: Result<Vec<f32>, _> = words().map(str::parse).collect();
+        return match numbers {
+            Ok(numbers) if !numbers.is_empty() => Floats(numbers.leak()),
+            _ => Strings(words().map(|it| it.into()).collect::<Vec<_>>().leak()),
+        };
+    }
+    match (text.parse(), text.parse()) {
+        _ if text == "?" => Attribute::Other,
+        (Ok(integer), _) => Integer(integer),
+        (_, Ok(float)) => Float(float),
+        _ => String(text.as_bytes()),
+    }
 }
 
-fn read(
-    operator: &str,
-    attributes: &[(&'static str, Attribute<'static>)],
-) -> Result<Recurrent, std::string::String> {
-    let given = Given(attributes.iter().copied().collect());
-    Recurrent::of(operator, &given).map_err(|error| error.to_string())
+/// Reads a node: `GRU<clip=0.5;direction=reverse>`.
+fn read(node: &'static str) -> Result<Recurrent, std::string::String> {
+    let (operator, attributes) = node.split_once('<').unwrap_or((node, ">"));
+    let attributes = attributes.strip_suffix('>').unwrap().split(';');
+    let attributes = attributes.filter_map(|it| it.split_once('='));
+    let given = attributes.map(|(name, value)| (name, attribute(value)));
+    Recurrent::of(operator, &Given(given.collect())).map_err(|error| error.to_string())
 }
 
 /// The activations of all directions.
-fn activations(
-    operator: &str,
-    attributes: &[(&'static str, Attribute<'static>)],
-) -> Vec<Activation> {
-    let directions = read(operator, attributes).unwrap().layer.directions;
-    directions
-        .into_iter()
-        .flat_map(|it| it.activations)
-        .collect()
+fn activations(node: &'static str) -> Vec<Activation> {
+    let directions = read(node).unwrap().layer.directions.into_iter();
+    directions.flat_map(|it| it.activations).collect()
 }
-
-const BOTH: (&str, Attribute<'static>) = ("direction", String(b"bidirectional"));
 
 #[test]
 fn a_node_without_attributes_is_onnx_s_default() {
+    let couples_input_and_forget = false;
+    let resets_after_product = false;
     for (operator, cell) in [
         (
             "LSTM",
             Cell::Lstm {
-                couples_input_and_forget: false,
+                couples_input_and_forget,
             },
         ),
         (
             "GRU",
             Cell::Gru {
-                resets_after_product: false,
+                resets_after_product,
             },
         ),
         ("RNN", Cell::Rnn),
     ] {
-        let read = read(operator, &[]).unwrap();
+        let read = read(operator).unwrap();
         assert_eq!(
             read.layer,
             recurrent_layers::Layer::new(cell, 0, 0, &[false])
@@ -64,17 +73,8 @@ fn a_node_without_attributes_is_onnx_s_default() {
 
 #[test]
 fn attributes_are_what_they_say() {
-    let lstm = read(
-        "DynamicQuantizeLSTM",
-        &[
-            BOTH,
-            ("hidden_size", Integer(7)),
-            ("input_forget", Integer(2)),
-            ("clip", Float(0.5)),
-            ("layout", Integer(1)),
-        ],
-    );
-    let lstm = lstm.unwrap();
+    let lstm = "DynamicQuantizeLSTM<direction=bidirectional;hidden_size=7;input_forget=2;clip=0.5;layout=1>";
+    let lstm = read(lstm).unwrap();
     let couples_input_and_forget = true;
     assert_eq!(
         lstm.layer.cell,
@@ -90,12 +90,7 @@ fn attributes_are_what_they_say() {
     assert_eq!(are_backward.collect::<Vec<_>>(), [false, true]);
     assert!(lstm.layer.quantizes && lstm.name() == "DynamicQuantizeLSTM");
 
-    let attributes = [
-        ("direction", String(b"reverse")),
-        ("linear_before_reset", Integer(1)),
-        ("repeats", Integer(1)),
-    ];
-    let gru = read("MaskedGRU", &attributes).unwrap();
+    let gru = read("MaskedGRU<direction=reverse;linear_before_reset=1;repeats=1>").unwrap();
     let resets_after_product = true;
     assert_eq!(
         gru.layer.cell,
@@ -116,14 +111,8 @@ fn attributes_are_what_they_say() {
 
 #[test]
 fn constants_of_activations_are_taken_in_order() {
-    let attributes = [
-        (
-            "activations",
-            texts(&["HardSigmoid", "softsign", "SCALEDTANH"]),
-        ),
-        ("activation_alpha", Floats(&[0.25, 1.5, 9.0])),
-        ("activation_beta", Floats(&[0.4])),
-    ];
+    let node = "LSTM<activations=[HardSigmoid softsign SCALEDTANH];activation_alpha=[0.25 1.5 9.0];\
+                activation_beta=[0.4]>";
     let expected = [
         Activation::HardSigmoid {
             alpha: 0.25,
@@ -135,170 +124,100 @@ fn constants_of_activations_are_taken_in_order() {
             beta: 0.0,
         },
     ];
-    assert_eq!(activations("LSTM", &attributes), expected);
+    assert_eq!(activations(node), expected);
 }
 
 /// Those of ONNX Runtime's kernels, also where ONNX's operators have others.
 #[test]
 fn constants_that_are_not_there_have_defaults() {
-    for (name, expected) in [
+    let (alpha, beta) = (0.0, 0.0);
+    for (node, expected) in [
         (
-            "Affine",
-            Activation::Affine {
-                alpha: 0.0,
-                beta: 0.0,
-            },
+            "RNN<activations=[Affine]>",
+            Activation::Affine { alpha, beta },
         ),
-        ("Elu", Activation::Elu { alpha: 1.0 }),
+        ("RNN<activations=[Elu]>", Activation::Elu { alpha: 1.0 }),
         (
-            "HardSigmoid",
+            "RNN<activations=[HardSigmoid]>",
             Activation::HardSigmoid {
                 alpha: 0.2,
                 beta: 0.5,
             },
         ),
-        ("LeakyRelu", Activation::LeakyRelu { alpha: 0.01 }),
         (
-            "ScaledTanh",
-            Activation::ScaledTanh {
-                alpha: 0.0,
-                beta: 0.0,
-            },
+            "RNN<activations=[LeakyRelu]>",
+            Activation::LeakyRelu { alpha: 0.01 },
         ),
         (
-            "ThresholdedRelu",
-            Activation::ThresholdedRelu { alpha: 0.0 },
+            "RNN<activations=[ScaledTanh]>",
+            Activation::ScaledTanh { alpha, beta },
+        ),
+        (
+            "RNN<activations=[ThresholdedRelu]>",
+            Activation::ThresholdedRelu { alpha },
         ),
     ] {
-        assert_eq!(
-            activations("RNN", &[("activations", texts(&[name]))]),
-            [expected]
-        );
+        assert_eq!(activations(node), [expected]);
     }
 }
 
 #[test]
 fn an_rnn_takes_the_activations_of_two_directions() {
     let (relu, tanh) = (Activation::Relu, Activation::Tanh);
-    let two = ("activations", texts(&["Relu", "Tanh"]));
-    assert_eq!(activations("RNN", &[two]), [relu]);
-    assert_eq!(activations("RNN", &[two, BOTH]), [relu, tanh]);
+    assert_eq!(activations("RNN<activations=[Relu Tanh]>"), [relu]);
+    let both = "RNN<activations=[Relu Tanh];direction=bidirectional>";
+    assert_eq!(activations(both), [relu, tanh]);
     // It does not look at the one that it leaves out.
-    assert_eq!(
-        activations("RNN", &[("activations", texts(&["Tanh", "Cosine"]))]),
-        [tanh]
-    );
+    assert_eq!(activations("RNN<activations=[Tanh Cosine]>"), [tanh]);
 }
 
 #[test]
 fn no_names_are_the_default_activations_but_for_an_rnn() {
-    let none = [("activations", texts(&[]))];
-    for operator in ["LSTM", "GRU", "DynamicQuantizeLSTM"] {
-        assert_eq!(activations(operator, &none), activations(operator, &[]));
+    for (node, default) in [
+        ("LSTM<activations=[]>", "LSTM"),
+        ("GRU<activations=[]>", "GRU"),
+        ("DynamicQuantizeLSTM<activations=[]>", "DynamicQuantizeLSTM"),
+    ] {
+        assert_eq!(activations(node), activations(default));
     }
-    assert_eq!(
-        read("RNN", &none).unwrap_err(),
-        "it has 0 activations, expected 1"
-    );
+    let error = read("RNN<activations=[]>").unwrap_err();
+    assert_eq!(error, "it has 0 activations, expected 1");
 }
 
 #[test]
 fn a_clip_that_bounds_nothing_is_none_for_an_rnn() {
-    for clip in [-1.0, f32::NAN] {
-        assert_eq!(
-            read("RNN", &[("clip", Float(clip))]).unwrap().layer.clip,
-            None
-        );
+    for (node, clip) in [
+        ("RNN<clip=-1.0>", None),
+        ("RNN<clip=NaN>", None),
+        ("RNN<clip=0.0>", Some(0.0)),
+    ] {
+        assert_eq!(read(node).unwrap().layer.clip, clip, "{node}");
     }
-    assert_eq!(
-        read("RNN", &[("clip", Float(0.0))]).unwrap().layer.clip,
-        Some(0.0)
-    );
 }
 
 #[test]
 fn what_no_layer_has_is_refused_with_the_right_values() {
-    const NAMES: &str = "Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, \
-                         Softsign, Tanh or ThresholdedRelu";
-    let names = |names| ("activations", texts(names));
-    for (operator, attributes, expected) in [
-        (
-            "LSTM",
-            vec![("clip", Float(0.0))],
-            "its clip is 0, expected more than 0",
-        ),
-        (
-            "GRU",
-            vec![("clip", Float(-0.5))],
-            "its clip is -0.5, expected more than 0",
-        ),
-        (
-            "LSTM",
-            vec![("clip", Float(f32::NAN))],
-            "its clip is NaN, expected more than 0",
-        ),
-        (
-            "GRU",
-            vec![("clip", Integer(1))],
-            "its clip is an integer, expected a float",
-        ),
-        (
-            "RNN",
-            vec![("direction", String(b"FORWARD"))],
-            "its direction is \"FORWARD\", expected forward, reverse or bidirectional",
-        ),
-        (
-            "RNN",
-            vec![("direction", Attribute::Other)],
-            "its direction is of another type, expected a string",
-        ),
-        (
-            "LSTM",
-            vec![("layout", Integer(2))],
-            "its layout is 2, expected 0 or 1",
-        ),
-        (
-            "LSTM",
-            vec![("hidden_size", Integer(0))],
-            "its hidden_size is 0, expected 1 at least",
-        ),
-        (
-            "RNN",
-            vec![("hidden_size", Integer(-3))],
-            "its hidden_size is -3, expected 1 at least",
-        ),
-        (
-            "RNN",
-            vec![names(&["Tanh"; 3])],
-            "it has 3 activations, expected 1",
-        ),
-        (
-            "RNN",
-            vec![names(&["Tanh"]), BOTH],
-            "it has 1 activations, expected 2",
-        ),
-        (
-            "GRU",
-            vec![names(&["Sigmoid"; 3])],
-            "it has 3 activations, expected 2",
-        ),
-        (
-            "LSTM",
-            vec![names(&["Sigmoid"; 3]), BOTH],
-            "it has 3 activations, expected 6",
-        ),
-        (
-            "GRU",
-            vec![names(&["Sigmoid", "Cosine"])],
-            &format!("its activation is \"Cosine\", expected {NAMES}"),
-        ),
-        (
-            "GRU",
-            vec![("activations", String(b"Tanh"))],
-            "its activations is a string, expected a list of strings",
-        ),
-    ] {
-        assert_eq!(read(operator, &attributes).unwrap_err(), expected);
+    for row in "\
+        LSTM<clip=0.0> => its clip is 0, expected more than 0
+        GRU<clip=-0.5> => its clip is -0.5, expected more than 0
+        LSTM<clip=NaN> => its clip is NaN, expected more than 0
+        GRU<clip=1> => its clip is an integer, expected a float
+        RNN<direction=FORWARD> => its direction is \"FORWARD\", expected forward, reverse or bidirectional
+        RNN<direction=?> => its direction is of another type, expected a string
+        LSTM<layout=2> => its layout is 2, expected 0 or 1
+        LSTM<hidden_size=0> => its hidden_size is 0, expected 1 at least
+        RNN<hidden_size=-3> => its hidden_size is -3, expected 1 at least
+        RNN<activations=[Tanh Tanh Tanh]> => it has 3 activations, expected 1
+        RNN<activations=[Tanh];direction=bidirectional> => it has 1 activations, expected 2
+        GRU<activations=[Tanh Tanh Tanh]> => it has 3 activations, expected 2
+        LSTM<activations=[Tanh Tanh Tanh];direction=bidirectional> => it has 3 activations, expected 6
+        GRU<activations=[Sigmoid Cosine]> => its activation is \"Cosine\", expected Affine, Elu, HardSigmoid, \
+            LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh or ThresholdedRelu
+        GRU<activations=Tanh> => its activations is a string, expected a list of strings"
+        .lines()
+    {
+        let (node, expected) = row.trim().split_once(" => ").unwrap();
+        assert_eq!(read(node).unwrap_err(), expected, "{node}");
     }
 }
 
