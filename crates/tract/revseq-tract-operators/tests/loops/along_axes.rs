@@ -1,6 +1,7 @@
 //! Operators over an axis of one element that a step makes: they are taken over that, and not over the
 //! steps.
 
+use revseq_test_models::text;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
@@ -11,106 +12,81 @@ const WIDTH: usize = 3;
 
 const STEPS: usize = 4;
 
-/// Nodes that compute `y` from `u`, which has an element more than `x`, along the first axis or the last.
-const OPERATORS: [(&str, &str); 58] = [
-    ("Softmax", "y = Softmax<axis=0>(u)"),
-    (
-        "Softmax over two axes",
-        "v = Softmax<axis=0>(u)\n y = Softmax<axis=1>(v)",
-    ),
-    (
-        "Softmax of a sum",
-        "v = Add(u, ones)\n y = Softmax<axis=0>(v)",
-    ),
-    ("LogSoftmax", "y = LogSoftmax<axis=0>(u)"),
-    ("Hardmax", "y = Hardmax<axis=0>(u)"),
-    ("LpNormalization", "y = LpNormalization<axis=0>(u)"),
-    (
-        "MeanVarianceNormalization",
-        "y = MeanVarianceNormalization<axes=[0]>(u)",
-    ),
-    ("CumSum", "y = CumSum(u, none)"),
-    ("CumSum backwards", "y = CumSum<reverse=1>(u, none)"),
-    (
-        "CumSum without the last",
-        "y = CumSum<exclusive=1>(u, none)",
-    ),
-    ("ReduceSum", "y = ReduceSum(u, zero)"),
-    ("ReduceMean", "y = ReduceMean<axes=[0]>(u)"),
-    ("ReduceMax", "y = ReduceMax<axes=[0];keepdims=0>(u)"),
-    ("ReduceMin", "y = ReduceMin<axes=[0]>(u)"),
-    ("ReduceProd", "y = ReduceProd<axes=[0]>(u)"),
-    ("ReduceL1", "y = ReduceL1<axes=[0]>(u)"),
-    ("ReduceL2", "y = ReduceL2<axes=[0]>(u)"),
-    ("ReduceLogSum", "v = Exp(u)\n y = ReduceLogSum<axes=[0]>(v)"),
-    ("ReduceLogSumExp", "y = ReduceLogSumExp<axes=[0]>(u)"),
-    ("ReduceSumSquare", "y = ReduceSumSquare<axes=[0]>(u)"),
-    ("ArgMax", "v = ArgMax<axis=0>(u)\n y = Cast<to=1>(v)"),
-    (
-        "ArgMin",
-        "v = ArgMin<axis=0;keepdims=0>(u)\n y = Cast<to=1>(v)",
-    ),
-    ("TopK", "y, _i = TopK<axis=0>(u, one)"),
-    (
-        "TopK's places",
-        "_v, w = TopK<axis=0>(u, one)\n y = Cast<to=1>(w)",
-    ),
-    ("Gather", "y = Gather<axis=0>(u, twice)"),
-    ("GatherElements", "y = GatherElements<axis=0>(u, zeros)"),
-    ("GatherND", "y = GatherND(u, firsts)"),
-    (
-        "ScatterElements",
-        "y = ScatterElements<axis=0>(u, zeros, ones)",
-    ),
-    ("ScatterND", "y = ScatterND(u, firsts, ones)"),
-    ("Compress", "y = Compress<axis=0>(u, yes)"),
-    ("Pad", "y = Pad(u, pads)"),
-    ("Pad with the edge", "y = Pad<mode=\"edge\">(u, pads)"),
-    ("Concat", "y = Concat<axis=0>(u, ones)"),
-    ("Concat with itself", "y = Concat<axis=0>(u, u)"),
-    ("Concat along the other axis", "y = Concat<axis=1>(u, ones)"),
-    ("Expand", "y = Expand(u, three)"),
-    ("Tile", "y = Tile(u, tiles)"),
-    ("Slice", "y = Slice(u, zero, one, zero)"),
-    ("Slice of nothing left", "y = Slice(u, zero, five, zero)"),
-    ("Slice backwards", "y = Slice(u, minus, low, zero, minus)"),
-    ("Trilu", "y = Trilu<upper=0>(u)"),
-    (
-        "OneHot",
-        "v = Cast<to=7>(u)\n y = OneHot<axis=0>(v, one, on_off)",
-    ),
-    ("Transpose", "y = Transpose(u)"),
-    ("Flatten", "y = Flatten<axis=0>(u)"),
-    ("Reshape", "y = Reshape(u, flat)"),
-    ("MatMul", "y = MatMul(u, square)"),
-    ("MatMul with itself", "v = Transpose(u)\n y = MatMul(v, u)"),
-    ("Gemm", "y = Gemm(u, square, ones)"),
-    ("Einsum", "y = Einsum<equation=\"ab,cb->c\">(u, square)"),
-    ("a sum with more rows", "y = Add(u, rows)"),
-    ("a sum with as many rows as steps", "y = Mul(u, steps)"),
-    ("Where", "v = Greater(u, rows)\n y = Where(v, u, rows)"),
-    (
-        "LayerNormalization",
-        "y = LayerNormalization<axis=0>(u, scale)",
-    ),
-    (
-        "LayerNormalization of the last",
-        "y = LayerNormalization<axis=-1>(u, ones)",
-    ),
-    (
-        "MaxPool",
-        "v = Unsqueeze(u, zero)\n y = MaxPool<kernel_shape=[2];pads=[1,0];strides=[1]>(v)",
-    ),
-    (
-        "Conv",
-        "v = Unsqueeze(u, zero)\n y = Conv<pads=[1,1]>(v, weights)",
-    ),
-    ("Dropout", "y, _mask = Dropout(u)"),
-    (
-        "Range of its size",
-        "h = Shape(u)\n v = Gather(h, none)\n w = Cast<to=1>(v)\n y = Mul(u, w)",
-    ),
-];
+/// Nodes that compute `y` from `u`, which has an element more than `x`, along the first axis or the last, and
+/// their name.
+const OPERATORS: &str = "
+    y = Softmax<axis=0>(u) => Softmax
+    v = Softmax<axis=0>(u)
+    y = Softmax<axis=1>(v) => Softmax over two axes
+    v = Add(u, ones)
+    y = Softmax<axis=0>(v) => Softmax of a sum
+    y = LogSoftmax<axis=0>(u) => LogSoftmax
+    y = Hardmax<axis=0>(u) => Hardmax
+    y = LpNormalization<axis=0>(u) => LpNormalization
+    y = MeanVarianceNormalization<axes=[0]>(u) => MeanVarianceNormalization
+    y = CumSum(u, none) => CumSum
+    y = CumSum<reverse=1>(u, none) => CumSum backwards
+    y = CumSum<exclusive=1>(u, none) => CumSum without the last
+    y = ReduceSum(u, zero) => ReduceSum
+    y = ReduceMean<axes=[0]>(u) => ReduceMean
+    y = ReduceMax<axes=[0];keepdims=0>(u) => ReduceMax
+    y = ReduceMin<axes=[0]>(u) => ReduceMin
+    y = ReduceProd<axes=[0]>(u) => ReduceProd
+    y = ReduceL1<axes=[0]>(u) => ReduceL1
+    y = ReduceL2<axes=[0]>(u) => ReduceL2
+    v = Exp(u)
+    y = ReduceLogSum<axes=[0]>(v) => ReduceLogSum
+    y = ReduceLogSumExp<axes=[0]>(u) => ReduceLogSumExp
+    y = ReduceSumSquare<axes=[0]>(u) => ReduceSumSquare
+    v = ArgMax<axis=0>(u)
+    y = Cast<to=1>(v) => ArgMax
+    v = ArgMin<axis=0;keepdims=0>(u)
+    y = Cast<to=1>(v) => ArgMin
+    y, _i = TopK<axis=0>(u, one) => TopK
+    _v, w = TopK<axis=0>(u, one)
+    y = Cast<to=1>(w) => TopK's places
+    y = Gather<axis=0>(u, twice) => Gather
+    y = GatherElements<axis=0>(u, zeros) => GatherElements
+    y = GatherND(u, firsts) => GatherND
+    y = ScatterElements<axis=0>(u, zeros, ones) => ScatterElements
+    y = ScatterND(u, firsts, ones) => ScatterND
+    y = Compress<axis=0>(u, yes) => Compress
+    y = Pad(u, pads) => Pad
+    y = Pad<mode=\"edge\">(u, pads) => Pad with the edge
+    y = Concat<axis=0>(u, ones) => Concat
+    y = Concat<axis=0>(u, u) => Concat with itself
+    y = Concat<axis=1>(u, ones) => Concat along the other axis
+    y = Expand(u, three) => Expand
+    y = Tile(u, tiles) => Tile
+    y = Slice(u, zero, one, zero) => Slice
+    y = Slice(u, zero, five, zero) => Slice of nothing left
+    y = Slice(u, minus, low, zero, minus) => Slice backwards
+    y = Trilu<upper=0>(u) => Trilu
+    v = Cast<to=7>(u)
+    y = OneHot<axis=0>(v, one, on_off) => OneHot
+    y = Transpose(u) => Transpose
+    y = Flatten<axis=0>(u) => Flatten
+    y = Reshape(u, flat) => Reshape
+    y = MatMul(u, square) => MatMul
+    v = Transpose(u)
+    y = MatMul(v, u) => MatMul with itself
+    y = Gemm(u, square, ones) => Gemm
+    y = Einsum<equation=\"ab,cb->c\">(u, square) => Einsum
+    y = Add(u, rows) => a sum with more rows
+    y = Mul(u, steps) => a sum with as many rows as steps
+    v = Greater(u, rows)
+    y = Where(v, u, rows) => Where
+    y = LayerNormalization<axis=0>(u, scale) => LayerNormalization
+    y = LayerNormalization<axis=-1>(u, ones) => LayerNormalization of the last
+    v = Unsqueeze(u, zero)
+    y = MaxPool<kernel_shape=[2];pads=[1,0];strides=[1]>(v) => MaxPool
+    v = Unsqueeze(u, zero)
+    y = Conv<pads=[1,1]>(v, weights) => Conv
+    y, _mask = Dropout(u) => Dropout
+    h = Shape(u)
+    v = Gather(h, none)
+    w = Cast<to=1>(v)
+    y = Mul(u, w) => Range of its size";
 
 /// What tract refuses: a Scan has no sizes from data, and its own optimizer takes no output that is
 /// known.
@@ -123,21 +99,12 @@ fn with_constants(graph: Graph) -> Graph {
     let shaped = |shape: &[usize], elements: &[f32]| Tensor::from_shape(shape, elements).unwrap();
     let square: Vec<f32> = (0..9).map(|at| at as f32 / 4.0 - 1.0).collect();
     graph
-        .constant("none", tensor0(0_i64))
-        .constant("zero", tensor1(&[0_i64]))
-        .constant("one", tensor1(&[1_i64]))
-        .constant("five", tensor1(&[5_i64]))
-        .constant("minus", tensor1(&[-1_i64]))
-        .constant("low", tensor1(&[i64::MIN]))
-        .constant("twice", tensor1(&[0_i64, 0]))
+        .constants("none = 0, zero = [0], one = [1], five = [5], minus = [-1], low = [-9223372036854775808], twice = [0 0]")
         .constant("zeros", Tensor::zero::<i64>(&[1, WIDTH]).unwrap())
         .constant("firsts", Tensor::zero::<i64>(&[1, 1]).unwrap())
-        .constant("yes", tensor1(&[true]))
-        .constant("pads", tensor1(&[1_i64, 0, 1, 0]))
+        .constants("yes = [true], pads = [1 0 1 0]")
         .constant("three", tensor1(&[3_i64, WIDTH as i64]))
-        .constant("tiles", tensor1(&[2_i64, 1]))
-        .constant("flat", tensor1(&[-1_i64]))
-        .constant("on_off", tensor1(&[0.5_f32, 2.0]))
+        .constants("tiles = [2 1], flat = [-1], on_off = [0.5 2.0]")
         .constant("ones", shaped(&[1, WIDTH], &[1.0, 0.5, 0.25]))
         .constant("scale", shaped(&[1, WIDTH], &[1.0, 2.0, 0.5]))
         .constant("square", shaped(&[WIDTH, WIDTH], &square))
@@ -209,7 +176,7 @@ fn a_step_is_alone() {
     let elements: Vec<f32> = elements.collect();
     let x = Tensor::from_shape(&[STEPS, WIDTH], &elements).unwrap();
     let mut wrong = vec![];
-    for (name, operator) in OPERATORS {
+    for (operator, name) in text::rows(OPERATORS) {
         let alone = graph(
             "xt:f32[3]",
             "y",
@@ -226,7 +193,7 @@ fn a_step_is_alone() {
             }
         };
         for size in [&*STEPS.to_string(), "T"] {
-            for (what, model) in models(operator, size) {
+            for (what, model) in models(&operator, size) {
                 if REFUSED.contains(&(name, what)) {
                     continue;
                 }

@@ -58,10 +58,7 @@ fn rows(rows: &str, nodes: &str, yes: &str, no: &str) -> Graph {
     let model = model
         .with("yes", graph("", "v", yes))
         .with("no", graph("", "v", no));
-    model
-        .constant("zero", tensor1(&[0_i64]))
-        .constant("one", tensor1(&[1_i64]))
-        .constant("three", tensor0(3_i64))
+    model.constants("zero = [0], one = [1], three = 3")
 }
 
 #[test]

@@ -121,6 +121,12 @@ impl Graph {
         self
     }
 
+    /// Adds constants, which nodes need not read: `zero = 0, pads = [0 1]`.
+    pub(crate) fn constants(self, text: &str) -> Self {
+        let each = text.split(", ").map(|it| it.split_once(" = ").unwrap());
+        each.fold(self, |graph, (name, of)| graph.constant(name, value(of)))
+    }
+
     /// Changes the version of the operators.
     pub(crate) fn opset(mut self, version: i64) -> Self {
         self.opset = Some(version);

@@ -102,8 +102,7 @@ impl Form {
             &format!("ys {outputs}"),
             &nodes,
         )
-        .constant("first", tensor0(0_i64))
-        .constant("yes", tensor0(true))
+        .constants("first = 0, yes = true")
         .with("body", body);
         for (name, tensor) in &self.constants {
             outer = outer.constant(name, tensor.clone());
@@ -271,8 +270,7 @@ fn a_loop_over_numbers_is_no_layer() {
         "ys",
         "_, ys = Loop<body=@body>(n, true, h0)",
     )
-    .constant("n", tensor0(4_i64))
-    .constant("axes", tensor1(&[0_i64, 1]))
+    .constants("n = 4, axes = [0 1]")
     .constant("w", numbers(&[1, UNITS], 1))
     .constant("u", numbers(&[UNITS, UNITS], 2))
     .with("body", body);

@@ -229,8 +229,7 @@ impl Case {
             numbers(&[gates * units]),
         );
         let body = graph("i c h k p", "c1 h1 k1 p1 out", &self.body())
-            .constant("one", tensor0(1_f32))
-            .constant("half", tensor0(0.5_f32))
+            .constants("one = 1.0, half = 0.5")
             .constant("own", numbers(&[units]));
         let size = if self.is_symbolic {
             "T".to_owned()

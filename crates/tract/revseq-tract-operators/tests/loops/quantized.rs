@@ -397,8 +397,7 @@ fn products_become_bytes_by_scales() {
     .constant("za", tensor1(&[0_u8, 1]))
     .constant("sa", tensor1(&[1_f32, 0.25]))
     .constant("zb", tensor0(0_i8))
-    .constant("sb", tensor1(&[1_f32, 0.5, 2.0]))
-    .constant("sy", tensor0(4_f32))
+    .constants("sb = [1.0 0.5 2.0], sy = 4.0")
     .constant("zy", tensor0(0_i8));
     let expected = tensor2(&[[2_i8, 1, -64], [16, -16, 127]]);
     check(model, &[a], &[expected]);
@@ -699,17 +698,7 @@ impl Between {
 fn with_constants(model: Graph, params: &[Params]) -> Graph {
     let weights = WEIGHTS.map(|row| row.map(|it| (it * 8.0) as i8));
     let model = model
-        .constant("zero", tensor0(0_f32))
-        .constant("one", tensor1(&[1_i64]))
-        .constant("last", tensor0(1_i64))
-        .constant("two", tensor1(&[2_i64]))
-        .constant("three", tensor1(&[3_i64]))
-        .constant("four", tensor1(&[4_i64]))
-        .constant("row", tensor1(&[1_i64, 4]))
-        .constant("rows", tensor1(&[-1_i64, 4]))
-        .constant("flat", tensor1(&[-1_i64]))
-        .constant("places", tensor1(&[3_i64, 0, 0, 2]))
-        .constant("pads", tensor1(&[0_i64, 1, 0, 1]))
+        .constants("zero = 0.0, one = [1], last = 1, two = [2], three = [3], four = [4], row = [1 4], rows = [-1 4], flat = [-1], places = [3 0 0 2], pads = [0 1 0 1]")
         .constant("ones", tensor1(&[1_f32; 4]))
         .constant("weights", tensor2(&weights))
         .constant("eighth", tensor0(0.125_f32));

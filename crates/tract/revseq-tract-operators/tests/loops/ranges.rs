@@ -182,9 +182,7 @@ fn a_range_of_floats_is_as_long_as_the_size() {
         "{SIZE} limit = Cast<to=1>(n)\n places = Range(zero, limit, one)\n y = Add(x, places)"
     );
     for (model, inputs) in kinds("", "y", &nodes, &[1., 1., 1.]) {
-        let model = model
-            .constant("zero", tensor0(0_f32))
-            .constant("one", tensor0(1_f32));
+        let model = model.constants("zero = 0.0, one = 1.0");
         let found = run(with_constants(model, &[]), &inputs).unwrap();
         assert_eq!(found[0], tensor1(&[1_f32, 2., 3.]));
     }
@@ -211,11 +209,7 @@ fn a_length_may_come_from_a_loop() {
         let nodes = format!("n = Loop<body=@body>(m, c, zero)\n {nodes}");
         let model = graph("x:i64[5]", "y", &nodes)
             .with("body", body)
-            .constant("m", tensor0(3_i64))
-            .constant("c", tensor0(true))
-            .constant("zero", tensor0(0_i64))
-            .constant("zeros", tensor1(&[0_i64]))
-            .constant("one", tensor0(1_i64));
+            .constants("m = 3, c = true, zero = 0, zeros = [0], one = 1");
         let found = run(model, &[tensor1(&[5_i64, 9, 6, 7, 8])]);
         assert_eq!(found.unwrap(), [expected], "{nodes}");
     }

@@ -39,8 +39,7 @@ fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
          starts = Less(zero, steps)
          _, _, last, _, hs = Loop<body=@body>(n, starts, zero, steps, h, w)",
     )
-    .constant("first", tensor0(0_i64))
-    .constant("zero", tensor0(0_i32))
+    .constants("first = 0, zero = 0i32")
     .constant("w", values(&[3, 4], 3))
     .constant("u", values(&[4, 4], 4))
     .with("body", body)
@@ -166,8 +165,7 @@ fn counters_are_known_after_the_last_step() {
         "t y ts is",
         "t, y, ts, is = Loop<body=@body>(n, _, one, s)",
     )
-    .constant("n", tensor0(3_i64))
-    .constant("one", tensor0(1_i32))
+    .constants("n = 3, one = 1i32")
     .with("body", body);
     assert!(
         ops(&decluttered(model.clone()))
@@ -243,11 +241,7 @@ fn a_slice_of_one_element_that_is_squeezed_is_read_by_the_step() {
         let nodes = "shape = Shape(x)\n n = Gather<axis=0>(shape, one)
             y = Loop<body=@body>(_, yes, s)";
         graph(&format!("x:f32[{x}] s:f32[2]"), "y", nodes)
-            .constant("one", tensor0(1_i64))
-            .constant("ones", tensor1(&[1_i64]))
-            .constant("axes", tensor1(&[1_i64]))
-            .constant("first", tensor1(&[0_i64]))
-            .constant("yes", tensor0(true))
+            .constants("one = 1, ones = [1], axes = [1], first = [0], yes = true")
             .with("body", body)
     };
     let x = Tensor::from_shape(&[2, 3], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
@@ -311,11 +305,9 @@ fn outputs_have_the_shape_of_the_loop() {
              n = Gather<axis=0>(shape, first)
              _, last, hs = Loop<body=@body>(n, starts, h, kept)",
         )
-        .constant("first", tensor0(0_i64))
-        .constant("starts", tensor0(true))
+        .constants("first = 0, starts = true")
         .constant("kept", values(&[2, 1, 70], 0))
-        .constant("in_the_middle", tensor1(&[2_i64, 1, 70]))
-        .constant("in_front", tensor1(&[1_i64, 2, 70]))
+        .constants("in_the_middle = [2 1 70], in_front = [1 2 70]")
         .constant("w", values(&[3, 70], 3))
         .constant("u", values(&[70, 70], 4))
         .with("body", body)

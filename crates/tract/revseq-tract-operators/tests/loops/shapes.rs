@@ -136,8 +136,7 @@ fn values_keep_the_sizes_of_a_run() {
     let plan_of_empty = plan(
         graph("x:f32[N,4,2]", "y", empty)
             .constant("w", numbers(&[2, 3]))
-            .constant("zero", tensor1(&[0_i64]))
-            .constant("one", tensor1(&[1_i64])),
+            .constants("zero = [0], one = [1]"),
     );
     for batch in [1, 5, 0] {
         let found = run(&plan_of_empty, &[numbers(&[batch, 4, 2])]).unwrap();

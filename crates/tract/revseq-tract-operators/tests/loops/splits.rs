@@ -9,9 +9,7 @@ fn split(version: i64, node: &str, size: usize, declared: &str) -> TractResult<V
     let names: Vec<&str> = node.split('=').next().unwrap().split(',').collect();
     let outputs = names.join(" ");
     let mut model = graph(&format!("x:f32[{declared}]"), &outputs, node)
-        .constant("two_three", tensor1(&[2_i64, 3]))
-        .constant("negative", tensor1(&[7_i64, -2]))
-        .constant("three", tensor1(&[1_i64, 2, 2]))
+        .constants("two_three = [2 3], negative = [7 -2], three = [1 2 2]")
         .into_model();
     model.opset_import[0].version = version;
     let model = onnx().parse(&model, None)?.model;

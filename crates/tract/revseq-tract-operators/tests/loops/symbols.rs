@@ -115,9 +115,7 @@ fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
              count, last, hs = Loop<body=@body>(n, starts, 0i32, h)"
         ),
     )
-    .constant("first", tensor0(0_i64))
-    .constant("zero", tensor0(0_i32))
-    .constant("one", tensor0(1_i32))
+    .constants("first = 0, zero = 0i32, one = 1i32")
     .with("body", body)
 }
 
@@ -192,9 +190,7 @@ fn a_trip_count_may_come_out_of_the_data() {
             ),
         );
         graph
-            .constant("one", tensor0(1_i64))
-            .constant("zero", tensor0(0_i64))
-            .constant("zeros", tensor1(&[0_i64]))
+            .constants("one = 1, zero = 0, zeros = [0]")
             .with("body", body.clone())
     };
     let x = tensor1(&[0_f32, 1., 0., 3., 4.]);
@@ -215,10 +211,7 @@ fn a_trip_count_may_come_out_of_the_data() {
 /// A model of nodes between `x:f32[N,3]` and `y`.
 fn of_sizes(nodes: &str) -> Graph {
     let graph = graph("x:f32[N,3]", "y:i32[1]", nodes);
-    graph
-        .constant("zero", tensor1(&[0_i64]))
-        .constant("one", tensor1(&[1_i32]))
-        .constant("value", tensor0(2_f32))
+    graph.constants("zero = [0], one = [1]i32, value = 2.0")
 }
 
 /// Each inference and the wiring speak of the same sizes.
@@ -383,8 +376,7 @@ fn broadcasts(operators: [usize; 3], names: [&str; 2]) -> Graph {
          last, row, ys = Loop<body=@body>(n, yes, h, k)
          joined = Concat<axis=0>(ys, x)",
     )
-    .constant("first", tensor0(0_i64))
-    .constant("yes", tensor0(true))
+    .constants("first = 0, yes = true")
     .constant("k", tensor2(&[[0.5_f32, -2.]]))
     .with("body", body)
 }

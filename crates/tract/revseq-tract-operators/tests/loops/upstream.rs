@@ -200,8 +200,7 @@ fn operators() -> Vec<Shown> {
                 "x:f32[N]",
                 "s = Shape(x)\nn = Squeeze(s)\ny = Range(a, n, d)",
             )
-            .constant("a", tensor0(3_i64))
-            .constant("d", tensor0(1_i64)),
+            .constants("a = 3, d = 1"),
             &[vector(1)],
             Tensor::zero::<i64>(&[0]).unwrap(),
         ),
