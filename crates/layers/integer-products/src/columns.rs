@@ -3,7 +3,7 @@
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-use crate::kernel::{Kernel, Operands, QUAD, Sums, Tiles, WIDTH};
+use crate::kernel::{Kernel, LANES, Operands, QUAD, Sums, Tiles, WIDTH, interleave};
 use crate::matrix::{Bytes, Form, Matrix};
 use crate::product::{Correct, Sink, ZeroPoints};
 use crate::rows::PackedRows;
@@ -76,32 +76,91 @@ impl PackedColumns {
         mut copy: impl FnMut(usize, Range<usize>, &mut [u8]),
     ) {
         let [inner, columns] = shape;
-        let (quads, panels) = (inner.div_ceil(QUAD), columns.div_ceil(WIDTH));
-        self.shape = shape;
-        self.form = bytes.form(false);
-        let flipped = self.form.flipped();
-        let len = panels * quads * QUAD * WIDTH;
-        self.quads.resize(len + LINE, 0);
-        // `align_offset` may say that it cannot tell; vectors are loaded from any address.
-        self.start = self.quads.as_ptr().align_offset(LINE).min(LINE);
-        let panels =
-            self.quads[self.start..][..len].chunks_exact_mut((quads * QUAD * WIDTH).max(1));
+        let (flipped, panels) = self.room(bytes, shape);
         for (index, panel) in panels.enumerate() {
             let range = index * WIDTH..columns.min((index + 1) * WIDTH);
             for (quad, to) in panel.chunks_exact_mut(QUAD * WIDTH).enumerate() {
-                let mut rows = [[0; WIDTH]; QUAD];
+                let mut rows = [[flipped; WIDTH]; QUAD];
                 for (row, to) in (quad * QUAD..inner).zip(&mut rows) {
-                    let to = &mut to[..range.len()];
-                    copy(row, range.clone(), to);
-                    to.iter_mut().for_each(|it| *it ^= flipped);
+                    copy(row, range.clone(), &mut to[..range.len()]);
                 }
-                let [a, b, c, d] = &rows;
-                for (column, to) in to.chunks_exact_mut(QUAD).enumerate() {
-                    to.copy_from_slice(&[a[column], b[column], c[column], d[column]]);
+                let (parts, _) = to.as_chunks_mut();
+                for (part, to) in parts.iter_mut().enumerate() {
+                    interleave(
+                        rows.each_ref().map(|row| &row.as_chunks().0[part]),
+                        flipped,
+                        to,
+                    );
                 }
             }
         }
         self.sum();
+    }
+
+    /// Packs a matrix of at most [`WIDTH`] columns, which lie in runs: the start of each, and its number of
+    /// columns. A row has its elements from its place in `rows` on.
+    ///
+    /// # Panics
+    /// If there are more columns, or elements that `bytes` has not.
+    pub fn set_panel(&mut self, bytes: Bytes<'_>, rows: &[usize], runs: &[(usize, usize)]) {
+        let columns = runs.iter().map(|(_, count)| count).sum();
+        assert!(
+            columns <= WIDTH,
+            "{columns} columns, expected at most {WIDTH}"
+        );
+        let (flipped, panels) = self.room(bytes, [rows.len(), columns]);
+        let (all, last) = (bytes.raw(), rows.iter().max().copied().unwrap_or_default());
+        let none = [flipped; LANES];
+        let quads = panels.flat_map(|panel| panel.chunks_exact_mut(QUAD * WIDTH));
+        for (rows, mut to) in rows.chunks(QUAD).zip(quads) {
+            let place = |row| rows.get(row).copied();
+            let places: [Option<usize>; QUAD] = std::array::from_fn(place);
+            for &(start, count) in runs {
+                for at in (0..count).step_by(LANES) {
+                    let (from, to) = (start + at, &mut to[QUAD * at..]);
+                    if last + from + LANES > all.len() {
+                        let quads = to.chunks_exact_mut(QUAD).take(count - at);
+                        for (at, to) in quads.enumerate() {
+                            let number = |row: usize| all[row + from + at] ^ flipped;
+                            to.copy_from_slice(&places.map(|row| row.map_or(0, number)));
+                        }
+                        continue;
+                    }
+                    let some = |row: usize| all[row + from..].first_chunk().unwrap_or(&none);
+                    let rows = places.map(|row| row.map_or(&none, some));
+                    // What lies behind the run gives way to the next one.
+                    match to.first_chunk_mut() {
+                        Some(to) => interleave(rows, flipped, to),
+                        None => {
+                            let mut quads = [0; QUAD * LANES];
+                            interleave(rows, flipped, &mut quads);
+                            to.copy_from_slice(&quads[..to.len()]);
+                        }
+                    }
+                }
+                to = &mut to[QUAD * count..];
+            }
+            to.fill(0);
+        }
+        self.sum();
+    }
+
+    /// Makes room for a matrix; returns the bits of its elements that differ, and the panels.
+    fn room(
+        &mut self,
+        bytes: Bytes<'_>,
+        shape: [usize; 2],
+    ) -> (u8, impl Iterator<Item = &mut [u8]>) {
+        self.shape = shape;
+        self.form = bytes.form(false);
+        let of_panel = self.of_column() * WIDTH;
+        let len = self.panels() * of_panel;
+        self.quads.resize(len + LINE, 0);
+        // `align_offset` may say that it cannot tell; vectors are loaded from any address.
+        self.start = self.quads.as_ptr().align_offset(LINE).min(LINE);
+        let panels = &mut self.quads[self.start..][..len];
+        let flipped = self.form.flipped();
+        (flipped, panels.chunks_exact_mut(of_panel.max(1)))
     }
 
     /// Sums the columns: their products with a row of ones.
@@ -309,6 +368,44 @@ mod tests {
                         check(shape, [a, b], many, [!a, b]);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_panel_of_runs_is_that_of_its_columns() {
+        let raw = numbers(324, 3);
+        let rows = [0, 41, 7, 100, 236, 90];
+        for runs in [
+            &[(0, 64)][..],
+            &[(3, 28), (60, 28), (1, 8)],
+            &[(5, 1), (0, 17), (63, 1)],
+            &[],
+        ] {
+            for is_signed in [false, true] {
+                let bytes = typed(&raw, is_signed);
+                let places = runs.iter().flat_map(|(start, count)| *start..start + count);
+                let places: Vec<usize> = places.collect();
+                let elements = rows
+                    .iter()
+                    .flat_map(|row| places.iter().map(move |at| row + at));
+                let elements: Vec<u8> = elements.map(|at| raw[at]).collect();
+                let shape = [rows.len(), places.len()];
+                let expected =
+                    PackedColumns::pack(Matrix::dense(typed(&elements, is_signed), shape));
+                // Another matrix was there.
+                let mut found = PackedColumns::pack(Matrix::dense(bytes, [4, 70]));
+                found.set_panel(bytes, &rows, runs);
+                let quads = |it: &PackedColumns| {
+                    let len = it.panels() * it.of_column() * WIDTH;
+                    it.quads[it.start..][..len].to_vec()
+                };
+                assert_eq!(quads(&found), quads(&expected), "{runs:?}");
+                assert_eq!(
+                    (found.sums, found.shape),
+                    (expected.sums, shape),
+                    "{runs:?}"
+                );
             }
         }
     }

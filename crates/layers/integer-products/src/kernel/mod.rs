@@ -12,6 +12,9 @@ mod x86_64;
 /// The numbers of a quad.
 pub(crate) const QUAD: usize = 4;
 
+/// The numbers of a row that become parts of quads at once.
+pub(crate) const LANES: usize = 32;
+
 /// The columns of a panel.
 pub const WIDTH: usize = 64;
 
@@ -20,6 +23,15 @@ pub(crate) const ROWS: usize = 6;
 
 /// The sums of a tile.
 pub(crate) type Sums = [[i32; WIDTH]; ROWS];
+
+/// Makes quads of four rows, with some bits flipped.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn interleave(rows: [&[u8; LANES]; QUAD], flipped: u8, to: &mut [u8; QUAD * LANES]) {
+    *to = std::array::from_fn(|at| rows[at % QUAD][at / QUAD] ^ flipped);
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::interleave;
 
 /// The instructions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 
 use bytemuck::{cast, pod_read_unaligned};
 
-use super::{Kernel, Operands, QUAD, ROWS, Sums, Tiles, WIDTH, multiply};
+use super::{Kernel, LANES, Operands, QUAD, ROWS, Sums, Tiles, WIDTH, multiply};
 
 /// The kernels of this processor.
 pub(super) fn available() -> impl Iterator<Item = Kernel> {
@@ -25,6 +25,35 @@ pub(super) fn available() -> impl Iterator<Item = Kernel> {
     ]
     .into_iter()
     .filter_map(|(kernel, is_available)| is_available.then_some(kernel))
+}
+
+/// The numbers of a vector of SSE2.
+const VECTOR: usize = 16;
+
+/// Makes quads of four rows, with some bits flipped, by instructions that every processor has.
+#[inline(always)]
+pub(crate) fn interleave(rows: [&[u8; LANES]; QUAD], flipped: u8, to: &mut [u8; QUAD * LANES]) {
+    // Vectors are stored one by one: all at once would be loaded before they are.
+    let mut to = to.as_chunks_mut().0.iter_mut();
+    for at in 0..LANES / VECTOR {
+        let vector = |row: &[u8; LANES]| cast::<_, __m128i>(row.as_chunks::<VECTOR>().0[at]);
+        let [a, b, c, d] = rows.map(vector);
+        // SAFETY: SSE2 is part of x86-64.
+        let quads = unsafe {
+            let pairs = [_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)];
+            let others = [_mm_unpacklo_epi8(c, d), _mm_unpackhi_epi8(c, d)];
+            let quads = [
+                _mm_unpacklo_epi16(pairs[0], others[0]),
+                _mm_unpackhi_epi16(pairs[0], others[0]),
+                _mm_unpacklo_epi16(pairs[1], others[1]),
+                _mm_unpackhi_epi16(pairs[1], others[1]),
+            ];
+            quads.map(|quads| _mm_xor_si128(quads, _mm_set1_epi8(flipped as i8)))
+        };
+        for (quads, to) in quads.into_iter().zip(&mut to) {
+            *to = cast::<_, [u8; VECTOR]>(quads);
+        }
+    }
 }
 
 multiply!(avx512_vnni, tile_512, "avx512f,avx512bw,avx512vnni");

@@ -105,8 +105,8 @@ struct Operands<'a> {
     zeros: [Parameter<i32>; 2],
     /// The channels of a group, and the windows in each.
     channels: usize,
-    /// The numbers of a window in a channel.
-    taps: &'a [usize],
+    /// Where the numbers of a window of a group lie, from the first.
+    numbers: &'a [usize],
 }
 
 impl Operands<'_> {
@@ -164,11 +164,13 @@ impl Part<'_> {
     fn multiply(&mut self, to: &mut impl Sink) {
         let Operands {
             windows,
-            taps,
+            numbers,
             channels,
             ..
         } = *self.operands;
-        let images = self.operands.images.from(self.image * windows.image());
+        let group = windows.plane(self.group * channels);
+        let images = self.operands.images;
+        let images = images.from(self.image * windows.image() + group);
         let rows = &self.operands.rows[self.group];
         let zeros = ZeroPoints {
             rows: self.operands.zeros[1].of_rows(self.outputs()),
@@ -176,21 +178,7 @@ impl Part<'_> {
         };
         for first in (0..windows.count()).step_by(WIDTH) {
             let runs = windows.runs(first, WIDTH);
-            let count = runs.iter().map(|(_, count)| count).sum();
-            let (mut channel, mut tap) = (self.group * channels, 0);
-            self.columns
-                .set_by(images, [rows.shape()[1], count], |_, _, mut to| {
-                    let offset = windows.plane(channel) + taps[tap];
-                    tap += 1;
-                    if tap == taps.len() {
-                        (channel, tap) = (channel + 1, 0);
-                    }
-                    for (start, count) in &runs {
-                        let run;
-                        (run, to) = to.split_at_mut(*count);
-                        images.copy(offset + start, run);
-                    }
-                });
+            self.columns.set_panel(images, numbers, &runs);
             self.columns
                 .multiply(rows, zeros, &mut Behind { first, to });
         }
@@ -259,13 +247,19 @@ impl Stateless for ByteConv {
         ];
         let images = self.images(inputs[0].clone(), &windows, zeros[0].of_rows(0..1)[0])?;
         let plain = images.try_as_plain_ram()?;
+        let group = self.pool.input_channels / self.group;
+        let numbers = (0..group).flat_map(|channel| {
+            let plane = windows.plane(channel);
+            windows.taps().iter().map(move |tap| plane + tap)
+        });
+        let numbers: Vec<usize> = numbers.collect();
         let operands = Operands {
             rows,
             windows: &windows,
             images: bytes_of(&plain)?,
             zeros,
-            channels: self.pool.input_channels / self.group,
-            taps: windows.taps(),
+            channels: group,
+            numbers: &numbers,
         };
         let columns = windows.count();
         if !self.is_scaled {
