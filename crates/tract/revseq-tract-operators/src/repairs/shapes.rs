@@ -218,13 +218,25 @@ fn check_indices(op: &Gather, inputs: &[TValue]) -> TractResult<()> {
     Ok(())
 }
 
-/// A value whose strides are those of its shape. An axis of size 1 that tract adds has those of the axis
-/// behind it, and tract computes with such a value element by element.
+/// Whether a value lies in memory as its shape says, with other strides. An axis of size 1 that tract adds
+/// has those of the axis behind it, and tract computes with such a value element by element.
+fn has_other_strides(value: &Tensor) -> bool {
+    let (mut natural, mut differs) = (1, false);
+    for (size, own) in std::iter::zip(value.shape(), value.strides()).rev() {
+        if *own != natural {
+            if *size != 1 {
+                return false;
+            }
+            differs = true;
+        }
+        natural *= *size as isize;
+    }
+    differs && value.has_plain_ram_storage()
+}
+
+/// The value with the strides of its shape.
 fn with_strides_of_shape(value: TValue) -> TractResult<TValue> {
-    let strides = Tensor::natural_strides(value.shape());
-    let mut axes = std::iter::zip(value.shape(), std::iter::zip(value.strides(), &strides));
-    let is_contiguous = axes.all(|(size, (own, natural))| *size == 1 || own == natural);
-    if !value.has_plain_ram_storage() || *value.strides() == *strides || !is_contiguous {
+    if !has_other_strides(&value) {
         return Ok(value);
     }
     let mut tensor = value.into_tensor();
@@ -278,6 +290,9 @@ impl EvalOp for Checked {
             && op.mode == PadMode::Reflect
         {
             check_reflection(op, inputs[0].shape())?;
+        }
+        if !inputs.iter().any(|input| has_other_strides(input)) {
+            return self.op.eval(ctx, inputs);
         }
         let inputs = inputs.into_iter().map(with_strides_of_shape);
         self.op.eval(ctx, inputs.collect::<TractResult<_>>()?)
