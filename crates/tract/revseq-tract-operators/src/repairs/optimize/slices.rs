@@ -3,8 +3,13 @@
 //! The pass that decides is tract's. It is given a small model of one node and its readers, and its
 //! patch is carried over to the whole model. What the readers make counts as the small model's
 //! outputs.
+//!
+//! A small product that is split, such as the gates of a cell, stays whole: tract would compute a product for
+//! each part, with a slice of each operand.
 
 use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_core::ops::binary::TypedBinOp;
+use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::source::TypedSource;
 use tract_onnx::tract_core::optim::{OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
@@ -37,7 +42,9 @@ impl TypedPass for Slices {
                 .outputs
                 .iter()
                 .flat_map(|it| &it.successors);
-            if !readers.any(|reader| model.node(reader.node).op_is::<Slice>()) {
+            if !readers.any(|reader| model.node(reader.node).op_is::<Slice>())
+                || is_split_product(model, model.node(open))
+            {
                 continue;
             }
             let part = Neighbourhood::of(model, open)?;
@@ -50,6 +57,43 @@ impl TypedPass for Slices {
         self.open = Some(0);
         Ok(None)
     }
+}
+
+/// The fewest elements of a product whose parts take less time than it takes to copy them. [M64]
+const MIN_ELEMENTS: usize = 1 << 13;
+
+/// The most sums between a product and its slices.
+const MAX_SUMS: usize = 3;
+
+/// Whether a node is a small product, or one with something added, of which slices read every element.
+fn is_split_product(model: &TypedModel, node: &TypedNode) -> bool {
+    let [output] = &*node.outputs else {
+        return false;
+    };
+    let slices = output.successors.iter();
+    let slices = slices.map(|reader| model.node(reader.node).op_as::<Slice>());
+    let slices: Option<TVec<&Slice>> = slices.collect();
+    let (Some(slices), Some(shape)) = (slices, output.fact.shape.as_concrete()) else {
+        return false;
+    };
+    let read = |axis| {
+        let lengths = slices.iter().filter(|slice| slice.axis == axis);
+        let lengths = lengths.filter_map(|it| (it.end.clone() - &it.start).to_usize().ok());
+        lengths.sum::<usize>()
+    };
+    shape.iter().product::<usize>() < MIN_ELEMENTS
+        && slices.len() > 1
+        && (0..shape.len()).any(|axis| read(axis) >= shape[axis])
+        && ends_product(model, node, MAX_SUMS)
+}
+
+/// Whether a node is a product, with at most so many sums after it.
+fn ends_product(model: &TypedModel, node: &TypedNode, sums: usize) -> bool {
+    let mut operands = node.inputs.iter().map(|input| model.node(input.node));
+    node.op_is::<EinSum>()
+        || (sums > 0
+            && node.op_is::<TypedBinOp>()
+            && operands.any(|operand| ends_product(model, operand, sums - 1)))
 }
 
 /// A node and its readers, alone.
@@ -129,5 +173,47 @@ impl Neighbourhood {
             *node = self.nodes[*node].node;
         }
         patch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::tract_core::ops::math::add;
+
+    use super::*;
+    use crate::repairs::optimize::into_decluttered;
+
+    /// The number of products, once the sum of a product of so many rows and a value is split in four.
+    fn products(rows: usize) -> TractResult<usize> {
+        let mut model = TypedModel::default();
+        let x = model.add_source("x", f32::fact([rows, 8]))?;
+        let added = model.add_source("added", f32::fact([rows, 40]))?;
+        let weights =
+            tract_onnx::prelude::tract_ndarray::Array2::from_shape_fn((8, 40), |(k, n)| {
+                (k * 40 + n) as f32
+            });
+        let weights = model.add_const("weights", weights)?;
+        let op = EinSum::new("mk,kn->mn".parse()?, f32::datum_type());
+        let product = model.wire_node("product", op, &[x, weights])?[0];
+        let sum = model.wire_node("sum", add(), &[product, added])?[0];
+        let mut outputs = vec![];
+        for part in 0..4 {
+            let op = Slice::new(1, part * 10, (part + 1) * 10);
+            outputs.extend(model.wire_node(format!("part {part}"), op, &[sum])?);
+        }
+        model.select_output_outlets(&outputs)?;
+        let nodes = into_decluttered(model)?.nodes;
+        Ok(nodes.iter().filter(|node| node.op_is::<EinSum>()).count())
+    }
+
+    #[test]
+    fn a_small_product_that_is_split_stays_whole() {
+        for (rows, expected) in [(3, 1), (MIN_ELEMENTS / 40 + 1, 4)] {
+            assert_eq!(
+                products(rows).expect("it is simplified"),
+                expected,
+                "{rows}"
+            );
+        }
     }
 }
