@@ -40,15 +40,6 @@ pub(super) fn simplified(
     Ok(simplified.unwrap_or_default())
 }
 
-/// The node as tract computes it.
-pub(super) fn chosen(
-    _session: &mut OptimizerSession<'_>,
-    model: &TypedModel,
-    node: &TypedNode,
-) -> TractResult<Option<TypedModelPatch>> {
-    Ok(node.op.codegen(model, node).unwrap_or_default())
-}
-
 /// The node with what follows it, as one.
 pub(super) fn fused(
     _session: &mut OptimizerSession<'_>,

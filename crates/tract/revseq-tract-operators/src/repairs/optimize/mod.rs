@@ -22,6 +22,7 @@ pub(crate) use scans::body;
 
 mod axes;
 mod exact;
+mod kernels;
 mod patch;
 mod scans;
 mod session;
@@ -60,7 +61,7 @@ pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
     let mut codegen = mended(Optimizer::codegen(), &CODEGEN, &model)?;
-    let before: [Replace; 3] = [
+    let before: [Function; 3] = [
         |_, model, node| convolutions::chosen(model, node),
         |_, model, node| casts::by_vectors(model, node),
         |_, model, node| scans::planned(model, node),
@@ -131,7 +132,7 @@ fn mended(
     model: &TypedModel,
 ) -> TractResult<Optimizer> {
     let mut passes: Vec<Box<dyn TypedPass>> = Vec::new();
-    let mut simplify: Replace = exact::simplified;
+    let mut simplify: Function = exact::simplified;
     let mut missing = repaired.to_vec();
     for pass in std::mem::take(&mut optimizer.passes) {
         let text = format!("{pass:?}");
@@ -141,8 +142,8 @@ fn mended(
             // It would slice matrices that are kept in blocks, which tract cannot.
             Some("ConcatThenEinsum") if has_blocks(model) => {}
             Some("declutter") => passes.push(Box::new(EachNode::new(simplify))),
-            Some("codegen") => passes.push(Box::new(EachNode::new(exact::chosen))),
-            Some("fuse") => passes.push(Box::new(EachNode::new(exact::fused))),
+            Some("codegen") => passes.push(Box::new(EachNode::new(kernels::Kernels::default()))),
+            Some("fuse") => passes.push(Box::new(EachNode::new(exact::fused as Function))),
             Some("MergeConsecutiveSameRoleAxes") => {
                 simplify = exact::simplified_but_products;
                 passes.push(Box::new(Optional(pass)));
@@ -175,24 +176,45 @@ fn has_blocks(model: &TypedModel) -> bool {
     outputs.any(|output| output.fact.exotic_fact().is_some())
 }
 
-/// What becomes of a node; `None` if it stays.
-type Replace =
+/// What nodes become.
+trait Replace: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// What becomes of a node; `None` if it stays.
+    fn replacement(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>>;
+}
+
+type Function =
     fn(&mut OptimizerSession<'_>, &TypedModel, &TypedNode) -> TractResult<Option<TypedModelPatch>>;
+
+impl Replace for Function {
+    fn replacement(
+        &mut self,
+        session: &mut OptimizerSession<'_>,
+        model: &TypedModel,
+        node: &TypedNode,
+    ) -> TractResult<Option<TypedModelPatch>> {
+        self(session, model, node)
+    }
+}
 
 /// A pass that looks at each node once.
 #[derive(Clone, Debug)]
-struct EachNode {
-    replace: Replace,
+struct EachNode<R> {
+    replace: R,
     next: usize,
 }
 
-impl EachNode {
-    fn new(replace: Replace) -> Self {
+impl<R: Replace> EachNode<R> {
+    fn new(replace: R) -> Self {
         Self { replace, next: 0 }
     }
 }
 
-impl TypedPass for EachNode {
+impl<R: Replace> TypedPass for EachNode<R> {
     fn reset(&mut self) -> TractResult<()> {
         self.next = 0;
         Ok(())
@@ -205,7 +227,7 @@ impl TypedPass for EachNode {
     ) -> TractResult<Option<TypedModelPatch>> {
         while let Some(node) = model.nodes.get(self.next) {
             self.next += 1;
-            let patch = (self.replace)(session, model, node);
+            let patch = self.replace.replacement(session, model, node);
             if let Some(patch) = patch.with_context(|| format!("optimising {node}"))? {
                 return Ok(Some(patch));
             }
