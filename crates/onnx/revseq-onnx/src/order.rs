@@ -20,7 +20,7 @@ pub struct Order {
 /// # Errors
 /// The index of a node that depends on its own outputs.
 pub fn sorted(nodes: &[NodeProto]) -> Result<Order, usize> {
-    let mut makers = HashMap::new();
+    let mut makers = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
         makers.extend(node.outputs().map(|name| (name, index)));
     }

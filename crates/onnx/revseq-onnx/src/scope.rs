@@ -189,13 +189,13 @@ impl<'a> Scope<'a> {
         outputs: Vec<&'a str>,
         opset: i64,
     ) -> Self {
-        let mut producers = HashMap::new();
+        let mut producers = HashMap::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
             for (output, name) in node.output.iter().enumerate() {
                 producers.insert(name.as_str(), (index, output));
             }
         }
-        let mut uses = HashMap::new();
+        let mut uses = HashMap::with_capacity(nodes.len());
         count_uses(nodes, &mut uses);
         Self {
             nodes,

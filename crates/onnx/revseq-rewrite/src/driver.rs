@@ -52,6 +52,7 @@ pub(crate) fn rewrite(
         are_fixed: are_initializers_fixed(model, options),
         names: Names::new(model),
         written: HashSet::new(),
+        is_swept: false,
     };
     let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
     // Once a pass changes loops, the reasons of the others are about what it has written.
@@ -117,6 +118,8 @@ struct Driver<'o> {
     names: Names,
     /// The names of the nodes written by passes.
     written: HashSet<String>,
+    /// Whether the model was swept since it changed.
+    is_swept: bool,
 }
 
 /// The steps of a pass.
@@ -164,9 +167,11 @@ impl Driver<'_> {
                 let declared = edits.iter().flat_map(|place| &place.edit.declared);
                 self.unread.know(declared.map(ValueInfoProto::name));
                 apply(model, edits, &mut self.written);
+                self.is_swept = false;
             }
-            if !is_done || round == 0 {
+            if !self.is_swept {
                 self.unread.sweep(model, self.are_fixed);
+                self.is_swept = true;
             }
             if is_done {
                 return round > 0;
