@@ -16,7 +16,7 @@ use revseq_onnx::scope::{Scope, Source};
 use revseq_onnx::sizes::{self, Size};
 
 use crate::model::values::Dim;
-use crate::model::{Input, Model};
+use crate::model::{Bindings, Input, Model};
 
 /// The number of operands that broadcast through which an axis is traced.
 const MAXIMUM_STEPS: usize = 256;
@@ -24,7 +24,7 @@ const MAXIMUM_STEPS: usize = 256;
 /// What the sizes of inputs' axes are, by the names that `--dim` takes.
 #[derive(Default)]
 pub(super) struct Features {
-    /// The names of the sizes of the inputs' axes.
+    /// The names of the open sizes of the inputs' axes.
     names: HashMap<(String, usize), String>,
     /// The sizes that weights fix.
     pub(super) fixed: BTreeMap<String, u64>,
@@ -41,19 +41,22 @@ pub(super) enum Counted {
 }
 
 impl Features {
-    /// Those of a model's inputs.
-    pub(super) fn of(model: &Model, inputs: &[Input]) -> Self {
+    /// Those of a model's inputs, as far as sizes are open.
+    pub(super) fn of(model: &Model, inputs: &[Input], bindings: &Bindings) -> Self {
         let mut features = Self::default();
         for input in inputs {
-            for (axis, dim) in input.value_type.shape.iter().flatten().enumerate() {
+            for (axis, dim) in input.bind(bindings).shape.into_iter().flatten().enumerate() {
                 let name = match dim {
-                    Dim::Symbol(name) => name.clone(),
+                    Dim::Known(_) => continue,
+                    Dim::Symbol(name) => name,
                     _ => input.size_name(axis),
                 };
                 features.names.insert((input.name.clone(), axis), name);
             }
         }
-        if let Some(scope) = Scope::main(&model.proto, false) {
+        if !features.names.is_empty()
+            && let Some(scope) = Scope::main(&model.proto, false)
+        {
             features.graph(&scope);
         }
         features

@@ -309,7 +309,7 @@ pub(super) fn with_made_up(
 fn bind_fixed(model: &Model, given: &Tensors, bindings: &mut Bindings) {
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
-    for (name, size) in Features::of(model, &inputs).fixed {
+    for (name, size) in Features::of(model, &inputs, bindings).fixed {
         bindings.entry(name).or_insert(size);
     }
 }

@@ -190,7 +190,7 @@ pub(super) fn open_sizes(model: &Model, given: &Tensors, bindings: &Bindings) ->
     let mut open: Vec<OpenSize> = Vec::new();
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
-    let counted = Features::of(model, &inputs).counted;
+    let counted = Features::of(model, &inputs, bindings).counted;
     for (input, declared) in inputs.iter().enumerate() {
         let shape = declared.bind(bindings).shape;
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
