@@ -92,7 +92,7 @@ fn sizes_made_of_symbols_are_named() {
          x = Concat<axis=1>(a, a)
          y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
     ));
-    let shown = json(&path, &[]);
+    let shown = json(path, &[]);
     assert_eq!(shown["symbols"], serde_json::json!(["b", "t"]));
     let expected = serde_json::json!(["b", "2*t", 3]);
     assert_eq!(shown["nodes"][0]["values"]["input"]["shape"], expected);
@@ -101,7 +101,7 @@ fn sizes_made_of_symbols_are_named() {
         shown["nodes"][0]["missing"],
         serde_json::json!(["b (--dim b=SIZE)", "t (--dim t=SIZE)"])
     );
-    let shown = json(&path, &["--dim", "b=4", "--dim", "t=5"]);
+    let shown = json(path, &["--dim", "b=4", "--dim", "t=5"]);
     assert_eq!(
         shown["nodes"][0]["descriptor"]["input"]["sizes"],
         serde_json::json!([1, 4, 10, 3])
