@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Names, fails, graph, parse, run, run_each, run_optimized};
+use crate::build::{Graph, Names, fails, graph, parse, run, run_each, run_optimized, whole};
 
 /// A model with nodes before `y`, and branches `yes` and `no` that output `v`.
 fn model(nodes: &str, yes: Graph, no: Graph) -> Graph {
@@ -217,10 +217,15 @@ fn one_plan_takes_either_branch() {
 fn an_index_outside_of_the_axis_is_an_error_in_bodies_too() {
     let gather = "v = Gather<axis=1>(x, i)";
     let inputs = "c:bool[] x:f32[T,2] i:i64[1]";
-    let branches = graph(inputs, "y", &format!("y = {IF}"))
-        .with("yes", graph("", "v", gather))
-        .with("no", graph("", "v", "v = Gather<axis=1>(x, zero)"))
-        .constant("zero", tensor1(&[0_i64]));
+    let branches = whole(&format!(
+        "{inputs} -> y
+         zero = [0]
+         y = {IF}
+         @yes: -> v
+         {gather}
+         @no: -> v
+         v = Gather<axis=1>(x, zero)"
+    ));
     // The index is scanned, so that the Gather stays in the body.
     let body = graph(
         "s:f32[2] j:i64[1]",

@@ -4,7 +4,9 @@
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, Optimize, graph, ops, parse, parse_with_programs, run, without_layers};
+use crate::build::{
+    Graph, Optimize, graph, ops, parse, parse_with_programs, run, whole, without_layers,
+};
 
 const FEATURES: usize = 5;
 const UNITS: usize = 66;
@@ -222,24 +224,24 @@ fn a_threshold_is_not_above_itself() {
 /// TFLite keeps the last output like this, in a list of one element.
 #[test]
 fn outputs_keep_their_axes() {
-    let body = graph(
-        "i c h list",
-        "c1 h1 list1 ys1",
-        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)
-         sx = MatMul(xt, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)\n h1 = Tanh(sum)
-         list1 = Unsqueeze(h1, first)\n ys1 = Identity(list1)",
-    );
     let model = |steps: &str| {
-        graph(
-            &format!("x:f32[{steps},3,5] h0:f32[3,66] list0:f32[1,3,66]"),
-            "last list ys",
-            "shape = Shape(x)\n n = Gather<axis=0>(shape, 0)
-             last, list, ys = Loop<body=@body>(n, true, h0, list0)",
-        )
-        .constant("first", tensor1(&[0_i64]))
+        whole(&format!(
+            "x:f32[{steps},3,5] h0:f32[3,66] list0:f32[1,3,66] -> last list ys
+             shape = Shape(x)
+             n = Gather<axis=0>(shape, 0)
+             last, list, ys = Loop<body=@body>(n, true, h0, list0)
+             @body: i c h list -> c1 h1 list1 ys1
+             c1 = Identity(c)
+             xt = Gather<axis=0>(x, i)
+             sx = MatMul(xt, w)
+             sh = MatMul(h, u)
+             sum = Add(sx, sh)
+             h1 = Tanh(sum)
+             list1 = Unsqueeze(h1, [0])
+             ys1 = Identity(list1)"
+        ))
         .constant("w", numbers(&[FEATURES, UNITS], 1))
         .constant("u", numbers(&[UNITS, UNITS], 2))
-        .with("body", body.clone())
     };
     let optimized = parse(model("4")).unwrap().optimized().unwrap();
     assert!(ops(&optimized).contains(&"PackedRNN".to_owned()));
@@ -258,22 +260,21 @@ fn outputs_keep_their_axes() {
 /// A layer's sequence has a batch.
 #[test]
 fn a_loop_over_numbers_is_no_layer() {
-    let body = graph(
-        "i c h",
-        "c1 h1 ys1",
-        "c1 = Identity(c)\n xt = Gather<axis=0>(x, i)\n xm = Unsqueeze(xt, axes)
-         sx = MatMul(xm, w)\n sh = MatMul(h, u)\n sum = Add(sx, sh)
-         h1 = Tanh(sum)\n ys1 = Identity(h1)",
-    );
-    let model = graph(
-        "x:f32[4] h0:f32[1,66]",
-        "ys",
-        "_, ys = Loop<body=@body>(n, true, h0)",
+    let model = whole(
+        "x:f32[4] h0:f32[1,66] -> ys
+         _, ys = Loop<body=@body>(4, true, h0)
+         @body: i c h -> c1 h1 ys1
+         c1 = Identity(c)
+         xt = Gather<axis=0>(x, i)
+         xm = Unsqueeze(xt, [0 1])
+         sx = MatMul(xm, w)
+         sh = MatMul(h, u)
+         sum = Add(sx, sh)
+         h1 = Tanh(sum)
+         ys1 = Identity(h1)",
     )
-    .constants("n = 4, axes = [0 1]")
     .constant("w", numbers(&[1, UNITS], 1))
-    .constant("u", numbers(&[UNITS, UNITS], 2))
-    .with("body", body);
+    .constant("u", numbers(&[UNITS, UNITS], 2));
     let inputs = [numbers(&[4], 3), numbers(&[1, UNITS], 4)];
     assert_eq!(run(model, &inputs).unwrap()[0].shape(), [4, 1, UNITS]);
 }

@@ -715,28 +715,22 @@ fn rows_expand_to_as_many() {
             "broadcast 2 against 3",
         );
     }
-    let body = graph(
-        "i c",
-        "d q",
-        "n = Gather(lens, i)
+    let model = whole(
+        "x:f32[N,T,2] lens:i64[N] -> y
+         shape = Shape(x)
+         count = Gather(shape, 0)
+         y = Loop<body=@body>(count, true)
+         @body: i c -> d q
+         n = Gather(lens, i)
          xi = Gather(x, i)
-         end = Unsqueeze(n, zero)
-         s = Slice(xi, zero, end, zero)
-         v = Slice(xi, zero, end, zero)
+         end = Unsqueeze(n, [0])
+         s = Slice(xi, [0], end, [0])
+         v = Slice(xi, [0], end, [0])
          to = Shape(v)
          e = Expand(s, to)
-         q = ReduceSum<keepdims=0>(e, zero)
+         q = ReduceSum<keepdims=0>(e, [0])
          d = Identity(c)",
     );
-    let model = graph(
-        "x:f32[N,T,2] lens:i64[N]",
-        "y",
-        "shape = Shape(x)
-         count = Gather(shape, 0)
-         y = Loop<body=@body>(count, true)",
-    )
-    .with("body", body)
-    .constant("zero", tensor1(&[0_i64]));
     let inputs = [counted(&[2, 3, 2]), tensor1(&[3_i64, 1])];
     let found = run_optimized(model, &inputs).unwrap();
     assert_eq!(found[0], floats(&[2, 2], &[9., 12., 7., 8.]));

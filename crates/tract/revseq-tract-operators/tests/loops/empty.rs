@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{fails, graph, kinds, run, run_each, run_once, run_optimized};
+use crate::build::{fails, graph, kinds, run, run_each, run_once, run_optimized, whole};
 
 /// The reductions, and ONNX Runtime's result for no element and for 1, 2 and 4.
 const REDUCTIONS: [(&str, f32, f32); 10] = [
@@ -200,14 +200,13 @@ fn there_are_k_elements() {
 #[test]
 fn a_scan_of_nothing_keeps_its_states() {
     let model = |steps: &str, batch: &str| {
-        let inputs = format!("s:f32[{batch},3] x:f32[{batch},3]");
-        let body = graph(&inputs, "t y", "t = Add(s, x)\n y = Tanh(t)");
-        graph(
-            &format!("s:f32[{batch},3] x:f32[{steps},{batch},3]"),
-            "last all",
-            "last, all = Scan<num_scan_inputs=1;body=@body>(s, x)",
-        )
-        .with("body", body)
+        whole(&format!(
+            "s:f32[{batch},3] x:f32[{steps},{batch},3] -> last all
+             last, all = Scan<num_scan_inputs=1;body=@body>(s, x)
+             @body: s:f32[{batch},3] x:f32[{batch},3] -> t y
+             t = Add(s, x)
+             y = Tanh(t)"
+        ))
     };
     let inputs = |steps: usize, batch: usize| {
         let state: Vec<f32> = (0..3 * batch).map(|it| it as f32).collect();

@@ -4,7 +4,7 @@ use revseq_tract_operators::Limits;
 use tract_onnx::pb::TypeProto;
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Optimize, fails, graph, onnx, parse, parse_within, run};
+use crate::build::{Graph, Optimize, fails, graph, onnx, parse, parse_within, run, whole};
 use crate::features::nested;
 
 /// A model of one loop over `s:f32[2]`.
@@ -104,13 +104,12 @@ fn slices_of_other_domains_are_refused() {
 #[test]
 fn errors_name_the_step() {
     // It scans a growing value.
-    let body = graph("i c s", "c s1 s1", "s1 = Concat<axis=0>(s, s)");
-    let model = graph(
-        "n:i64[] s:f32[2]",
-        "ys",
-        "_, ys = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
+    let model = whole(
+        "n:i64[] s:f32[2] -> ys
+         _, ys = Loop<body=@body>(n, _, s)
+         @body: i c s -> c s1 s1
+         s1 = Concat<axis=0>(s, s)",
+    );
     let inputs = [tensor0(2_i64), tensor1(&[1_f32, 2.])];
     let message = message(&run(model, &inputs).expect_err("sizes differ"));
     assert!(
@@ -151,14 +150,18 @@ fn limits_bound_steps_and_bytes() {
 
 /// Nested loops of `outer` and `inner` steps, with known or unknown trip counts.
 fn product_of_steps(trips: &str, scan: &str) -> Graph {
-    let inner = graph("j c q", &format!("c q1{scan}"), "q1 = Add(q, x)");
     let (more, out) = if scan.is_empty() {
         ("", "")
     } else {
         (", qs", " qs")
     };
     let node = format!("s1{more} = Loop<body=@inner>({trips}, _, s)");
-    let outer = graph("i c s", &format!("c s1{out}"), &node).with("inner", inner);
+    let outer = whole(&format!(
+        "i c s -> c s1{out}
+         {node}
+         @inner: j c q -> c q1{scan}
+         q1 = Add(q, x)"
+    ));
     let (more, out) = if scan.is_empty() {
         ("", "")
     } else {

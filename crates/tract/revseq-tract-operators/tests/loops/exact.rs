@@ -2,7 +2,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, onnx, parse, run, run_each};
+use crate::build::{Graph, graph, onnx, parse, run, run_each, whole};
 
 /// Runs a model optimised, from one vector to the next.
 fn optimised(model: Graph, x: Tensor) -> Tensor {
@@ -261,15 +261,13 @@ fn what_comes_before_strides_and_products_is_computed_as_it_is() {
 #[test]
 fn a_step_may_read_an_element_twice() {
     for operator in ["Add", "Sub", "Max", "Less"] {
-        let body = graph(
-            "s:f32[2] e:f32[2]",
-            "t y",
-            &format!("t = Add(s, e)\ny = {operator}(e, e)"),
-        );
-        let scan = "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)";
-        let model = graph("x:f32[N,2]", "y", scan)
-            .with("body", body)
-            .constant("start", tensor1(&[0_f32, 0.]));
+        let model = whole(&format!(
+            "x:f32[N,2] -> y
+             last, y = Scan<body=@body;num_scan_inputs=1>([0.0 0.0], x)
+             @body: s:f32[2] e:f32[2] -> t y
+             t = Add(s, e)
+             y = {operator}(e, e)"
+        ));
         let x = tensor2(&[[1_f32, -2.], [3., 4.]]);
         let expected = match operator {
             "Add" => tensor2(&[[2_f32, -4.], [6., 8.]]),

@@ -342,28 +342,22 @@ fn every_datum_type_is_carried_and_scanned() {
             _ => numbers.cast_to_dt(datum_type).unwrap().into_owned(),
         };
         let b = a.slice(0, 0, 1).unwrap();
-        let body = graph("i c a b", "c b a a", "");
-        let model = graph(
-            &format!("n:i64[] a:{name}[3] b:{name}[1]"),
-            "x y",
-            "x, y, _ = Loop<body=@body>(n, _, a, b)",
-        )
-        .with("body", body);
+        let model = whole(&format!(
+            "n:i64[] a:{name}[3] b:{name}[1] -> x y
+             x, y, _ = Loop<body=@body>(n, _, a, b)
+             @body: i c a b -> c b a a"
+        ));
         check(
             model,
             &[tensor0(3_i64), a.clone(), b.clone()],
             &[b.clone(), a.clone()],
         );
-        let model = graph(
-            &format!("n:i64[] a:{name}[3]"),
-            "ys firsts",
-            "_, ys, firsts = Loop<body=@body>(n, _, a)",
-        )
-        .constant("zero", tensor0(0_i64))
-        .with(
-            "body",
-            graph("i c a", "c a a first", "first = Gather<axis=0>(a, zero)"),
-        );
+        let model = whole(&format!(
+            "n:i64[] a:{name}[3] -> ys firsts
+             _, ys, firsts = Loop<body=@body>(n, _, a)
+             @body: i c a -> c a a first
+             first = Gather<axis=0>(a, 0)"
+        ));
         let rows = Tensor::stack_tensors(0, &[a.clone(), a.clone()]).unwrap();
         let firsts = Tensor::stack_tensors(0, &[b.clone(), b]).unwrap();
         check(

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use revseq_tract_operators::Limits;
 use tract_onnx::prelude::*;
 
-use crate::build::{Optimize, graph, parse, parse_within};
+use crate::build::{Optimize, parse, parse_within, whole};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -38,13 +38,12 @@ static ALLOCATOR: Counting = Counting;
 
 /// The number and bytes of allocations in a step, for a state of this many elements.
 fn a_step(elements: usize) -> (usize, usize) {
-    let body = graph("i c s", "c s1", "s1 = Neg(s)");
-    let model = graph(
-        &format!("n:i64[] s:f32[{elements}]"),
-        "y",
-        "y = Loop<body=@body>(n, _, s)",
-    )
-    .with("body", body);
+    let model = whole(&format!(
+        "n:i64[] s:f32[{elements}] -> y
+         y = Loop<body=@body>(n, _, s)
+         @body: i c s -> c s1
+         s1 = Neg(s)"
+    ));
     let model = parse(model).unwrap().optimized().unwrap();
     let mut state = model.into_runnable().unwrap().spawn().unwrap();
     let mut taken = |steps: i64| {
@@ -71,8 +70,12 @@ fn a_step_copies_no_state() {
 /// A step is not run if its values would be too large.
 #[test]
 fn bytes_are_counted_before_they_are_allocated() {
-    let body = graph("i c s", "c s1", "s1 = Concat<axis=0>(s, s)");
-    let model = graph("s:f32[2]", "y", "y = Loop<body=@body>(_, _, s)").with("body", body);
+    let model = whole(
+        "s:f32[2] -> y
+         y = Loop<body=@body>(_, _, s)
+         @body: i c s -> c s1
+         s1 = Concat<axis=0>(s, s)",
+    );
     let limits = Limits::none().with_bytes(1 << 20);
     let model = parse_within(limits, model).unwrap();
     let model = model.optimized().unwrap().into_runnable().unwrap();

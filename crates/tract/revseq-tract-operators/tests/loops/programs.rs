@@ -4,47 +4,39 @@ use revseq_tract_operators::{How, Interrupt, Limits, LoadOptions, executions, ru
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, Optimize, graph, ops, parse, parse_with, parse_with_programs, run};
+use crate::build::{
+    Graph, Optimize, graph, ops, parse, parse_with, parse_with_programs, run, whole,
+};
 
 /// A Loop over rows, whose state is a row: `h = tanh(h + x[t])`.
 fn a_loop(steps: &str) -> Graph {
-    let body = graph(
-        "t c h",
-        "c1 h1 row",
-        "c1 = Identity(c)
-        x_t = Gather<axis=0>(x, t)
-        sum = Add(h, x_t)
-        h1 = Tanh(sum)
-        row = Mul(h1, 2.0)",
-    );
-    graph(
-        &format!("x:f32[{steps},4] h0:f32[4]"),
-        "last rows",
-        "shape = Shape(x)
-        count = Gather(shape, 0)
-        last, rows = Loop<body=@body>(count, _, h0)",
-    )
-    .with("body", body)
+    whole(&format!(
+        "x:f32[{steps},4] h0:f32[4] -> last rows
+         shape = Shape(x)
+         count = Gather(shape, 0)
+         last, rows = Loop<body=@body>(count, _, h0)
+         @body: t c h -> c1 h1 row
+         c1 = Identity(c)
+         x_t = Gather<axis=0>(x, t)
+         sum = Add(h, x_t)
+         h1 = Tanh(sum)
+         row = Mul(h1, 2.0)"
+    ))
 }
 
 /// A Scan with a matrix: `h = tanh(h · w + x[t])`.
 fn a_scan(steps: &str) -> Graph {
-    let body = graph(
-        "h:f32[1,4] x_t:f32[1,4]",
-        "h1 row",
-        "product = MatMul(h, w)
-        sum = Add(product, x_t)
-        h1 = Tanh(sum)
-        row = Identity(h1)",
-    );
     let w: Vec<f32> = (0..16).map(|it| it as f32 / 16. - 0.5).collect();
-    graph(
-        &format!("x:f32[{steps},1,4] h0:f32[1,4]"),
-        "last rows",
-        "last, rows = Scan<body=@body;num_scan_inputs=1>(h0, x)",
-    )
+    whole(&format!(
+        "x:f32[{steps},1,4] h0:f32[1,4] -> last rows
+         last, rows = Scan<body=@body;num_scan_inputs=1>(h0, x)
+         @body: h:f32[1,4] x_t:f32[1,4] -> h1 row
+         product = MatMul(h, w)
+         sum = Add(product, x_t)
+         h1 = Tanh(sum)
+         row = Identity(h1)"
+    ))
     .constant("w", tensor1(&w).into_shape(&[4, 4]).unwrap())
-    .with("body", body)
 }
 
 fn numbers(sizes: &[usize]) -> Tensor {
@@ -99,20 +91,15 @@ fn a_scan_is_a_program() {
 
 /// A Loop that only its limits end.
 fn endless() -> Graph {
-    let body = graph(
-        "t c s",
-        "c1 s1 rows",
-        "c1 = Less(s, much)
-        s1 = Identity(s)
-        rows = Expand(s, [256])",
+    whole(
+        "s:f32[] -> last rows
+         last, rows = Loop<body=@body>(_, _, s)
+         @body: t c s -> c1 s1 rows
+         much = 1e9f32
+         c1 = Less(s, much)
+         s1 = Identity(s)
+         rows = Expand(s, [256])",
     )
-    .constant("much", tensor0(1e9_f32));
-    graph(
-        "s:f32[]",
-        "last rows",
-        "last, rows = Loop<body=@body>(_, _, s)",
-    )
-    .with("body", body)
 }
 
 #[test]
@@ -164,8 +151,12 @@ fn an_interrupt_ends_a_program() {
 /// The first runs make two programs each, and the loop itself runs; later ones have all.
 #[test]
 fn states_that_grow_have_a_program_for_each_step() {
-    let body = graph("t c s", "c s1", "s1 = Concat<axis=0>(s, s)");
-    let model = graph("n:i64[] s:f32[2]", "y", "y = Loop<body=@body>(n, _, s)").with("body", body);
+    let model = whole(
+        "n:i64[] s:f32[2] -> y
+         y = Loop<body=@body>(n, _, s)
+         @body: t c s -> c s1
+         s1 = Concat<axis=0>(s, s)",
+    );
     let programs = parse_with_programs(model).unwrap().optimized().unwrap();
     assert_eq!(executions(&programs)[0].how, How::Program);
     let plan = programs.into_runnable().unwrap();
@@ -181,22 +172,17 @@ fn states_that_grow_have_a_program_for_each_step() {
 
 #[test]
 fn a_condition_ends_a_program_before_its_most_steps() {
-    let body = graph(
-        "t c h",
-        "c1 h1 row",
-        "c1 = Less(h1, limit)
-        x_t = Gather<axis=0>(x, t)
-        h1 = Add(h, x_t)
-        row = Identity(h1)",
+    let model = whole(
+        "x:f32[T] limit:f32[] h0:f32[] -> rows
+         shape = Shape(x)
+         count = Gather(shape, 0)
+         last, rows = Loop<body=@body>(count, _, h0)
+         @body: t c h -> c1 h1 row
+         c1 = Less(h1, limit)
+         x_t = Gather<axis=0>(x, t)
+         h1 = Add(h, x_t)
+         row = Identity(h1)",
     );
-    let model = graph(
-        "x:f32[T] limit:f32[] h0:f32[]",
-        "rows",
-        "shape = Shape(x)
-        count = Gather(shape, 0)
-        last, rows = Loop<body=@body>(count, _, h0)",
-    )
-    .with("body", body);
     let found = run(
         model,
         &[tensor1(&[1_f32; 5]), tensor0(1.5_f32), tensor0(0_f32)],
@@ -206,21 +192,16 @@ fn a_condition_ends_a_program_before_its_most_steps() {
 
 /// A loop whose state grows, with a loop in its step: `rows` of them are `h = tanh(h + h)`, `inner` times.
 fn nested() -> Graph {
-    let inner = graph(
-        "t c h",
-        "c1 h1",
-        "c1 = Identity(c)
-        sum = Add(h, h)
-        h1 = Tanh(sum)",
+    let body = whole(
+        "t c s -> c1 s1
+         c1 = Identity(c)
+         last = Loop<body=@inner>(inner, _, h0)
+         s1 = Concat<axis=0>(s, last)
+         @inner: t c h -> c1 h1
+         c1 = Identity(c)
+         sum = Add(h, h)
+         h1 = Tanh(sum)",
     );
-    let body = graph(
-        "t c s",
-        "c1 s1",
-        "c1 = Identity(c)
-        last = Loop<body=@inner>(inner, _, h0)
-        s1 = Concat<axis=0>(s, last)",
-    )
-    .with("inner", inner);
     graph(
         "rows:i64[] inner:i64[] s:f32[1] h0:f32[1]",
         "y",
@@ -258,10 +239,14 @@ fn a_loop_in_another_is_a_program_and_shares_its_limits() {
 
 #[test]
 fn a_loop_in_a_branch_is_a_program() {
-    let inner = graph("t c h", "c h1", "sum = Add(h, x)\n h1 = Tanh(sum)");
     let model = || {
-        let then =
-            graph("", "y", "y = Loop<body=@inner>(count, _, x)").with("inner", inner.clone());
+        let then = whole(
+            "-> y
+                 y = Loop<body=@inner>(count, _, x)
+                 @inner: t c h -> c h1
+                 sum = Add(h, x)
+                 h1 = Tanh(sum)",
+        );
         graph(
             "yes:bool[] count:i64[] x:f32[3]",
             "y",

@@ -5,7 +5,7 @@ use revseq_tract_operators::Limits;
 use tract_onnx::prelude::*;
 
 use crate::build::{
-    Graph, Optimize, fails, graph, kinds, parse_within, run_each, run_optimized as run,
+    Graph, Optimize, fails, graph, kinds, parse_within, run_each, run_optimized as run, whole,
 };
 
 /// Makes `n`, the number of elements of `x`, and names for constants.
@@ -205,11 +205,19 @@ fn a_length_may_come_from_a_loop() {
             tensor1(&[3_i64]),
         ),
     ] {
-        let body = graph("i c n", "c1 n1", "c1 = Identity(c)\n n1 = Add(n, one)");
         let nodes = format!("n = Loop<body=@body>(m, c, zero)\n {nodes}");
-        let model = graph("x:i64[5]", "y", &nodes)
-            .with("body", body)
-            .constants("m = 3, c = true, zero = 0, zeros = [0], one = 1");
+        let model = whole(&format!(
+            "x:i64[5] -> y
+             m = 3
+             c = true
+             zero = 0
+             zeros = [0]
+             one = 1
+             {nodes}
+             @body: i c n -> c1 n1
+             c1 = Identity(c)
+             n1 = Add(n, one)"
+        ));
         let found = run(model, &[tensor1(&[5_i64, 9, 6, 7, 8])]);
         assert_eq!(found.unwrap(), [expected], "{nodes}");
     }

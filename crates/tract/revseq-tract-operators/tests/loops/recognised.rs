@@ -4,45 +4,39 @@ use tract_onnx::prelude::*;
 use tract_onnx::tract_core::ops::scan::OptScan;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, Optimize, graph, ops, parse, run};
+use crate::build::{Graph, Optimize, graph, ops, parse, run, whole};
 
 const STEPS: usize = 5;
 
 /// A loop over time-major `x` as tf2onnx writes a recurrent layer: counters and a size as states, two
 /// comparisons, and elements read by a counter. Its function is none of a layer.
 fn recurrent(size: &str, index: &str, ends: &str) -> Graph {
-    let body = graph(
-        "i c t steps h kept",
-        "c1 t1 steps1 h1 kept1 out",
-        &format!(
-            "t1 = Add(t, one)
-             steps1 = Identity(steps)
-             kept1 = Identity(kept)
-             {index}
-             xt = Gather<axis=0>(x, index)
-             wx = MatMul(xt, kept)
-             uh = MatMul(h, u)
-             sum = Add(wx, uh)
-             signed = Tanh(sum)
-             h1 = Abs(signed)
-             out = Identity(h1)
-             {ends}"
-        ),
-    )
-    .constant("one", tensor0(1_i32));
-    graph(
-        &format!("x:f32[{size},2,3] h:f32[2,4]"),
-        "last hs",
-        "shape = Shape(x)
+    whole(&format!(
+        "x:f32[{size},2,3] h:f32[2,4] -> last hs
+         first = 0
+         zero = 0i32
+         shape = Shape(x)
          n = Gather<axis=0>(shape, first)
          steps = Cast<to=6>(n)
          starts = Less(zero, steps)
-         _, _, last, _, hs = Loop<body=@body>(n, starts, zero, steps, h, w)",
-    )
-    .constants("first = 0, zero = 0i32")
+         _, _, last, _, hs = Loop<body=@body>(n, starts, zero, steps, h, w)
+         @body: i c t steps h kept -> c1 t1 steps1 h1 kept1 out
+         one = 1i32
+         t1 = Add(t, one)
+         steps1 = Identity(steps)
+         kept1 = Identity(kept)
+         {index}
+         xt = Gather<axis=0>(x, index)
+         wx = MatMul(xt, kept)
+         uh = MatMul(h, u)
+         sum = Add(wx, uh)
+         signed = Tanh(sum)
+         h1 = Abs(signed)
+         out = Identity(h1)
+         {ends}"
+    ))
     .constant("w", values(&[3, 4], 3))
     .constant("u", values(&[4, 4], 4))
-    .with("body", body)
 }
 
 const FORWARD: &str = "index = Identity(t)";
@@ -154,19 +148,14 @@ fn a_data_dependent_condition_makes_no_scan() {
 
 #[test]
 fn counters_are_known_after_the_last_step() {
-    let body = graph(
-        "i c t s",
-        "c t1 s1 t i",
-        "t1 = Add(t, two)\n row = Gather<axis=0>(x, i)\n s1 = Add(s, row)",
-    )
-    .constant("two", tensor0(2_i32));
-    let model = graph(
-        "x:f32[3] s:f32[]",
-        "t y ts is",
-        "t, y, ts, is = Loop<body=@body>(n, _, one, s)",
-    )
-    .constants("n = 3, one = 1i32")
-    .with("body", body);
+    let model = whole(
+        "x:f32[3] s:f32[] -> t y ts is
+         t, y, ts, is = Loop<body=@body>(3, _, 1i32, s)
+         @body: i c t s -> c t1 s1 t i
+         t1 = Add(t, 2i32)
+         row = Gather<axis=0>(x, i)
+         s1 = Add(s, row)",
+    );
     assert!(
         ops(&decluttered(model.clone()))
             .iter()
@@ -186,26 +175,19 @@ fn counters_are_known_after_the_last_step() {
 
 #[test]
 fn a_scan_may_read_an_element_twice_in_one_node() {
-    let body = graph(
-        "i c s",
-        "c s1 doubled",
-        "row = Gather<axis=0>(x, i)
+    let model = whole(
+        "x:f32[3,2] s:f32[2] -> y ys
+         y, ys = Loop<body=@body>(3, _, s)
+         @body: i c s -> c s1 doubled
+         row = Gather<axis=0>(x, i)
          negated = Neg(row)
          squared = Mul(negated, negated)
-         larger = Where(positive, row, row)
+         larger = Where([true false], row, row)
          sum = Sum(row, row, row)
          s1 = Add(s, sum)
          both = Add(squared, larger)
          doubled = Add(both, both)",
-    )
-    .constant("positive", tensor1(&[true, false]));
-    let model = graph(
-        "x:f32[3,2] s:f32[2]",
-        "y ys",
-        "y, ys = Loop<body=@body>(n, _, s)",
-    )
-    .constant("n", tensor0(3_i64))
-    .with("body", body);
+    );
     let found = ops(&decluttered(model.clone()));
     assert!(found.iter().any(|op| op == "Scan"), "{found:?}");
     let optimized = parse(model.clone()).unwrap().optimized().unwrap();
@@ -226,23 +208,22 @@ fn a_scan_may_read_an_element_twice_in_one_node() {
 #[test]
 fn a_slice_of_one_element_that_is_squeezed_is_read_by_the_step() {
     let model = |nodes: &str, x: &str| {
-        let body = graph(
-            "i c s",
-            "c1 s1",
-            &format!(
-                "{nodes}
-                 element = Slice(x, start, end, axes)
-                 row = Squeeze(element, axes)
-                 s1 = Add(s, row)
-                 next = Add(i, one)
-                 c1 = Less(next, n)"
-            ),
-        );
-        let nodes = "shape = Shape(x)\n n = Gather<axis=0>(shape, one)
-            y = Loop<body=@body>(_, yes, s)";
-        graph(&format!("x:f32[{x}] s:f32[2]"), "y", nodes)
-            .constants("one = 1, ones = [1], axes = [1], first = [0], yes = true")
-            .with("body", body)
+        whole(&format!(
+            "x:f32[{x}] s:f32[2] -> y
+             one = 1
+             ones = [1]
+             first = [0]
+             shape = Shape(x)
+             n = Gather<axis=0>(shape, 1)
+             y = Loop<body=@body>(_, true, s)
+             @body: i c s -> c1 s1
+             {nodes}
+             element = Slice(x, start, end, [1])
+             row = Squeeze(element, [1])
+             s1 = Add(s, row)
+             next = Add(i, one)
+             c1 = Less(next, n)"
+        ))
     };
     let x = Tensor::from_shape(&[2, 3], &[1_f32, 2., 3., 4., 5., 6.]).unwrap();
     for nodes in [
@@ -286,31 +267,24 @@ fn ranges_go_down_as_well() {
 #[test]
 fn outputs_have_the_shape_of_the_loop() {
     let layer = |size: &str| {
-        let body = graph(
-            "i c h kept",
-            "c1 h1 kept1 out",
-            "c1 = Identity(c)
+        whole(&format!(
+            "x:f32[{size},2,3] h:f32[2,70] -> last hs
+             shape = Shape(x)
+             n = Gather<axis=0>(shape, 0)
+             _, last, hs = Loop<body=@body>(n, true, h, kept)
+             @body: i c h kept -> c1 h1 kept1 out
+             c1 = Identity(c)
              xt = Gather<axis=0>(x, i)
              wx = MatMul(xt, w)
              uh = MatMul(h, u)
              sum = Add(wx, uh)
              h1 = Tanh(sum)
-             kept1 = Reshape(h1, in_the_middle)
-             out = Reshape(h1, in_front)",
-        );
-        graph(
-            &format!("x:f32[{size},2,3] h:f32[2,70]"),
-            "last hs",
-            "shape = Shape(x)
-             n = Gather<axis=0>(shape, first)
-             _, last, hs = Loop<body=@body>(n, starts, h, kept)",
-        )
-        .constants("first = 0, starts = true")
+             kept1 = Reshape(h1, [2 1 70])
+             out = Reshape(h1, [1 2 70])"
+        ))
         .constant("kept", values(&[2, 1, 70], 0))
-        .constants("in_the_middle = [2 1 70], in_front = [1 2 70]")
         .constant("w", values(&[3, 70], 3))
         .constant("u", values(&[70, 70], 4))
-        .with("body", body)
     };
     let inputs = [values(&[STEPS, 2, 3], 1), values(&[2, 70], 2)];
     let run = |size: &str| {

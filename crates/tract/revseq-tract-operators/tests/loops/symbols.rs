@@ -4,31 +4,26 @@ use proptest::prelude::*;
 use revseq_tract_operators::{How, Limits};
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Optimize, fails, graph, ops, parse, parse_within, run, run_optimized};
+use crate::build::{
+    Graph, Optimize, fails, graph, ops, parse, parse_within, run, run_optimized, whole,
+};
 
 /// Sums the rows of `x:f32[T,2]` while a condition holds.
 fn sum(ends: &str) -> Graph {
-    let body = graph(
-        "i c t h",
-        "c1 t1 h1 h1",
-        &format!(
-            "row = Gather<axis=0>(x, t)
-             h1 = Add(h, row)
-             t1 = Add(t, one)
-             {ends}"
-        ),
-    );
-    graph(
-        "x:f32[T,2] h:f32[2] starts:bool[] limit:i32[]",
-        "hs",
-        "shape = Shape(x)
+    whole(&format!(
+        "x:f32[T,2] h:f32[2] starts:bool[] limit:i32[] -> hs
+         one = 1i32
+         shape = Shape(x)
          all = Cast<to=6>(shape)
          steps = Gather<axis=0>(all, 0)
          n = Cast<to=7>(steps)
-         _, _, hs = Loop<body=@body>(n, starts, 0i32, h)",
-    )
-    .constant("one", tensor0(1_i32))
-    .with("body", body)
+         _, _, hs = Loop<body=@body>(n, starts, 0i32, h)
+         @body: i c t h -> c1 t1 h1 h1
+         row = Gather<axis=0>(x, t)
+         h1 = Add(h, row)
+         t1 = Add(t, one)
+         {ends}"
+    ))
 }
 
 fn inputs(starts: bool, limit: i32) -> [Tensor; 4] {
@@ -90,33 +85,26 @@ fn a_loop_that_ends_early_nevertheless_is_an_error() {
 
 /// A loop over the rows of `x:f32[T,2]` with a state; some of its values are outputs.
 fn layer(starts: &str, index: &str, outputs: &str) -> Graph {
-    let body = graph(
-        "i c t h",
-        "c1 t1 h1 out",
-        &format!(
-            "{index}
-             row = Gather<axis=0>(x, index)
-             sum = Add(h, row)
-             h1 = Tanh(sum)
-             out = Identity(h1)
-             t1 = Add(t, one)
-             c1 = Less(t1, steps)"
-        ),
-    );
-    graph(
-        "x:f32[T,2] h:f32[2]",
-        outputs,
-        &format!(
-            "shape = Shape(x)
-             all = Cast<to=6>(shape)
-             steps = Gather<axis=0>(all, 0)
-             n = Cast<to=7>(steps)
-             {starts}
-             count, last, hs = Loop<body=@body>(n, starts, 0i32, h)"
-        ),
-    )
-    .constants("first = 0, zero = 0i32, one = 1i32")
-    .with("body", body)
+    whole(&format!(
+        "x:f32[T,2] h:f32[2] -> {outputs}
+         first = 0
+         zero = 0i32
+         one = 1i32
+         shape = Shape(x)
+         all = Cast<to=6>(shape)
+         steps = Gather<axis=0>(all, 0)
+         n = Cast<to=7>(steps)
+         {starts}
+         count, last, hs = Loop<body=@body>(n, starts, 0i32, h)
+         @body: i c t h -> c1 t1 h1 out
+         {index}
+         row = Gather<axis=0>(x, index)
+         sum = Add(h, row)
+         h1 = Tanh(sum)
+         out = Identity(h1)
+         t1 = Add(t, one)
+         c1 = Less(t1, steps)"
+    ))
 }
 
 const STARTS: &str = "starts = Less(zero, steps)";
@@ -217,19 +205,16 @@ fn of_sizes(nodes: &str) -> Graph {
 /// Each inference and the wiring speak of the same sizes.
 #[test]
 fn a_number_of_steps_from_data_is_one_symbol() {
-    let body = graph(
-        "i:i64[] c:bool[] s:f32[N]",
-        "d t e",
-        "d = Identity(c)\nt = Add(s, s)\ne = Neg(s)",
-    );
-    let model = graph(
-        "x:f32[N] n:i64[]",
-        "y z",
-        "last, all = Loop<body=@body>(n, _, x)
+    let model = whole(
+        "x:f32[N] n:i64[] -> y z
+         last, all = Loop<body=@body>(n, _, x)
          y = Add(all, all)
-         z = Add(last, last)",
-    )
-    .with("body", body);
+         z = Add(last, last)
+         @body: i:i64[] c:bool[] s:f32[N] -> d t e
+         d = Identity(c)
+         t = Add(s, s)
+         e = Neg(s)",
+    );
     for steps in [3_i64, 0, 1] {
         let inputs = [tensor1(&[1_f32, 2.]), tensor0(steps)];
         let found = run_optimized(model.clone(), &inputs).unwrap();
@@ -242,19 +227,19 @@ fn a_number_of_steps_from_data_is_one_symbol() {
 /// tract would broadcast the numbers of all steps to the sizes of one.
 #[test]
 fn the_number_of_a_step_may_be_broadcast() {
-    let body = graph(
-        "i:i64[] c:bool[]",
-        "d e",
-        "d = Identity(c)\ne = Expand(i, [1])",
-    );
     for sizes in ["", "n:i64[] "] {
         let (trips, inputs) = match sizes {
             "" => ("three", vec![]),
             _ => ("n", vec![tensor0(3_i64)]),
         };
-        let model = graph(sizes, "y", &format!("y = Loop<body=@body>({trips}, _)"))
-            .constant("three", tensor0(3_i64))
-            .with("body", body.clone());
+        let model = whole(&format!(
+            "{sizes} -> y
+             three = 3
+             y = Loop<body=@body>({trips}, _)
+             @body: i:i64[] c:bool[] -> d e
+             d = Identity(c)
+             e = Expand(i, [1])"
+        ));
         let found = run_optimized(model, &inputs).unwrap();
         assert_eq!(found[0], tensor2(&[[0_i64], [1], [2]]));
     }
@@ -304,17 +289,15 @@ fn sizes_that_are_output_or_computed_with_stay_int32() {
 /// A state keeps the type that the body declares.
 #[test]
 fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
-    let body = graph("i:i64[] c:bool[] s:i32[1]", "c s1", "s1 = Sub(s, one)");
-    let model = graph(
-        "x:f32[N,3]",
-        "y:i32[1]",
-        "shape = Shape(x)
+    let model = whole(
+        "x:f32[N,3] -> y:i32[1]
+         shape = Shape(x)
          sizes = Cast<to=6>(shape)
          size = Gather<axis=0>(sizes, [0])
-         y = Loop<body=@body>(2, _, size)",
-    )
-    .constant("one", tensor1(&[1_i32]))
-    .with("body", body);
+         y = Loop<body=@body>(2, _, size)
+         @body: i:i64[] c:bool[] s:i32[1] -> c s1
+         s1 = Sub(s, [1]i32)",
+    );
     let x = Tensor::zero::<f32>(&[7, 3]).unwrap();
     assert_eq!(run(model, &[x]).unwrap(), [tensor1(&[5_i32])]);
 }
@@ -323,21 +306,19 @@ fn a_state_that_starts_as_a_size_is_the_body_s_integer() {
 #[test]
 fn a_condition_on_a_symbol_ends_it() {
     for (ends, expected) in [("c1 = Less(next, n)", 5), ("c1 = Less(next, half)", 2)] {
-        let body = graph(
-            "i c h",
-            "c1 h1 h1",
-            &format!("row = Gather<axis=0>(x, i)\n h1 = Add(h, row)\n next = Add(i, one)\n {ends}"),
-        );
-        let model = graph(
-            "x:f32[T,2] h:f32[2]",
-            "last hs",
-            "shape = Shape(x)
+        let model = whole(&format!(
+            "x:f32[T,2] h:f32[2] -> last hs
+             one = 1
+             shape = Shape(x)
              n = Gather<axis=0>(shape, 0)
              half = Div(n, 2)
-             last, hs = Loop<body=@body>(_, true, h)",
-        )
-        .constant("one", tensor0(1_i64))
-        .with("body", body);
+             last, hs = Loop<body=@body>(_, true, h)
+             @body: i c h -> c1 h1 h1
+             row = Gather<axis=0>(x, i)
+             h1 = Add(h, row)
+             next = Add(i, one)
+             {ends}"
+        ));
         let [x, h, ..] = inputs(true, 0);
         let outputs = run(model, &[x, h]).unwrap();
         assert_eq!(outputs[1].shape(), [expected, 2], "{ends}");
@@ -356,29 +337,21 @@ const OPERATORS: [Operator; 3] = [
 /// A loop over the rows of x with a state `k` of one row, which the first step broadcasts.
 fn broadcasts(operators: [usize; 3], names: [&str; 2]) -> Graph {
     let [a, b, c] = operators.map(|it| OPERATORS[it].0);
-    let body = graph(
-        "i c h k",
-        "c1 h1 k1 out",
-        &format!(
-            "c1 = Identity(c)
-             xt = Gather<axis=0>(x, i)
-             k1 = {a}(k, xt)
-             h1 = {b}(h, k1)
-             out = {c}(h1, k)"
-        ),
-    );
     let [steps, batch] = names;
-    graph(
-        &format!("x:f32[{steps},{batch},2] h:f32[{batch},2]"),
-        "ys last row joined",
-        "shape = Shape(x)
-         n = Gather<axis=0>(shape, first)
-         last, row, ys = Loop<body=@body>(n, yes, h, k)
-         joined = Concat<axis=0>(ys, x)",
-    )
-    .constants("first = 0, yes = true")
+    whole(&format!(
+        "x:f32[{steps},{batch},2] h:f32[{batch},2] -> ys last row joined
+         shape = Shape(x)
+         n = Gather<axis=0>(shape, 0)
+         last, row, ys = Loop<body=@body>(n, true, h, k)
+         joined = Concat<axis=0>(ys, x)
+         @body: i c h k -> c1 h1 k1 out
+         c1 = Identity(c)
+         xt = Gather<axis=0>(x, i)
+         k1 = {a}(k, xt)
+         h1 = {b}(h, k1)
+         out = {c}(h1, k)"
+    ))
     .constant("k", tensor2(&[[0.5_f32, -2.]]))
-    .with("body", body)
 }
 
 /// The outputs of [`broadcasts`].
@@ -544,21 +517,20 @@ fn limits_hold_for_a_symbolic_number_of_steps() {
 
 #[test]
 fn limits_hold_for_steps_and_sizes_from_data() {
-    let body = graph(
-        "i c h",
-        "c1 h1 ys1",
-        "c1 = Identity(c)\n row = Gather<axis=0>(rows, i)
-         h1 = Add(h, row)\n ys1 = Add(h1, columns)",
-    );
     let model = || {
-        graph(
-            "x:f32[T,1] r:bool[T] z:f32[K] k:bool[K]",
-            "ys",
-            "rows = Compress<axis=0>(x, r)\n columns = Compress<axis=0>(z, k)
-             shape = Shape(rows)\n n = Gather<axis=0>(shape, 0)
-             _, ys = Loop<body=@body>(n, true, [0.0])",
+        whole(
+            "x:f32[T,1] r:bool[T] z:f32[K] k:bool[K] -> ys
+             rows = Compress<axis=0>(x, r)
+             columns = Compress<axis=0>(z, k)
+             shape = Shape(rows)
+             n = Gather<axis=0>(shape, 0)
+             _, ys = Loop<body=@body>(n, true, [0.0])
+             @body: i c h -> c1 h1 ys1
+             c1 = Identity(c)
+             row = Gather<axis=0>(rows, i)
+             h1 = Add(h, row)
+             ys1 = Add(h1, columns)",
         )
-        .with("body", body.clone())
     };
     let limits = Limits::none().with_steps(3).with_bytes(1 << 20);
     let model = parse_within(limits, model()).unwrap();
