@@ -1,8 +1,9 @@
 //! Tests of results that tract's simplifications would change.
 
+use revseq_test_models::text;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, onnx, parse, run, run_each, whole};
+use crate::build::{Graph, examples, graph, onnx, parse, run, run_each, whole};
 
 /// Runs a model optimised, from one vector to the next.
 fn optimised(model: Graph, x: Tensor) -> Tensor {
@@ -128,131 +129,99 @@ fn products_of_unknown_sizes_are_optimised_once() {
 
 #[test]
 fn products_of_what_was_broadcast_keep_its_sizes() {
-    let numbers = |sizes: &[usize]| {
-        let count = sizes.iter().product::<usize>() as i32;
-        let numbers: Vec<f32> = (0..count).map(|it| (it * 7 % 11 - 5) as f32).collect();
-        tensor1(&numbers).into_shape(sizes).unwrap()
-    };
-    let times = |sizes: &[i64]| tensor1(sizes);
-    for (x, times, w, nodes) in [
-        (&[1, 3][..], times(&[4, 1]), &[3, 5][..], "y = MatMul(z, w)"),
-        (&[3, 1], times(&[1, 4]), &[4, 5], "y = MatMul(z, w)"),
-        (&[3, 2], times(&[1, 2]), &[4, 5], "y = MatMul(z, w)"),
-        (&[4, 1], times(&[1, 5]), &[3, 4], "y = MatMul(w, z)"),
-        (
-            &[1, 2, 3],
-            times(&[4, 1, 1]),
-            &[4, 3, 5],
-            "y = MatMul(z, w)",
-        ),
-        (&[1, 2, 3], times(&[4, 1, 1]), &[3, 5], "y = MatMul(z, w)"),
-        (&[1, 3], times(&[4, 1]), &[5, 3], "y = Gemm<transB=1>(z, w)"),
-        (
-            &[3, 1],
-            times(&[1, 4]),
-            &[3, 4],
-            "y = Einsum<equation=\"ik,ik->i\">(z, w)",
-        ),
-        (
-            &[3, 1],
-            times(&[1, 4]),
-            &[2, 3],
-            "y = Einsum<equation=\"ik,ji->jk\">(z, w)",
-        ),
-    ] {
-        let model = |x: &str| {
-            graph(
-                &format!("x:f32[{x}]"),
-                "y",
-                &format!("z = Tile(x, times)\n{nodes}"),
-            )
-            .constant("times", times.clone())
-            .constant("w", numbers(w))
-        };
-        let known = x
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",");
-        let plain = parse(model(&known)).unwrap().into_typed().unwrap();
-        let plain = plain.into_runnable().unwrap();
-        let expected = plain.run(tvec!(numbers(x).into_tvalue())).unwrap();
+    for (nodes, sizes) in text::rows(
+        "z = Tile(x, [4 1])
+         y = MatMul(z, w) => 1,3 3,5
+         z = Tile(x, [1 4])
+         y = MatMul(z, w) => 3,1 4,5
+         z = Tile(x, [1 2])
+         y = MatMul(z, w) => 3,2 4,5
+         z = Tile(x, [1 5])
+         y = MatMul(w, z) => 4,1 3,4
+         z = Tile(x, [4 1 1])
+         y = MatMul(z, w) => 1,2,3 4,3,5
+         z = Tile(x, [4 1 1])
+         y = MatMul(z, w) => 1,2,3 3,5
+         z = Tile(x, [4 1])
+         y = Gemm<transB=1>(z, w) => 1,3 5,3
+         z = Tile(x, [1 4])
+         y = Einsum<equation=\"ik,ik->i\">(z, w) => 3,1 3,4
+         z = Tile(x, [1 4])
+         y = Einsum<equation=\"ik,ji->jk\">(z, w) => 3,1 2,3",
+    ) {
+        let (known, w) = sizes.split_once(' ').unwrap();
+        let w = numbers(w, |it| (it * 7 % 11) as f32 - 5.0);
+        let x = numbers(known, |it| (it * 7 % 11) as f32 - 5.0);
+        let model = |x: &str| graph(&format!("x:f32[{x}]"), "y", &nodes).constant("w", w.clone());
+        let expected = plain(model(known), &x);
         // tract's Einsum does not take a size for another.
         let open = (!nodes.contains("Einsum")).then(|| format!("N{}", &known[1..]));
-        for sizes in [Some(known), open].into_iter().flatten() {
-            let found = run_each(model(&sizes), &[vec![numbers(x)]]).unwrap();
-            assert_eq!(found[0][0], *expected[0], "{sizes}: {nodes}");
+        for sizes in [Some(known.to_owned()), open].into_iter().flatten() {
+            let found = run_each(model(&sizes), &[vec![x.clone()]]).unwrap();
+            assert_eq!(found[0][0], expected, "{sizes}: {nodes}");
         }
     }
+}
+
+/// Numbers of a place each, of sizes like `2,3`.
+fn numbers(sizes: &str, of: fn(usize) -> f32) -> Tensor {
+    let sizes: Vec<usize> = sizes.split(',').map(|it| it.parse().unwrap()).collect();
+    let numbers: Vec<f32> = (0..sizes.iter().product()).map(of).collect();
+    Tensor::from_shape(&sizes, &numbers).unwrap()
+}
+
+/// What tract computes without passes.
+fn plain(model: Graph, x: &Tensor) -> Tensor {
+    let plain = parse(model).unwrap().into_typed().unwrap();
+    let found = plain
+        .into_runnable()
+        .unwrap()
+        .run(tvec!(x.clone().into_tvalue()));
+    found.unwrap().remove(0).into_tensor()
 }
 
 /// tract moves strides before what it takes for functions of single elements, and reshapes before
 /// products; where that fails, a model is computed as it is.
 #[test]
 fn what_comes_before_strides_and_products_is_computed_as_it_is() {
-    for (nodes, x, w) in [
-        (
-            "z = Conv<auto_pad=\"SAME_UPPER\">(x, v)\ny = Conv<strides=[2,2]>(z, w)",
-            &[1, 2, 8, 8][..],
-            &[3, 4, 1, 1][..],
-        ),
-        (
-            "z = Conv(x, v)\nodd = Slice(z, [1], [9], [3], [2])\ny = Conv(odd, w)",
-            &[1, 2, 8, 8],
-            &[3, 4, 1, 1],
-        ),
-        (
-            "z = Softmax<axis=2>(x)\ny = Conv<strides=[2,2]>(z, w)",
-            &[1, 2, 4, 4],
-            &[3, 2, 1, 1],
-        ),
-        (
-            "z = CumSum(x, 3)\ny = Conv<strides=[2,2]>(z, w)",
-            &[1, 2, 4, 4],
-            &[3, 2, 1, 1],
-        ),
-        (
-            "z = Tile(x, [1 1 1 5])\ny = Conv<strides=[1,2]>(z, w)",
-            &[1, 3, 4, 1],
-            &[5, 3, 1, 1],
-        ),
-        (
-            "z = Reshape(x, [1 8 9 1])\ny = Conv<strides=[2,2]>(z, w)",
-            &[1, 4, 3, 6],
-            &[5, 8, 1, 1],
-        ),
-        (
-            "z = Reshape(x, [8 5 6])\ny = MatMul(z, w)",
-            &[2, 4, 5, 6],
-            &[1, 6, 3],
-        ),
-        (
-            "m = GlobalAveragePool(x)\nz = Conv(m, w)\ny = Mul(x, z)",
-            &[1, 3, 4],
-            &[3, 3, 1],
-        ),
-        ("y = Pow(x, w)", &[3], &[2, 3]),
-    ] {
-        let count = |sizes: &[usize]| sizes.iter().product::<usize>();
-        let numbers = |sizes: &[usize]| {
-            let numbers = (0..count(sizes)).map(|it| ((it * 7) % 11) as f32 / 4.0);
-            let numbers: Vec<f32> = numbers.collect();
-            tensor1(&numbers).into_shape(sizes).unwrap()
-        };
-        let w = match nodes.contains("Pow") {
-            true => Tensor::from_shape(w, &vec![2_f32; count(w)]).unwrap(),
-            false => numbers(w),
-        };
-        let sizes: Vec<String> = x.iter().map(ToString::to_string).collect();
-        let model = graph(&format!("x:f32[{}]", sizes.join(",")), "y", nodes)
+    for (nodes, sizes) in text::rows(
+        "z = Conv<auto_pad=\"SAME_UPPER\">(x, v)
+         y = Conv<strides=[2,2]>(z, w) => 1,2,8,8 3,4,1,1
+         z = Conv(x, v)
+         odd = Slice(z, [1], [9], [3], [2])
+         y = Conv(odd, w) => 1,2,8,8 3,4,1,1
+         z = Softmax<axis=2>(x)
+         y = Conv<strides=[2,2]>(z, w) => 1,2,4,4 3,2,1,1
+         z = CumSum(x, 3)
+         y = Conv<strides=[2,2]>(z, w) => 1,2,4,4 3,2,1,1
+         z = Tile(x, [1 1 1 5])
+         y = Conv<strides=[1,2]>(z, w) => 1,3,4,1 5,3,1,1
+         z = Reshape(x, [1 8 9 1])
+         y = Conv<strides=[2,2]>(z, w) => 1,4,3,6 5,8,1,1
+         z = Reshape(x, [8 5 6])
+         y = MatMul(z, w) => 2,4,5,6 1,6,3
+         m = GlobalAveragePool(x)
+         z = Conv(m, w)
+         y = Mul(x, z) => 1,3,4 3,3,1
+         y = Pow(x, w) => 3 2,3",
+    ) {
+        let (x, w) = sizes.split_once(' ').unwrap();
+        let varied = |it: usize| ((it * 7) % 11) as f32 / 4.0;
+        let w = numbers(
+            w,
+            if nodes.contains("Pow") {
+                |_| 2.0
+            } else {
+                varied
+            },
+        );
+        let model = graph(&format!("x:f32[{x}]"), "y", &nodes)
             .constant("w", w)
-            .constant("v", numbers(&[4, 2, 3, 3]));
-        let plain = parse(model.clone()).unwrap().into_typed().unwrap();
-        let plain = plain.into_runnable().unwrap();
-        let expected = plain.run(tvec!(numbers(x).into_tvalue())).unwrap();
-        let found =
-            run_each(model, &[vec![numbers(x)]]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
-        let near = found[0][0].close_enough(&expected[0], Approximation::Close);
+            .constant("v", numbers("4,2,3,3", varied));
+        let x = numbers(x, varied);
+        let expected = plain(model.clone(), &x);
+        let found = run_each(model, &[vec![x]]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
+        let near = found[0][0].close_enough(&expected, Approximation::Close);
         near.unwrap_or_else(|error| panic!("{nodes}: {error}"));
     }
 }
@@ -281,11 +250,8 @@ fn a_step_may_read_an_element_twice() {
 
 #[test]
 fn constant_vectors_are_multiplied() {
-    let model = graph(
-        "x:f32[1]",
-        "y",
-        "z = MatMul([1.0 2.0 3.0], [1.0 2.0 3.0])\ny = Mul(x, z)",
-    );
+    let nodes = "z = MatMul([1.0 2.0 3.0], [1.0 2.0 3.0])\ny = Mul(x, z)";
+    let model = graph("x:f32[1]", "y", nodes);
     assert_eq!(optimised(model, tensor1(&[2_f32])), tensor1(&[28_f32]));
 }
 
@@ -317,34 +283,28 @@ fn an_einsum_may_be_a_number() {
 
 #[test]
 fn powers_of_large_numbers_are_summed_by_their_differences() {
-    for (x, expected) in [
-        ([200_f32, 200.], 200.0 + 2_f32.ln()),
-        ([-2e38, -2e38], -2e38),
-        ([f32::INFINITY, 1.], f32::INFINITY),
-        ([f32::NEG_INFINITY, f32::NEG_INFINITY], f32::NEG_INFINITY),
-    ] {
-        let model = graph("x:f32[N]", "y", "y = ReduceLogSumExp<keepdims=0>(x)");
-        let found = run(model, &[tensor1(&x)]).unwrap().remove(0);
-        assert_eq!(found, tensor0(expected), "{x:?}");
-    }
+    // A float of 1e39 is infinite.
+    let two = 200.0 + 2_f32.ln();
+    examples(
+        "x:f32[N] -> y
+         y = ReduceLogSumExp<keepdims=0>(x)",
+        &format!(
+            "[200.0 200.0] => {two:?}
+             [-2e38 -2e38]f32 => -2e38f32
+             [1e39 1.0]f32 => 1e39f32
+             [-1e39 -1e39]f32 => -1e39f32"
+        ),
+    );
 }
 
 #[test]
 fn the_last_of_equal_extremes_is_found() {
-    let inf = f32::INFINITY;
-    for (operator, x, expected) in [
-        ("ArgMax", [-inf, -inf, -inf], 2),
-        ("ArgMin", [inf, inf, inf], 2),
-        ("ArgMax", [1., 3., 3.], 2),
-        ("ArgMin", [1., 1., 3.], 1),
+    for (operator, rows) in [
+        ("ArgMax", "[-1e39 -1e39 -1e39]f32 => 2\n[1.0 3.0 3.0] => 2"),
+        ("ArgMin", "[1e39 1e39 1e39]f32 => 2\n[1.0 1.0 3.0] => 1"),
     ] {
-        let nodes = format!("y = {operator}<select_last_index=1;keepdims=0>(x)");
-        let found = run(graph("x:f32[N]", "y", &nodes), &[tensor1(&x)]);
-        assert_eq!(
-            found.unwrap().remove(0),
-            tensor0(expected as i64),
-            "{operator} of {x:?}"
-        );
+        let model = format!("x:f32[N] -> y\ny = {operator}<select_last_index=1;keepdims=0>(x)");
+        examples(&model, rows);
     }
 }
 
