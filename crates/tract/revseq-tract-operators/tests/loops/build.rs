@@ -83,6 +83,16 @@ pub(crate) fn examples(model: &str, rows: &str) {
     }
 }
 
+/// Checks why models with these constants are refused before they run, each as [`whole`] reads it:
+/// `x:f32[2] -> y`, its nodes, and `=> of 1 axis`.
+#[track_caller]
+pub(crate) fn refused(models: &str, constants: impl Fn(Graph) -> Graph) {
+    for (model, why) in text::rows(models) {
+        let model = constants(whole(&model));
+        fails(parse(model).and_then(InferenceModel::into_typed), why);
+    }
+}
+
 /// A tensor of a literal, and of its sizes if it has several axes: `[1 2 3 4]@2x2`.
 pub(crate) fn value(text: &str) -> Tensor {
     let (literal, sizes) = text.split_once('@').unwrap_or((text, ""));

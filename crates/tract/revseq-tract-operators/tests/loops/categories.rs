@@ -2,7 +2,7 @@
 
 use tract_onnx::prelude::*;
 
-use crate::build::{fails, graph, parse, run};
+use crate::build::{fails, graph, refused, run};
 
 fn texts(texts: &[&str]) -> Tensor {
     tensor1(&texts.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>())
@@ -88,36 +88,17 @@ fn categories_become_one_hot() {
 
 #[test]
 fn what_cannot_be_looked_up_is_refused() {
-    for (node, declared, expected) in [
-        (
-            "@LabelEncoder<keys_int64s=[1,2];values_int64s=[3]>",
-            "i64",
-            "it has 2 keys and 1 values",
-        ),
-        (
-            "@LabelEncoder<keys_int64s=[1]>",
-            "i64",
-            "it has no attribute values_…",
-        ),
-        (
-            r#"@LabelEncoder<classes_strings=["a"]>"#,
-            "f32",
-            "its input is F32, expected String or I64",
-        ),
-        (
-            r#"@OneHotEncoder<cats_strings=["a"]>"#,
-            "i64",
-            "its input is I64, expected String",
-        ),
-        (
-            "LabelEncoder<keys_int64s=[1];values_int64s=[3]>",
-            "i64",
-            "it is of domain \"\", expected \"ai.onnx.ml\"",
-        ),
-    ] {
-        let node = node.replace('@', "ai.onnx.ml.");
-        let model = graph(&format!("x:{declared}[N]"), "y", &format!("y = {node}(x)"));
-        let error = parse(model).and_then(InferenceModel::into_typed);
-        fails(error, expected);
-    }
+    refused(
+        r#"x:i64[N] -> y
+           y = ai.onnx.ml.LabelEncoder<keys_int64s=[1,2];values_int64s=[3]>(x) => it has 2 keys and 1 values
+           x:i64[N] -> y
+           y = ai.onnx.ml.LabelEncoder<keys_int64s=[1]>(x) => it has no attribute values_…
+           x:f32[N] -> y
+           y = ai.onnx.ml.LabelEncoder<classes_strings=["a"]>(x) => its input is F32, expected String or I64
+           x:i64[N] -> y
+           y = ai.onnx.ml.OneHotEncoder<cats_strings=["a"]>(x) => its input is I64, expected String
+           x:i64[N] -> y
+           y = LabelEncoder<keys_int64s=[1];values_int64s=[3]>(x) => it is of domain "", expected "ai.onnx.ml""#,
+        |model| model,
+    );
 }

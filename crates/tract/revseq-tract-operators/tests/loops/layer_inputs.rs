@@ -1,56 +1,42 @@
 //! The inputs of LSTM, GRU and RNN that are checked: errors in ONNX's words, before a layer runs.
 
+use revseq_test_models::text;
 use revseq_tract_operators::{LengthsPolicy, Limits, LoadOptions};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, Optimize, graph, parse, parse_with};
+use crate::build::{Graph, Optimize, fails, graph, parse, parse_with, refused};
 
 #[test]
 fn errors_name_the_cause() {
-    let message = |node: &str| {
-        let w = Tensor::zero::<f32>(&[1, 8, 2]).unwrap();
-        let model = graph("x:f32[3,1,2]", "y", node)
-            .constant("w", w.clone())
-            .constant("r", w);
-        let error = parse(model).map(|_| ()).unwrap_err();
-        format!("{error:#}")
-    };
-    let error = message("y = LSTM<direction=\"back\">(x, w, r)");
-    assert!(
-        error.contains("its direction is \"back\", expected forward, reverse or bidirectional"),
-        "{error}"
-    );
-    let error = message("y = LSTM<activations=[\"Tanh\"]>(x, w, r)");
-    assert!(
-        error.contains("it has 1 activations, expected 3"),
-        "{error}"
-    );
-    let error = message("y = LSTM<activations=[\"Tanh\",\"Cos\",\"Tanh\"]>(x, w, r)");
-    assert!(
-        error.contains("its activation is \"Cos\", expected Affine, Elu, "),
-        "{error}"
-    );
-    let error = message("y = LSTM<layout=2>(x, w, r)");
-    assert!(
-        error.contains("its layout is 2, expected 0 or 1"),
-        "{error}"
-    );
-    let error = message("_ = LSTM(x, w, r)");
-    assert!(error.contains("it has no output"), "{error}");
-    // An RNN has these bounds in ONNX Runtime.
-    for clip in ["0.0", "-1.0", "-0.5"] {
-        for operator in ["LSTM", "GRU"] {
-            let error = message(&format!("y = {operator}<clip={clip}>(x, w, r)"));
-            let clip = clip.trim_end_matches(".0");
-            let expected = format!("its clip is {clip}, expected more than 0");
-            assert!(error.contains(&expected), "{error}");
+    let check = |rows: &str| {
+        for (node, expected) in text::rows(rows) {
+            let w = Tensor::zero::<f32>(&[1, 8, 2]).unwrap();
+            let model = graph("x:f32[3,1,2]", "y", &node);
+            fails(
+                parse(model.constant("w", w.clone()).constant("r", w)),
+                expected,
+            );
         }
-    }
-    for units in [0, -3] {
-        let error = message(&format!("y = LSTM<hidden_size={units}>(x, w, r)"));
-        let expected = format!("its hidden_size is {units}, expected 1 at least");
-        assert!(error.contains(&expected), "{error}");
+    };
+    check(
+        "y = LSTM<direction=\"back\">(x, w, r)
+         => its direction is \"back\", expected forward, reverse or bidirectional
+         y = LSTM<activations=[\"Tanh\"]>(x, w, r) => it has 1 activations, expected 3
+         y = LSTM<activations=[\"Tanh\",\"Cos\",\"Tanh\"]>(x, w, r)
+         => its activation is \"Cos\", expected Affine, Elu,
+         y = LSTM<layout=2>(x, w, r) => its layout is 2, expected 0 or 1
+         _ = LSTM(x, w, r) => it has no output
+         y = LSTM<hidden_size=0>(x, w, r) => its hidden_size is 0, expected 1 at least
+         y = LSTM<hidden_size=-3>(x, w, r) => its hidden_size is -3, expected 1 at least",
+    );
+    // An RNN has these bounds in ONNX Runtime.
+    for operator in ["LSTM", "GRU"] {
+        check(&format!(
+            "y = {operator}<clip=0.0>(x, w, r) => its clip is 0, expected more than 0
+             y = {operator}<clip=-1.0>(x, w, r) => its clip is -1, expected more than 0
+             y = {operator}<clip=-0.5>(x, w, r) => its clip is -0.5, expected more than 0"
+        ));
     }
 }
 
@@ -383,104 +369,56 @@ fn a_size_may_have_two_symbols() {
 
 #[test]
 fn wrong_sizes_of_other_inputs_are_told_in_words() {
-    let error = |inputs: &str, node: &str| {
-        let zeros = |shape: &[usize]| Tensor::zero::<f32>(shape).unwrap();
-        let model = graph(inputs, "y", node)
-            .constant("w", zeros(&[1, 8, 2]))
-            .constant("r", zeros(&[1, 8, 2]))
-            .constant("b", zeros(&[1, 8]))
-            .constant("p", zeros(&[2, 6]));
-        format!("{:#}", parse(model).unwrap().into_typed().unwrap_err())
-    };
-    for (inputs, node, expected) in [
-        (
-            "x:f32[3,1,5]",
-            "y = LSTM(x, w, r)",
-            "W has shape [1,8,2], expected [1,8,5]",
-        ),
-        (
-            "x:f32[3,1,2]",
-            "y = GRU(x, w, r)",
-            "W has shape [1,8,2], expected [1,6,2]",
-        ),
-        (
-            "x:f32[3,1,2]",
-            "y = LSTM<direction=\"bidirectional\">(x, w, r)",
-            "W has shape [1,8,2], expected [2,8,2]",
-        ),
-        (
-            "x:f32[3,1,2]",
-            "y = LSTM(x, w, r, b)",
-            "B has shape [1,8], expected [1,16]",
-        ),
-        (
-            "x:f32[T,N,2]",
-            "y = LSTM(x, w, r, _, _, _, _, p)",
-            "P has shape [2,6], expected [1,6]",
-        ),
-        (
-            "x:f32[3,1,2]",
-            "y = LSTM<hidden_size=3>(x, w, r)",
-            "its W has shape [1,8,2], expected [1,12,2]",
-        ),
-        (
-            "x:f32[3,1,2] h:f32[1,1,5]",
-            "y = LSTM<hidden_size=2>(x, w, r, _, _, h)",
-            "its initial_h has shape [1,1,5], expected [1,1,2]",
-        ),
-        (
-            "x:f32[3,4,2] l:i32[3]",
-            "y = LSTM(x, w, r, _, l)",
-            "sequence_lens has shape [3], expected [4]",
-        ),
-        (
-            "x:f32[3,4,2] l:f32[4]",
-            "y = LSTM(x, w, r, _, l)",
-            "sequence_lens is F32, expected I32",
-        ),
-    ] {
-        let error = error(inputs, node);
-        assert!(error.contains(expected), "{error}, expected {expected}");
-    }
+    let zeros = |shape: &[usize]| Tensor::zero::<f32>(shape).unwrap();
+    refused(
+        "x:f32[3,1,5] -> y
+         y = LSTM(x, w, r) => W has shape [1,8,2], expected [1,8,5]
+         x:f32[3,1,2] -> y
+         y = GRU(x, w, r) => W has shape [1,8,2], expected [1,6,2]
+         x:f32[3,1,2] -> y
+         y = LSTM<direction=\"bidirectional\">(x, w, r) => W has shape [1,8,2], expected [2,8,2]
+         x:f32[3,1,2] -> y
+         y = LSTM(x, w, r, b) => B has shape [1,8], expected [1,16]
+         x:f32[T,N,2] -> y
+         y = LSTM(x, w, r, _, _, _, _, p) => P has shape [2,6], expected [1,6]
+         x:f32[3,1,2] -> y
+         y = LSTM<hidden_size=3>(x, w, r) => its W has shape [1,8,2], expected [1,12,2]
+         x:f32[3,1,2] h:f32[1,1,5] -> y
+         y = LSTM<hidden_size=2>(x, w, r, _, _, h)
+         => its initial_h has shape [1,1,5], expected [1,1,2]
+         x:f32[3,4,2] l:i32[3] -> y
+         y = LSTM(x, w, r, _, l) => sequence_lens has shape [3], expected [4]
+         x:f32[3,4,2] l:f32[4] -> y
+         y = LSTM(x, w, r, _, l) => sequence_lens is F32, expected I32",
+        |model| {
+            let model = model
+                .constant("w", zeros(&[1, 8, 2]))
+                .constant("r", zeros(&[1, 8, 2]));
+            model
+                .constant("b", zeros(&[1, 8]))
+                .constant("p", zeros(&[2, 6]))
+        },
+    );
 }
 
 #[test]
 fn wrong_numbers_of_axes_are_told_in_words() {
-    let error = |inputs: &str, node: &str| {
-        let zeros = |shape: &[usize]| Tensor::zero::<f32>(shape).unwrap();
-        let model = graph(inputs, "y", node)
-            .constant("w", zeros(&[1, 8, 2]))
-            .constant("flat", zeros(&[8, 2]));
-        format!("{:#}", parse(model).unwrap().into_typed().unwrap_err())
-    };
-    for (inputs, node, expected) in [
-        (
-            "x:f32[1,1,1,4,2]",
-            "y = LSTM(x, w, w)",
-            "its X has 5 axes, expected 3",
-        ),
-        (
-            "x:f32[4,2]",
-            "y = GRU(x, w, w)",
-            "its X has 2 axes, expected 3",
-        ),
-        (
-            "x:f32[T,N,2]",
-            "y = LSTM(x, flat, w)",
-            "its W has 2 axes, expected 3",
-        ),
-        (
-            "x:f32[T,N,2] h:f32[N,2]",
-            "y = LSTM(x, w, w, _, _, h)",
-            "its initial_h has 2 axes, expected 3",
-        ),
-        (
-            "x:f32[T,N,2] l:i32[N,1]",
-            "y = LSTM(x, w, w, _, l)",
-            "its sequence_lens has 2 axes, expected 1",
-        ),
-    ] {
-        let error = error(inputs, node);
-        assert!(error.contains(expected), "{error}, expected {expected}");
-    }
+    let zeros = |shape: &[usize]| Tensor::zero::<f32>(shape).unwrap();
+    refused(
+        "x:f32[1,1,1,4,2] -> y
+         y = LSTM(x, w, w) => its X has 5 axes, expected 3
+         x:f32[4,2] -> y
+         y = GRU(x, w, w) => its X has 2 axes, expected 3
+         x:f32[T,N,2] -> y
+         y = LSTM(x, flat, w) => its W has 2 axes, expected 3
+         x:f32[T,N,2] h:f32[N,2] -> y
+         y = LSTM(x, w, w, _, _, h) => its initial_h has 2 axes, expected 3
+         x:f32[T,N,2] l:i32[N,1] -> y
+         y = LSTM(x, w, w, _, l) => its sequence_lens has 2 axes, expected 1",
+        |model| {
+            model
+                .constant("w", zeros(&[1, 8, 2]))
+                .constant("flat", zeros(&[8, 2]))
+        },
+    );
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, bytes, graph, ops, parse, run, run_optimized};
+use crate::build::{Graph, bytes, graph, ops, parse, refused, run, run_optimized};
 
 #[track_caller]
 fn check(model: Graph, inputs: &[Tensor], expected: &[Tensor]) {
@@ -226,45 +226,21 @@ fn weights_are_dequantized_once() {
 
 #[test]
 fn what_does_not_fit_is_an_error() {
-    let scales = tensor1(&[1_f32, 2.0]);
-    for (inputs, node, scale, why) in [
-        (
-            "x:f32[2,3]",
-            "y = QuantizeLinear(x, s)",
-            scales.clone(),
-            "its scale has the shape [2], expected [3]",
-        ),
-        (
-            "x:f32[2,3]",
-            "y = QuantizeLinear<axis=2>(x, s)",
-            scales.clone(),
-            "its axis is 2, of 2 axes",
-        ),
-        (
-            "x:f32[2,3]",
-            "y = QuantizeLinear<axis=-3>(x, s)",
-            scales.clone(),
-            "its axis is -3, of 2 axes",
-        ),
-        (
-            "x:f32[4]",
-            "y = QuantizeLinear<axis=0;block_size=2>(x, s)",
-            tensor2(&[[1_f32, 2.0]]),
-            "its scale has 2 axes, expected 1",
-        ),
-        (
-            "x:f32[2,3]",
-            "y = QuantizeLinear<output_dtype=17>(x, s)",
-            tensor0(1_f32),
-            "its output_dtype is the type of number 17, which tract does not have",
-        ),
-    ] {
-        let model = graph(inputs, "y", node).constant("s", scale);
-        let error = parse(model)
-            .and_then(|model| model.into_typed())
-            .unwrap_err();
-        assert!(format!("{error:?}").contains(why), "{error:?}");
-    }
+    refused(
+        "x:f32[2,3] -> y
+         y = QuantizeLinear(x, [1.0 2.0]) => its scale has the shape [2], expected [3]
+         x:f32[2,3] -> y
+         y = QuantizeLinear<axis=2>(x, [1.0 2.0]) => its axis is 2, of 2 axes
+         x:f32[2,3] -> y
+         y = QuantizeLinear<axis=-3>(x, [1.0 2.0]) => its axis is -3, of 2 axes
+         x:f32[4] -> y
+         s:f32[1,2] = [1.0 2.0]
+         y = QuantizeLinear<axis=0;block_size=2>(x, s) => its scale has 2 axes, expected 1
+         x:f32[2,3] -> y
+         y = QuantizeLinear<output_dtype=17>(x, 1.0)
+         => its output_dtype is the type of number 17, which tract does not have",
+        |model| model,
+    );
 }
 
 #[test]
