@@ -100,9 +100,15 @@ pub(crate) fn value(text: &str) -> Tensor {
     let raw = proto.raw_data.unwrap_or_default();
     let flat = match proto.data_type {
         Some(1) => DatumType::F32,
+        Some(2) => DatumType::U8,
+        Some(3) => DatumType::I8,
+        Some(4) => DatumType::U16,
+        Some(5) => DatumType::I16,
         Some(6) => DatumType::I32,
         Some(7) => DatumType::I64,
         Some(9) => DatumType::Bool,
+        Some(10) => DatumType::F16,
+        Some(11) => DatumType::F64,
         other => panic!("{other:?} has no tensor"),
     };
     let shape: Vec<usize> = match sizes {
