@@ -119,6 +119,28 @@ pub(crate) fn rewrite_and_check(
     run
 }
 
+/// Asserts that a text has a part.
+#[track_caller]
+pub(crate) fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "expected {part:?} in {text}");
+}
+
+/// Runs `revseq`, which has to succeed and to print this among all.
+#[track_caller]
+pub(crate) fn prints(arguments: &(impl Words + Debug + ?Sized), part: &str) {
+    has(&succeeds(arguments), part);
+}
+
+/// Runs `revseq`, which has to find a difference, and to print this among all.
+#[track_caller]
+pub(crate) fn fails(arguments: &(impl Words + Debug + ?Sized), part: &str) {
+    let run = revseq(arguments);
+    assert!(
+        run.code == Some(1) && run.stdout.contains(part),
+        "{arguments:?}: expected {part:?}: {run:?}"
+    );
+}
+
 /// Runs `revseq`, which has to refuse its input in one line that says why.
 pub(crate) fn refuses(arguments: &(impl Words + Debug + ?Sized), why: &str) {
     let run = revseq(arguments);

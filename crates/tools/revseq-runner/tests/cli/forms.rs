@@ -4,7 +4,8 @@
 use prost::Message;
 
 use crate::common::{
-    FLOAT, Folder, graph, model, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    FLOAT, Folder, graph, has, model, node, prints, refuses, reverse_graph, revseq, succeeds,
+    tensor,
 };
 use crate::ort::onnxruntime;
 
@@ -17,10 +18,8 @@ fn write(folder: &Folder, nodes: &str) -> String {
 fn nodes_run_in_any_order() {
     let folder = Folder::new();
     let path = write(&folder, "y = Add(b, x)\n b = Abs(a)\n a = Neg(x)");
-    let printed = succeeds(&["run", &path, "--fill", "iota"]);
-    assert!(printed.contains("[0.0, 2.0, 4.0, 6.0]"), "{printed}");
-    let shown = succeeds(&["inspect", &path]);
-    assert!(shown.contains("\nruns on tract\n"), "{shown}");
+    prints(&["run", &path, "--fill", "iota"], "[0.0, 2.0, 4.0, 6.0]");
+    prints(&["inspect", &path], "\nruns on tract\n");
 }
 
 #[test]
@@ -64,19 +63,15 @@ fn all_missing_operators_are_named_at_once() {
     let why = "tract has no Op0 (node \"…";
     refuses(&["run", path, "--fill", "zeros"], why);
     let run = revseq(&["run", path, "--fill", "zeros"]);
-    assert!(
-        run.stderr.contains(" more; ONNX has no Op0, either"),
-        "{run:?}"
-    );
+    has(&run.stderr, " more; ONNX has no Op0, either");
     let message = run
         .stderr
         .split_once(": ")
         .map_or("", |(_, message)| message);
     assert!(message.replace(path, "").len() < 400, "{run:?}");
-    let shown = succeeds(&["inspect", path]);
-    assert!(
-        shown.contains("\ndoes not run on tract: tract has no Op0"),
-        "{shown}"
+    prints(
+        &["inspect", path],
+        "\ndoes not run on tract: tract has no Op0",
     );
 }
 
@@ -92,12 +87,11 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
          @else: -> b
          b = Unsqueeze(x, n)",
     );
-    let printed = succeeds(&["run", path, "--fill", "zeros"]);
-    assert!(printed.contains("y: float[1,4]"), "{printed}");
+    prints(&["run", path, "--fill", "zeros"], "y: float[1,4]");
     let shown = succeeds(&["inspect", path]);
     let expected = "\nruns on tract, prepared for the inputs of each run (tried made-up inputs); not for all inputs at \
                     once: ";
-    assert!(shown.contains(expected), "{shown}");
+    has(&shown, expected);
 }
 
 /// Nobody can make up its inputs, and whoever has them can run it.
@@ -105,15 +99,13 @@ fn branches_of_other_ranks_run_for_the_condition_that_is_fed() {
 fn a_model_that_leaves_ranks_open_is_not_said_to_be_refused() {
     let folder = Folder::new();
     let path = &folder.text("x:f32 -> y:f32\n y = Neg(x)");
-    let shown = succeeds(&["inspect", path]);
-    assert!(
-        shown.contains("\ndoes not run on tract without its inputs, if at all: the rank of an input is not known"),
-        "{shown}"
+    prints(
+        &["inspect", path],
+        "\ndoes not run on tract without its inputs, if at all: the rank of an input is not known",
     );
     let data = tensor("x", FLOAT, &[2, 1], &[0; 8]).encode_to_vec();
     let data = folder.write("x.pb", &data).display().to_string();
-    let printed = succeeds(&["run", path, "--input", &data]);
-    assert!(printed.contains("y: float[2,1]"), "{printed}");
+    prints(&["run", path, "--input", &data], "y: float[2,1]");
 }
 
 /// The layer is as ONNX Runtime's `quantize_dynamic` writes one, around weights of 0 and a bias of
@@ -128,11 +120,9 @@ fn a_dynamically_quantised_layer_runs() {
          b:f32[1,8] = 1.0
          _, _, y = microsoft.DynamicQuantizeLSTM<hidden_size=1>(x, w, r, b, _, _, _, _, [0.5], [0]i8, [0.5], [0]i8)",
     );
-    let shown = succeeds(&["inspect", path]);
-    assert!(shown.contains("\nruns on tract\n"), "{shown}");
+    prints(&["inspect", path], "\nruns on tract\n");
     // The cell state of one step: a sigmoid of 2 times a hyperbolic tangent of 2.
-    let printed = succeeds(&["run", path, "--dim", "T=1", "--fill", "iota"]);
-    assert!(printed.contains("[[[0.849"), "{printed}");
+    prints(&["run", path, "--dim", "T=1", "--fill", "iota"], "[[[0.849");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `--device gpu` and the list of adapters.
 
-use crate::common::{models, refuses, revseq};
+use crate::common::{has, models, refuses, revseq};
 
 fn model(name: &str) -> String {
     models().join(name).display().to_string()
@@ -11,10 +11,9 @@ fn a_device_of_another_name_is_refused() {
     for device in ["cuda", "gpu:", "GPU", ""] {
         let run = revseq(&["run", &model("graphs/between_neg"), "--device", device]);
         assert_eq!(run.code, Some(2), "{run:?}");
-        assert!(
-            run.stderr
-                .contains("expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software"),
-            "{run:?}"
+        has(
+            &run.stderr,
+            "expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
         );
     }
 }
@@ -76,14 +75,8 @@ mod built {
             let name = adapter["name"].as_str().unwrap();
             let text = succeeds(&["devices"]);
             let backend = adapter["backend"].as_str().unwrap();
-            assert!(
-                text.contains(&format!("  gpu:{index:<9} {name}\n")),
-                "{text}"
-            );
-            assert!(
-                text.contains(&format!("kind        software, {backend}")),
-                "{text}"
-            );
+            has(&text, &format!("  gpu:{index:<9} {name}\n"));
+            has(&text, &format!("kind        software, {backend}"));
             for limit in ["max_buffer_bytes", "max_binding_bytes"] {
                 assert!(adapter[limit].as_u64().unwrap() >= 1 << 27, "{adapter}");
             }
@@ -159,9 +152,6 @@ mod built {
         let run = revseq(&["run", &model("types/string"), "--device", "gpu:software"]);
         assert_eq!(run.code, Some(2), "{run:?}");
         assert_eq!(run.stdout, "", "{run:?}");
-        assert!(
-            run.stderr.contains("the GPU kernels move no strings"),
-            "{run:?}"
-        );
+        has(&run.stderr, "the GPU kernels move no strings");
     }
 }

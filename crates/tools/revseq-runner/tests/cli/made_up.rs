@@ -2,7 +2,9 @@
 
 use prost::Message;
 
-use crate::common::{FLOAT, Folder, flips, graph, model, refuses, revseq, succeeds, tensor};
+use crate::common::{
+    FLOAT, Folder, flips, graph, has, model, prints, refuses, revseq, succeeds, tensor,
+};
 use crate::ort::onnxruntime;
 
 /// A model of nodes behind data of one declared size, `[n, 2, 3]`, which comes of a product.
@@ -54,11 +56,7 @@ fn sizes_of_two_names_agree_where_they_have_to() {
     let folder = Folder::new();
     let (model, output) = (sum(&folder), folder.path("out.onnx"));
     let rewrite = ["rewrite", &model, "-o", output.to_str().unwrap(), "--check"];
-    let report = succeeds(&rewrite);
-    assert!(
-        report.contains("check on tract, made-up inputs 1: ok"),
-        "{report}"
-    );
+    prints(&rewrite, "check on tract, made-up inputs 1: ok");
 }
 
 #[test]
@@ -81,11 +79,12 @@ fn a_check_takes_inputs_and_fills() {
     let (a, b) = (given("a", 3), given("b", 4));
     let check = ["--check", "--input", &a];
     // The size that the file gives holds for the other input, too.
-    let report = succeeds(&with(&[&check[..], &["--fill", "b=ints:0..5"]].concat()));
-    assert!(report.contains("made-up inputs 2: ok"), "{report}");
+    prints(
+        &with(&[&check[..], &["--fill", "b=ints:0..5"]].concat()),
+        "made-up inputs 2: ok",
+    );
     let both = [&check[..], &["--input", &b, "--overwrite"]].concat();
-    let report = succeeds(&with(&both));
-    assert!(report.contains("the given inputs: ok"), "{report}");
+    prints(&with(&both), "the given inputs: ok");
 }
 
 /// Features that weights fix, and sizes without a name or with one that stands for any.
@@ -108,8 +107,7 @@ fn a_check_makes_up_what_weights_leave_open() {
     let path = path.as_str();
     let output = folder.path("out.onnx");
     let rewrite = ["rewrite", path, "-o", output.to_str().unwrap(), "--check"];
-    let report = succeeds(&rewrite);
-    assert!(report.contains("made-up inputs 2: ok"), "{report}");
+    prints(&rewrite, "made-up inputs 2: ok");
     // The number of steps is all that is left.
     let fill = ["run", path, "--fill", "random"];
     let run = revseq(&fill);
@@ -129,7 +127,7 @@ fn an_unchanged_model_is_not_checked() {
     let run = revseq(&format!("rewrite {} -o {} --check", path, output.display()));
     assert_eq!(run.code, Some(0), "{run:?}");
     let why = "--check: no pass changed the model, so there is nothing to compare";
-    assert!(run.stderr.contains(why), "{run:?}");
+    has(&run.stderr, why);
     assert_eq!(
         std::fs::read(&path).unwrap(),
         std::fs::read(output).unwrap()
@@ -147,10 +145,9 @@ fn a_check_uses_the_data_beside_the_model() {
         folder.write(&file, &tensor.encode_to_vec());
     }
     let output = folder.path("out.onnx");
-    let report = succeeds(&["rewrite", &path, "-o", output.to_str().unwrap(), "--check"]);
-    assert!(
-        report.contains("check on tract, test_data_set_0: ok"),
-        "{report}"
+    prints(
+        &["rewrite", &path, "-o", output.to_str().unwrap(), "--check"],
+        "check on tract, test_data_set_0: ok",
     );
 }
 
@@ -175,11 +172,8 @@ fn a_check_says_where_both_models_differ_from_onnx_runtime() {
     let report = succeeds(&rewrite);
     let but =
         "check on tract, the given inputs: ok, but both models differ from ort-plain: output y";
-    assert!(report.contains(but), "{report}");
-    assert!(
-        report.contains("check on ort-plain, the given inputs: ok\n"),
-        "{report}"
-    );
+    has(&report, but);
+    has(&report, "check on ort-plain, the given inputs: ok\n");
 }
 
 /// An LSTM of `[seq, batch, 2]` with lengths, as PyTorch has it, and the number of its weights.
@@ -236,8 +230,6 @@ fn a_snapshot_that_tests_nothing_is_warned_of() {
     assert!(snapshot(&[]).contains(untested));
     folder.write("model.onnx", &packed(0.5));
     let without = snapshot(&["--fill", "lens=zeros"]);
-    assert!(
-        without.contains(zero) && without.contains(untested),
-        "{without}"
-    );
+    has(&without, zero);
+    has(&without, untested);
 }

@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use tract_onnx::pb::GraphProto;
 
 use crate::common::{
-    FLOAT, Folder, graph, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
-    value,
+    FLOAT, Folder, graph, has, model, models, node, refuses, reverse_graph, revseq, succeeds,
+    tensor, value,
 };
 
 /// `y = x - z`, all float `[2]`.
@@ -268,7 +268,7 @@ fn a_quiet_run_prints_outputs_alone_and_a_verbose_one_says_more() {
     assert_eq!((quiet.stderr.as_str(), &quiet.stdout), ("", &usual.stdout));
     assert_eq!(verbose.stdout, usual.stdout);
     for step in ["read in ", "prepared in "] {
-        assert!(verbose.stderr.contains(step), "{verbose:?}");
+        has(&verbose.stderr, step);
     }
     assert_eq!(revseq(&["-q", "-v", "devices"]).code, Some(2));
 }

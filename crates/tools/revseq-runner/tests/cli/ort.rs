@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value as Json;
 use tract_onnx::pb::GraphProto;
 
-use crate::common::{FLOAT, Folder, Run, graph, models, refuses, revseq, succeeds, tensor};
+use crate::common::{FLOAT, Folder, Run, graph, has, models, refuses, revseq, succeeds, tensor};
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
@@ -66,10 +66,9 @@ fn a_device_is_the_provider_s_option() {
     let path = model("graphs/between_neg");
     let run = on_ort("run", &library, &[&path, "--device", "gpu:99"]);
     assert_eq!(run.code, Some(2), "{run:?}");
-    assert!(
-        run.stderr
-            .contains("provider option \"device\" is \"gpu:99\": no number 99 adapter; found "),
-        "{run:?}"
+    has(
+        &run.stderr,
+        "provider option \"device\" is \"gpu:99\": no number 99 adapter; found ",
     );
     let run = on_ort("run", &library, &[&path, "--device", "gpu:software"]);
     if run.stderr.contains("no software adapter") {
@@ -77,12 +76,11 @@ fn a_device_is_the_provider_s_option() {
         return;
     }
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(
-        run.stderr
-            .contains("ReverseSequence node \"reverse\": RevSeqExecutionProvider"),
-        "{run:?}"
+    has(
+        &run.stderr,
+        "ReverseSequence node \"reverse\": RevSeqExecutionProvider",
     );
-    assert!(run.stderr.contains("on gpu:software\n"), "{run:?}");
+    has(&run.stderr, "on gpu:software\n");
     assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
 }
 
@@ -202,10 +200,9 @@ fn inspect_shows_placements() {
     };
     let run = on_ort("inspect", &library, &[&model("graphs/if_branch")]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(
-        run.stdout
-            .contains("ReverseSequence node \"reverse\": RevSeqExecutionProvider"),
-        "{run:?}"
+    has(
+        &run.stdout,
+        "ReverseSequence node \"reverse\": RevSeqExecutionProvider",
     );
 }
 
@@ -266,10 +263,9 @@ fn what_became_of_loops_is_told() {
         assert_eq!(run.stderr.matches(stays).count(), 1, "{run:?}");
     }
     let run = on_ort("verify", &library, &[&option[..], &[&taken]].concat());
-    assert!(
-        run.stderr
-            .contains("nodes on RevSeqExecutionProvider: 2 of Loop, 2 of ReverseSequence\n"),
-        "{run:?}"
+    has(
+        &run.stderr,
+        "nodes on RevSeqExecutionProvider: 2 of Loop, 2 of ReverseSequence\n",
     );
     let compared = [
         "compare",
@@ -309,12 +305,8 @@ fn devices_lists_the_libraries_that_are_found() {
     };
     let run = revseq(&["devices", "--ort-lib", &library]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stdout.contains(&library), "{run:?}");
-    assert!(
-        run.stdout
-            .contains("RevSeqExecutionProvider\n  device        CPU"),
-        "{run:?}"
-    );
+    has(&run.stdout, &library);
+    has(&run.stdout, "RevSeqExecutionProvider\n  device        CPU");
 }
 
 #[test]
@@ -352,7 +344,7 @@ fn without_onnxruntime_it_says_how_to_get_one() {
         .expect("the binary starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("pip install -U onnxruntime"), "{stderr}");
+    has(&stderr, "pip install -U onnxruntime");
 }
 
 #[test]
@@ -398,10 +390,7 @@ fn a_profile_takes_seconds_however_many_runs_are_timed() {
     assert!((1..400).contains(&runs), "{runs}");
     let text = revseq(&arguments[..9]);
     assert_eq!(text.code, Some(0), "{text:?}");
-    assert!(
-        text.stdout.contains("\nthe profiler makes a run "),
-        "{text:?}"
-    );
+    has(&text.stdout, "\nthe profiler makes a run ");
 }
 
 /// It refuses sizes that are written into a model, one of whose branches is for others. They shape made-up

@@ -6,8 +6,8 @@ use prost::Message;
 use tract_onnx::pb::{ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, flips, int, int64s, model, models, models_in, node, refuses,
-    reverse_graph, revseq, succeeds, tensor,
+    FLOAT, Folder, INT64, fails, flips, has, int, int64s, model, models, models_in, node, prints,
+    refuses, reverse_graph, revseq, succeeds, tensor,
 };
 use crate::ort::onnxruntime;
 
@@ -79,7 +79,7 @@ fn verify_all(folder: &Folder, test: &str, not_on_tract: &[NotRun<'_>], not_on_o
             };
             assert!(right, "{more:?} {name}: {result}");
         }
-        assert!(run.stdout.contains(" passed, "), "{run:?}");
+        has(&run.stdout, " passed, ");
     };
     verify(&[], not_on_tract);
     if let Some(library) = onnxruntime(test) {
@@ -320,22 +320,15 @@ fn a_difference_leaves_no_file() {
         "--check",
         data.to_str().unwrap(),
     ];
-    let run = revseq(&arguments);
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(
-        run.stdout
-            .contains("check on tract, test_data_set_0: FAILED: output Identity:0"),
-        "{run:?}"
+    fails(
+        &arguments,
+        "check on tract, test_data_set_0: FAILED: output Identity:0",
     );
     assert!(!output.exists() && !folder.path("out.onnx.partial").exists());
     // Without the word for it, the steps that count are put first, whichever they are.
     let mut without = arguments.to_vec();
     without.drain(5..7);
-    let report = succeeds(&without);
-    assert!(
-        report.contains("with the steps that its mask counts put first"),
-        "{report}"
-    );
+    prints(&without, "with the steps that its mask counts put first");
     assert!(output.exists());
 }
 
@@ -357,10 +350,7 @@ fn a_misreading_backend_is_not_the_reference() {
     arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
     let on_ort = "check on ort-plain, made-up inputs 1: ok";
     let report = succeeds(&[&arguments[..], &["--portable"]].concat());
-    assert!(
-        report.contains("check on tract, made-up inputs 1: ok"),
-        "{report}"
-    );
+    has(&report, "check on tract, made-up inputs 1: ok");
     assert!(library.is_none() || report.contains(on_ort), "{report}");
 }
 

@@ -3,7 +3,8 @@
 use prost::Message;
 
 use crate::common::{
-    FLOAT, Folder, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor, value,
+    FLOAT, Folder, has, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    value,
 };
 
 const INT32: i32 = 6;
@@ -215,11 +216,8 @@ fn manual_pages_have_a_version_and_the_environment() {
         }
     }
     let help = succeeds(&["--help"]);
-    assert!(help.contains("\n  REVSEQ_EP_LIBRARY\n"), "{help}");
-    assert!(
-        help.contains("\n  man          Write manual pages\n"),
-        "{help}"
-    );
+    has(&help, "\n  REVSEQ_EP_LIBRARY\n");
+    has(&help, "\n  man          Write manual pages\n");
 
     // Pages of another version are replaced, and other files are not.
     let run = std::fs::read_to_string(folder.path("revseq-run.1")).unwrap();
@@ -247,7 +245,7 @@ fn runtimes_are_listed_and_refused_in_one_line() {
     for runtime in revseq_rewrite::RUNTIMES {
         let listed = format!("- {}: {}", runtime.name, runtime.why);
         assert!(help.contains(&listed), "expected {listed:?} in {help}");
-        assert!(words.contains(runtime.name), "{words}");
+        has(&words, runtime.name);
     }
     let model = models().join("graphs/between_neg").display().to_string();
     refuses(

@@ -4,7 +4,8 @@ use prost::Message;
 use tract_onnx::pb::TensorProto;
 
 use crate::common::{
-    FLOAT, Folder, graph, model, node, refuses, reverse_graph, revseq, succeeds, tensor,
+    FLOAT, Folder, fails, graph, has, model, node, prints, refuses, reverse_graph, revseq,
+    succeeds, tensor,
 };
 
 /// A model NAME.onnx in a folder, and its path.
@@ -49,24 +50,23 @@ fn snapshots_are_recorded_verified_and_updated() {
     folder.write("encoder.onnx", &model(changed).encode_to_vec());
     let run = revseq(&["verify", all]);
     assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(
-        run.stdout
-            .contains("FAILED: test_data_set_0: output y[0, 0, 0]: expected ")
-            && run
-                .stdout
-                .contains("; test_data_set_1: output y[0, 0, 0]: expected 0.0, got -0.0"),
-        "{run:?}"
+    has(
+        &run.stdout,
+        "FAILED: test_data_set_0: output y[0, 0, 0]: expected ",
+    );
+    has(
+        &run.stdout,
+        "; test_data_set_1: output y[0, 0, 0]: expected 0.0, got -0.0",
     );
     let junit = revseq(&["verify", all, "--format", "junit", "-o", "-"]);
     assert_eq!(junit.code, Some(1), "{junit:?}");
-    assert!(
-        junit
-            .stdout
-            .contains("<testsuites tests=\"1\" failures=\"1\" skipped=\"0\"")
-            && junit
-                .stdout
-                .contains("<failure message=\"test_data_set_0: output y[0, 0, 0]"),
-        "{junit:?}"
+    has(
+        &junit.stdout,
+        "<testsuites tests=\"1\" failures=\"1\" skipped=\"0\"",
+    );
+    has(
+        &junit.stdout,
+        "<failure message=\"test_data_set_0: output y[0, 0, 0]",
     );
     let accepted = succeeds(&["verify", all, "--update"]);
     assert!(
@@ -122,10 +122,9 @@ fn tolerances_are_recorded_by_output() {
         br#"{"tolerances": {"y": {"rtol": -1}}}"#,
     );
     let run = revseq(&["verify", &path]);
-    assert!(
-        run.stdout
-            .contains("snapshot.json: output \"y\" has no rtol of 0 or more"),
-        "{run:?}"
+    has(
+        &run.stdout,
+        "snapshot.json: output \"y\" has no rtol of 0 or more",
     );
 }
 
@@ -238,11 +237,7 @@ fn another_interface_is_a_difference() {
     succeeds(&["snapshot", path]);
     folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
     let run = revseq(&["verify", path]);
-    assert!(
-        run.stdout
-            .contains("the model has none named \"z\"; it has y"),
-        "{run:?}"
-    );
+    has(&run.stdout, "the model has none named \"z\"; it has y");
     succeeds(&["verify", path, "--update"]);
     assert!(
         !folder
@@ -297,13 +292,9 @@ fn arguments_for_several_models_are_for_those_that_have_the_name() {
         verified.ends_with("2 passed, 0 failed, 0 skipped\n"),
         "{verified}"
     );
-    let run = revseq(&["verify", &folder, "--atol", "lnger=1"]);
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(
-        run.stdout.contains(
-            "all tests: FAILED: no model has an output \"lnger\" to set a tolerance for\n"
-        ),
-        "{run:?}"
+    fails(
+        &["verify", &folder, "--atol", "lnger=1"],
+        "all tests: FAILED: no model has an output \"lnger\" to set a tolerance for\n",
     );
 }
 
@@ -318,12 +309,8 @@ fn a_model_that_does_not_run_leaves_the_others_of_its_folder() {
     let run = revseq(&["snapshot", &all]);
     assert_eq!(run.code, Some(2), "{run:?}");
     assert_eq!(run.stdout.lines().count(), 1, "{run:?}");
-    assert!(
-        run.stderr
-            .contains("error: 1 of 2 models were not recorded: ")
-            && run.stderr.contains("tract has no Nonsense"),
-        "{run:?}"
-    );
+    has(&run.stderr, "error: 1 of 2 models were not recorded: ");
+    has(&run.stderr, "tract has no Nonsense");
     assert!(succeeds(&["verify", &b]).contains(": ok\n"));
 }
 
@@ -335,10 +322,9 @@ fn a_model_is_tested_once() {
     folder.write("other.onnx", &model(reverse_graph()).encode_to_vec());
     let all = folder.path("").display().to_string();
     let again = folder.path("./").display().to_string() + "././";
-    let verified = succeeds(&["verify", &all, &again, &path]);
-    assert!(
-        verified.contains("\n1 passed, 0 failed, 0 skipped\n1 model without a snapshot: "),
-        "{verified}"
+    prints(
+        &["verify", &all, &again, &path],
+        "\n1 passed, 0 failed, 0 skipped\n1 model without a snapshot: ",
     );
     // A link to a model has another name, and data sets of its own.
     #[cfg(unix)]
@@ -384,12 +370,7 @@ fn nothing_tested_is_a_failure() {
         "all tests: FAILED: every test was skipped; --allow-skips accepts that\n",
     );
     let junit = revseq(&["verify", path, "--format", "junit"]);
-    assert!(
-        junit
-            .stdout
-            .contains("tests=\"2\" failures=\"1\" skipped=\"1\""),
-        "{junit:?}"
-    );
+    has(&junit.stdout, "tests=\"2\" failures=\"1\" skipped=\"1\"");
     succeeds(&["verify", path, "--allow-skips"]);
     // Models without a snapshot, and snapshots without a model.
     std::fs::remove_file(folder.path(record)).unwrap();
@@ -417,7 +398,7 @@ fn nothing_tested_is_a_failure() {
         folder.write(&format!("other{number}.onnx"), b"no model");
     }
     let said = succeeds(&["verify", all]);
-    assert!(said.contains("\n11 models without a snapshot: "), "{said}");
+    has(&said, "\n11 models without a snapshot: ");
     assert!(said.ends_with("other6.onnx and 3 more\n"), "{said}");
 }
 
@@ -444,15 +425,12 @@ fn outputs_that_change_places_are_a_difference() {
         succeeds(&["snapshot", path, "--fill", "iota", "--atol", "y=0.5"]);
         succeeds(&["verify", path]);
         folder.write("m.onnx", &changed);
-        let run = revseq(&["verify", path]);
-        assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.stdout.contains(why), "{run:?}");
-        let updated = succeeds(&["verify", path, "--update"]);
-        assert!(updated.contains(": updated: "), "{updated}");
+        fails(&["verify", path], why);
+        prints(&["verify", path, "--update"], ": updated: ");
         succeeds(&["verify", path]);
         let record = "m.snapshots/test_data_set_0/snapshot.json";
         let text = std::fs::read_to_string(folder.path(record)).unwrap();
-        assert!(text.contains("\"atol\": 0.5"), "{text}");
+        has(&text, "\"atol\": 0.5");
         // One without outputs, of an older version, and none at all.
         let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json.as_object_mut().unwrap().remove("outputs").unwrap();
@@ -460,9 +438,7 @@ fn outputs_that_change_places_are_a_difference() {
         folder.write(record, json.to_string().as_bytes());
         succeeds(&["verify", path]);
         std::fs::remove_file(folder.path(record)).unwrap();
-        let run = revseq(&["verify", path]);
-        assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.stdout.contains("snapshot.json is missing"), "{run:?}");
+        fails(&["verify", path], "snapshot.json is missing");
         succeeds(&["verify", path, "--update"]);
         succeeds(&["verify", path]);
     }
@@ -493,7 +469,7 @@ fn a_text_shows_the_outputs_of_a_snapshot() {
     succeeds(&["verify", &path, "--update"]);
     let after = text();
     assert_ne!(after, before);
-    assert!(after.contains("-1"), "{after}");
+    has(&after, "-1");
     // As Git writes it on Windows.
     folder.write(shown, after.replace('\n', "\r\n").as_bytes());
     succeeds(&["verify", &path]);
@@ -502,9 +478,7 @@ fn a_text_shows_the_outputs_of_a_snapshot() {
             Some(wrong) => drop(folder.write(shown, wrong.as_bytes())),
             None => std::fs::remove_file(folder.path(shown)).unwrap(),
         }
-        let run = revseq(&["verify", &path]);
-        assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.stdout.contains("snapshot.txt"), "{run:?}");
+        fails(&["verify", &path], "snapshot.txt");
         succeeds(&["verify", &path, "--update"]);
         assert_eq!(text(), after);
     }
@@ -520,12 +494,7 @@ fn data_that_git_keeps_elsewhere_is_called_so() {
         let file = format!("encoder.snapshots/test_data_set_0/{file}");
         let before = std::fs::read(folder.path(&file)).unwrap();
         folder.write(&file, pointer);
-        let run = revseq(&["verify", &path]);
-        assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(
-            run.stdout.contains("`git lfs pull` gets the file"),
-            "{run:?}"
-        );
+        fails(&["verify", &path], "`git lfs pull` gets the file");
         folder.write(&file, &before);
     }
     let array = folder.write("x.npy", pointer);
@@ -563,9 +532,7 @@ fn outputs_that_are_computed_otherwise_keep_their_places() {
             "m.snapshots/test_data_set_0/snapshot.json",
             record.as_bytes(),
         );
-        let run = revseq(&["verify", path]);
-        assert_eq!(run.code, Some(1), "{run:?}");
-        assert!(run.stdout.contains(why), "{run:?}");
+        fails(&["verify", path], why);
     }
 }
 
@@ -599,10 +566,7 @@ fn the_command_warns_of_nan_on_tract() {
     folder.write("n.onnx", &model_of_zero_by_zero());
     let other = folder.path("n.onnx");
     let said_of_output = said(&["run", other.to_str().unwrap(), "--fill", "zeros"]);
-    assert!(
-        said_of_output.contains("n.onnx: output \"y\" holds NaN, "),
-        "{said_of_output}"
-    );
+    has(&said_of_output, "n.onnx: output \"y\" holds NaN, ");
     let set = "m.snapshots/test_data_set_0";
     forget_text(&folder, set);
     folder.write(&format!("{set}/input_0.pb"), &floats("x", [1.0; 3]));
