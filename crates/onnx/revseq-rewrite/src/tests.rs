@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use buffa::MessageField;
 
 use crate::model::{
-    self, AttributeProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, int,
-    int64_tensor, value,
+    self, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, int64_tensor, value,
 };
+use revseq_test_models::text::nodes;
+
 use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
 
 fn models() -> Vec<PathBuf> {
@@ -346,12 +347,7 @@ fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
         output: vec![value("y", FLOAT, &[None; 3])],
         ..Default::default()
     };
-    for (name, values) in [
-        ("zero", &[0][..]),
-        ("one", &[1]),
-        ("fours", &[4, 4]),
-        ("three", &[3, 4]),
-    ] {
+    for (name, values) in [("zero", &[0][..]), ("one", &[1]), ("fours", &[4, 4])] {
         graph.initializer.push(model::TensorProto {
             name: Some(name.to_owned()),
             ..int64_tensor(&[values.len() as i64], values)
@@ -368,25 +364,6 @@ fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
         graph: MessageField::some(graph),
         ..Default::default()
     }
-}
-
-fn node(op: &str, inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
-    model::node(op, inputs, &[output], attributes)
-}
-
-fn reverse(data: &str, lengths: &str, output: &str, [batch, time]: [i64; 2]) -> NodeProto {
-    let axes = vec![int("batch_axis", batch), int("time_axis", time)];
-    node("ReverseSequence", &[data, lengths], output, axes)
-}
-
-/// `full`: the size of one axis, repeated for each entry of another.
-fn full(data: &str, time: &str, batch: &str) -> Vec<NodeProto> {
-    vec![
-        node("Shape", &[data], "shape", vec![]),
-        node("Gather", &["shape", time], "time", vec![]),
-        node("Gather", &["shape", batch], "batch", vec![]),
-        node("Expand", &["time", "batch"], "full", vec![]),
-    ]
 }
 
 /// Two masked bidirectional Keras LSTMs after an embedding, with and without the assumption.
@@ -465,39 +442,30 @@ fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
 /// Sizes through more nodes than are followed, and through nested forks.
 #[test]
 fn long_chains_and_many_forks_come_to_an_end() {
-    let mut nodes = full("x", "one", "zero");
-    let mut last = "x".to_owned();
-    for number in 0..20_000 {
-        let next = format!("v{number}");
-        nodes.push(node("Neg", &[&last], &next, vec![]));
-        last = next;
-    }
-    nodes.push(reverse(&last, "full", "y", [0, 1]));
-    let (_, report) = rewritten(&graph(nodes, [None; 3]), &pass("full-flip"));
-    assert!(
-        left(&report, "ReverseSequence")[0].contains("not provably the size"),
-        "{report:?}"
-    );
-    for op in ["Add", "Concat"] {
-        let mut nodes = full("x", "one", "zero");
-        let mut last = ["x", "time"][usize::from(op == "Concat")].to_owned();
-        for number in 0..100 {
-            let next = format!("v{number}");
-            let axis = if op == "Concat" {
-                vec![int("axis", 0)]
-            } else {
-                vec![]
-            };
-            nodes.push(node(op, &[&last, &last], &next, axis));
-            last = next;
+    let model = |count: usize, node: &str, first: &str, last: &str| {
+        let mut text = "shape = Shape(x)
+            time = Gather(shape, one)
+            batch = Gather(shape, zero)
+            full = Expand(time, batch)"
+            .to_owned();
+        let mut value = first.to_owned();
+        for number in 0..count {
+            text += &format!("\nv{number} = {}", node.replace('@', &value));
+            value = format!("v{number}");
         }
-        let [data, lengths] = if op == "Add" {
-            [&last, "full"]
-        } else {
-            ["x", &last]
-        };
-        nodes.push(reverse(data, lengths, "y", [0, 1]));
-        rewritten(&graph(nodes, [None; 3]), &fast());
+        let last = last.replace('@', &value);
+        text += &format!("\ny = ReverseSequence<batch_axis=0;time_axis=1>({last})");
+        graph(nodes(&text), [None; 3])
+    };
+    let chain = model(20_000, "Neg(@)", "x", "@, full");
+    let (_, report) = rewritten(&chain, &pass("full-flip"));
+    let why = left(&report, "ReverseSequence")[0];
+    assert!(why.contains("not provably the size"), "{report:?}");
+    for (node, first, last) in [
+        ("Add(@, @)", "x", "@, full"),
+        ("Concat<axis=0>(@, @)", "time", "x, @"),
+    ] {
+        rewritten(&model(100, node, first, last), &fast());
     }
 }
 
