@@ -93,7 +93,7 @@ pub(crate) fn refused(models: &str, constants: impl Fn(Graph) -> Graph) {
     }
 }
 
-/// A tensor of a literal, and of its sizes if it has several axes: `[1 2 3 4]@2x2`.
+/// A tensor of a literal, and of its sizes if it has several axes: `[1 2 3 4]@2x2`. One element fills it.
 pub(crate) fn value(text: &str) -> Tensor {
     let (literal, sizes) = text.split_once('@').unwrap_or((text, ""));
     let proto = text::literal(literal).unwrap_or_else(|| panic!("{literal} is no literal"));
@@ -107,7 +107,6 @@ pub(crate) fn value(text: &str) -> Tensor {
         Some(6) => DatumType::I32,
         Some(7) => DatumType::I64,
         Some(9) => DatumType::Bool,
-        Some(10) => DatumType::F16,
         Some(11) => DatumType::F64,
         other => panic!("{other:?} has no tensor"),
     };
@@ -116,7 +115,9 @@ pub(crate) fn value(text: &str) -> Tensor {
         sizes => sizes.split('x').map(|it| it.parse().unwrap()).collect(),
     };
     let mut tensor = Tensor::zero_dt(flat, &shape).unwrap();
-    tensor.as_bytes_mut().copy_from_slice(&raw);
+    let bytes = tensor.as_bytes_mut();
+    let raw = raw.repeat(bytes.len() / raw.len().max(1));
+    bytes.copy_from_slice(&raw);
     tensor
 }
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
 
-use crate::build::{Graph, Names, graph, run_optimized};
+use crate::build::{Graph, Names, run_optimized, value, whole};
 
 /// A model that shows a row: its inputs, and the first output as ONNX defines it; none if that is an error.
 struct Shown {
@@ -16,226 +16,169 @@ struct Shown {
     right: Option<Tensor>,
 }
 
-fn shown(row: &'static str, graph: Graph, inputs: &[Tensor], right: impl IntoTensor) -> Shown {
-    Shown {
-        row,
-        graph,
-        inputs: inputs.to_vec(),
-        right: Some(right.into_tensor()),
-    }
-}
+/// The rows: what the page calls it and the version of the operators if it matters, a model, and its inputs with
+/// what is right.
+const ROWS: &str = r#"
+    Softmax, LogSoftmax and others in a Scan
+    x:f32[3,2] -> y
+    y = Scan<body=@body;num_scan_inputs=1>(x)
+    @body: x_t:f32[2] -> y_t:f32[1,2]
+    u = Unsqueeze(x_t, [0])
+    y_t = Softmax<axis=0>(u)
+    0.0@3x2 => 1.0@3x1x2
 
-/// A model that is an error.
-fn refused(row: &'static str, graph: Graph, inputs: &[Tensor]) -> Shown {
-    Shown {
-        row,
-        graph,
-        inputs: inputs.to_vec(),
-        right: None,
-    }
-}
+    BatchNormalization of its own batch
+    x:f32[2,1] -> y
+    y = BatchNormalization<training_mode=1>(x, [1.0], [1.0], [1.0], [1.0])
+    0.0@2x1 => !
 
-/// A model of one line, whose first output is `y`.
-fn of(inputs: &str, node: &str) -> Graph {
-    graph(inputs, "y", node)
-}
+    Conv
+    x:f32[1,1,2] -> y
+    w:f32[1,1,3] = 1.0
+    y = Conv(x, w)
+    0.0@1x1x2 => !
 
-fn half(value: f32) -> f16 {
-    f16::from_f32(value)
-}
+    Div
+    x:f32[1] -> y
+    q = Div(x, [41.0])
+    y = Floor(q)
+    [41.0] => [1.0]
 
-/// Steps of `[2]` through a loop of a Softmax along their only axis.
-fn softmax_in_a_scan() -> Graph {
-    let body = graph(
-        "x_t:f32[2]",
-        "y_t:f32[1,2]",
-        "u = Unsqueeze(x_t, [0])\ny_t = Softmax<axis=0>(u)",
-    );
-    let nodes = "y = Scan<body=@body;num_scan_inputs=1>(x)";
-    of("x:f32[3,2]", nodes).with("body", body)
-}
+    Div
+    x:i64[1] d:i64[1] -> y
+    y = Div(x, d)
+    [1], [0] => !
+
+    Dropout before opset 12 @10
+    x:f32[2] -> y
+    _unread, y = Dropout(x)
+    [1.0 1.0] => [false false]
+
+    Einsum
+    x:f32[2,2] w:f32[2,2] -> y
+    y = Einsum<equation="ij,jk->">(x, w)
+    1.0@2x2, 1.0@2x2 => 8.0
+
+    operators of empty values
+    x:f32[2,0,4] -> y
+    y = Flatten<axis=2>(x)
+    []f32@2x0x4 => []f32@0x4
+
+    Celu, Elu, Erf, Gelu, Softplus and others
+    x:f32[1] -> y
+    y = Softplus(x)
+    [100.0] => [100.0]
+
+    Gemm of doubles and integers
+    x:f64[1,1] w:f64[1,1] c:f64[1,1] -> y
+    y = Gemm<beta=0.5>(x, w, c)
+    4.0f64@1x1, 3.0f64@1x1, 4.0f64@1x1 => 14.0f64@1x1
+
+    GlobalLpPool
+    x:f32[1,1,2] -> y
+    y = GlobalLpPool(x)
+    [3.0 -4.0]@1x1x2 => 5.0@1x1x1
+
+    int64 beside sizes
+    x:f32[N] n:i64[1] -> y
+    s = Shape(x)
+    y = Max(s, n)
+    [1.0 1.0 1.0], [1099511627776] => [1099511627776]
+
+    LogSoftmax
+    x:f32[2] -> y
+    y = LogSoftmax<axis=0>(x)
+    [0.0 200.0] => [-200.0 0.0]
+
+    MatMul of two vectors, of wide integers, of sizes that may differ
+    x:f32[2] w:f32[2] -> y
+    y = MatMul(x, w)
+    [1.0 1.0], [1.0 1.0] => 2.0
+
+    MaxPool
+    x:f32[1,1,2] -> y
+    most = MaxPool<kernel_shape=[2]>(x)
+    y = IsInf(most)
+    -1e39f32@1x1x2 => true@1x1x1
+
+    Mod
+    x:i64[1] d:i64[3] -> y
+    y = Mod(x, d)
+    [7], [2 4 5] => [1 3 2]
+
+    Mul, Pow of integers
+    x:i64[1] -> y
+    y = Mul(x, x)
+    [3] => [9]
+
+    GatherND, ScatterND, OneHot
+    x:f32[2] -> y
+    i:i64[1,1] = -1
+    y = GatherND(x, i)
+    [1.0 2.0] => [2.0]
+
+    RandomNormalLike, RandomUniformLike
+    x:f32[2] -> y
+    r = RandomUniformLike<low=1.0;high=2.0>(x)
+    y = Greater(r, x)
+    [0.0 0.0] => [true true]
+
+    Range
+    x:f32[N] -> y
+    s = Shape(x)
+    n = Squeeze(s)
+    y = Range(3, n, 1)
+    [1.0] => []
+
+    reductions
+    x:f32[2] -> y
+    most = ReduceMax(x)
+    y = IsInf(most)
+    [-1e39 -1e39]f32 => [true]
+
+    Resize of opset 10, Upsample @10
+    x:f32[2] -> y
+    y = Resize(x, [3.0])
+    [1.0 2.0] => [1.0 1.0 1.0 2.0 2.0 2.0]
+
+    sums of half floats along other axes than the last, and their Sigmoid and Tanh without AVX-512 @12
+    x:f32[4096,1] -> y
+    h = Cast<to=10>(x)
+    s = ReduceSum<axes=[0]>(h)
+    y = Cast<to=1>(s)
+    1.0@4096x1 => 4096.0@1x1
+
+    Split
+    x:f32[3] -> a
+    a, b = Split(x, [1 1])
+    [1.0 1.0 1.0] => !
+
+    TopK
+    x:f32[2] -> y
+    y, _places = TopK(x, [3])
+    [1.0 1.0] => !"#;
 
 fn operators() -> Vec<Shown> {
-    let vector = |count: usize| tensor1(&vec![1_f32; count]);
-    let zeros = |sizes: &[usize]| Tensor::zero::<f32>(sizes).unwrap();
-    vec![
-        shown(
-            "Softmax, LogSoftmax and others in a Scan",
-            softmax_in_a_scan(),
-            &[zeros(&[3, 2])],
-            Tensor::from_shape(&[3, 1, 2], &[1_f32; 6]).unwrap(),
-        ),
-        refused(
-            "BatchNormalization of its own batch",
-            of(
-                "x:f32[2,1]",
-                "y = BatchNormalization<training_mode=1>(x, one, one, one, one)",
-            )
-            .constant("one", vector(1)),
-            &[zeros(&[2, 1])],
-        ),
-        refused(
-            "Conv",
-            of("x:f32[1,1,2]", "y = Conv(x, w)").constant("w", tensor3(&[[[1_f32, 1., 1.]]])),
-            &[zeros(&[1, 1, 2])],
-        ),
-        shown(
-            "Div",
-            of("x:f32[1]", "q = Div(x, d)\ny = Floor(q)").constant("d", tensor1(&[41_f32])),
-            &[tensor1(&[41_f32])],
-            tensor1(&[1_f32]),
-        ),
-        refused(
-            "Div",
-            of("x:i64[1] d:i64[1]", "y = Div(x, d)"),
-            &[tensor1(&[1_i64]), tensor1(&[0_i64])],
-        ),
-        shown(
-            "Dropout before opset 12",
-            graph("x:f32[2]", "y", "_unread, y = Dropout(x)").opset(10),
-            &[vector(2)],
-            tensor1(&[false, false]),
-        ),
-        shown(
-            "Einsum",
-            of(
-                "x:f32[2,2] w:f32[2,2]",
-                "y = Einsum<equation=\"ij,jk->\">(x, w)",
-            ),
-            &[
-                tensor2(&[[1_f32, 1.], [1., 1.]]),
-                tensor2(&[[1_f32, 1.], [1., 1.]]),
-            ],
-            tensor0(8_f32),
-        ),
-        shown(
-            "operators of empty values",
-            of("x:f32[2,0,4]", "y = Flatten<axis=2>(x)"),
-            &[zeros(&[2, 0, 4])],
-            zeros(&[0, 4]),
-        ),
-        shown(
-            "Celu, Elu, Erf, Gelu, Softplus and others",
-            of("x:f32[1]", "y = Softplus(x)"),
-            &[tensor1(&[100_f32])],
-            tensor1(&[100_f32]),
-        ),
-        shown(
-            "Gemm of doubles and integers",
-            of(
-                "x:f64[1,1] w:f64[1,1] c:f64[1,1]",
-                "y = Gemm<beta=0.5>(x, w, c)",
-            ),
-            &[
-                tensor2(&[[4_f64]]),
-                tensor2(&[[3_f64]]),
-                tensor2(&[[4_f64]]),
-            ],
-            tensor2(&[[14_f64]]),
-        ),
-        shown(
-            "GlobalLpPool",
-            of("x:f32[1,1,2]", "y = GlobalLpPool(x)"),
-            &[tensor3(&[[[3_f32, -4.]]])],
-            tensor3(&[[[5_f32]]]),
-        ),
-        shown(
-            "int64 beside sizes",
-            of("x:f32[N] n:i64[1]", "s = Shape(x)\ny = Max(s, n)"),
-            &[vector(3), tensor1(&[1_i64 << 40])],
-            tensor1(&[1_i64 << 40]),
-        ),
-        shown(
-            "LogSoftmax",
-            of("x:f32[2]", "y = LogSoftmax<axis=0>(x)"),
-            &[tensor1(&[0_f32, 200.])],
-            tensor1(&[-200_f32, 0.]),
-        ),
-        shown(
-            "MatMul of two vectors, of wide integers, of sizes that may differ",
-            of("x:f32[2] w:f32[2]", "y = MatMul(x, w)"),
-            &[vector(2), vector(2)],
-            tensor0(2_f32),
-        ),
-        shown(
-            "MaxPool",
-            of(
-                "x:f32[1,1,2]",
-                "most = MaxPool<kernel_shape=[2]>(x)\ny = IsInf(most)",
-            ),
-            &[tensor3(&[[[f32::NEG_INFINITY, f32::NEG_INFINITY]]])],
-            tensor3(&[[[true]]]),
-        ),
-        shown(
-            "Mod",
-            of("x:i64[1] d:i64[3]", "y = Mod(x, d)"),
-            &[tensor1(&[7_i64]), tensor1(&[2_i64, 4, 5])],
-            tensor1(&[1_i64, 3, 2]),
-        ),
-        shown(
-            "Mul, Pow of integers",
-            of("x:i64[1]", "y = Mul(x, x)"),
-            &[tensor1(&[3_i64])],
-            tensor1(&[9_i64]),
-        ),
-        shown(
-            "GatherND, ScatterND, OneHot",
-            of("x:f32[2]", "y = GatherND(x, i)").constant("i", tensor2(&[[-1_i64]])),
-            &[tensor1(&[1_f32, 2.])],
-            tensor1(&[2_f32]),
-        ),
-        shown(
-            "RandomNormalLike, RandomUniformLike",
-            of(
-                "x:f32[2]",
-                "r = RandomUniformLike<low=1.0;high=2.0>(x)\ny = Greater(r, x)",
-            )
-            .named(Names::OfOutputs),
-            &[zeros(&[2])],
-            tensor1(&[true, true]),
-        ),
-        shown(
-            "Range",
-            of(
-                "x:f32[N]",
-                "s = Shape(x)\nn = Squeeze(s)\ny = Range(a, n, d)",
-            )
-            .constants("a = 3, d = 1"),
-            &[vector(1)],
-            Tensor::zero::<i64>(&[0]).unwrap(),
-        ),
-        shown(
-            "reductions",
-            of("x:f32[2]", "most = ReduceMax(x)\ny = IsInf(most)"),
-            &[tensor1(&[f32::NEG_INFINITY, f32::NEG_INFINITY])],
-            tensor1(&[true]),
-        ),
-        shown(
-            "Resize of opset 10, Upsample",
-            of("x:f32[2]", "y = Resize(x, scales)")
-                .opset(10)
-                .constant("scales", tensor1(&[3_f32])),
-            &[tensor1(&[1_f32, 2.])],
-            tensor1(&[1_f32, 1., 1., 2., 2., 2.]),
-        ),
-        shown(
-            "sums of half floats along other axes than the last, and their Sigmoid and Tanh without AVX-512",
-            of("x:f16[4096,1]", "y = ReduceSum<axes=[0]>(x)").opset(12),
-            &[tensor1(&[half(1.); 4096]).into_shape(&[4096, 1]).unwrap()],
-            tensor2(&[[half(4096.)]]),
-        ),
-        refused(
-            "Split",
-            graph("x:f32[3]", "a", "a, b = Split(x, sizes)")
-                .constant("sizes", tensor1(&[1_i64, 1])),
-            &[vector(3)],
-        ),
-        refused(
-            "TopK",
-            of("x:f32[2]", "y, _places = TopK(x, k)").constant("k", tensor1(&[3_i64])),
-            &[vector(2)],
-        ),
-    ]
+    let shown = |part: &'static str| {
+        let lines: Vec<&str> = part
+            .lines()
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let [row, model @ .., values] = &lines[..] else {
+            panic!("{part}");
+        };
+        let (row, opset) = row.split_once(" @").unwrap_or((row, "17"));
+        let graph = whole(&model.join("\n")).named(Names::OfOutputs);
+        let (inputs, right) = values.split_once(" => ").expect("inputs and what is right");
+        Shown {
+            row,
+            graph: graph.opset(opset.parse().unwrap()),
+            inputs: inputs.split(", ").map(value).collect(),
+            right: (right != "!").then(|| value(right)),
+        }
+    };
+    ROWS.split("\n\n").map(shown).collect()
 }
 
 /// Runs a model on plain tract, whose passes optimise it.
