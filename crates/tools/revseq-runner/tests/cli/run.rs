@@ -121,8 +121,8 @@ fn repeating_prints_times_after_the_outputs() {
     let times = times.unwrap_or_else(|| panic!("{repeated:?}"));
     assert_eq!(once.stderr, "");
     assert!(times.starts_with("5 runs: median "), "{times}");
-    has(&times, ", min ");
-    has(&times, ", max ");
+    has(times, ", min ");
+    has(times, ", max ");
     assert_eq!(
         repeated.stderr.contains("--release"),
         cfg!(debug_assertions),

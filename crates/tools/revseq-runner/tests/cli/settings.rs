@@ -9,6 +9,12 @@ use crate::common::{
 
 const INT32: i32 = 6;
 
+/// Rows of `what => why`.
+fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rows = text.lines().map(str::trim);
+    rows.map(|it| it.split_once(" => ").expect("what and why"))
+}
+
 #[test]
 fn wrong_settings_are_refused_before_anything_runs() {
     let path = models().join("graphs/between_neg").display().to_string();
@@ -42,52 +48,26 @@ fn wrong_settings_are_refused_before_anything_runs() {
     let why = "error: REVSEQ_SIMD is \"foo\", expected one of portable, neon, avx2, avx512\n";
     assert_eq!(simd("foo"), (Some(2), why.to_owned()));
     let run = ["run", &path, "-b", "ort", "--provider-option"];
-    for (option, why) in [
-        (
-            "foo=1",
-            "--provider-option foo: the provider has no such option; it has lengths, device, \
-             layers, loops and assume",
-        ),
-        (
-            "lengths=x",
-            "--provider-option lengths: it is \"x\", expected reject or clamp",
-        ),
-        (
-            "assume=right-padded",
-            "--provider-option assume: it is about loops that become layers: add --provider-option \
-             loops=layers",
-        ),
-        (
-            "device=cuda",
-            "expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
-        ),
-    ] {
+    for (option, why) in rows(
+        "foo=1 => --provider-option foo: the provider has no such option; it has lengths, device, layers, loops \
+             and assume
+         lengths=x => --provider-option lengths: it is \"x\", expected reject or clamp
+         assume=right-padded => --provider-option assume: it is about loops that become layers: add \
+             --provider-option loops=layers
+         device=cuda => expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
+    ) {
         refuses(&[&run[..], &[option]].concat(), why);
     }
-    for (arguments, why) in [
-        (
-            &["run"][..],
-            "the following required arguments were not provided: <MODEL>; try '--help'",
-        ),
-        (
-            &["run", &path, "--backend", "tf"],
-            "invalid value 'tf' for '--backend <BACKEND>' \
-             [possible values: tract, ort, ort-plain]; try '--help'",
-        ),
-        (
-            &["run", &path, "--foo"],
-            "unexpected argument '--foo' found; try '--help'",
-        ),
-        (
-            &["run", &path, "--rtol", "1"],
-            "unexpected argument '--rtol' found; try '--help'",
-        ),
-        (
-            &["run", &path, "--bakend", "ort"],
-            "unexpected argument '--bakend' found; tip: a similar argument exists: '--backend'; try '--help'",
-        ),
-    ] {
-        assert_eq!(revseq(arguments).stderr, format!("error: {why}\n"));
+    for (arguments, why) in rows(
+        "run => the following required arguments were not provided: <MODEL>
+         run M --backend tf => invalid value 'tf' for '--backend <BACKEND>' \
+             [possible values: tract, ort, ort-plain]
+         run M --foo => unexpected argument '--foo' found
+         run M --rtol 1 => unexpected argument '--rtol' found
+         run M --bakend ort => unexpected argument '--bakend' found; tip: a similar argument exists: '--backend'",
+    ) {
+        let stderr = revseq(&arguments.replace('M', &path)).stderr;
+        assert_eq!(stderr, format!("error: {why}; try '--help'\n"));
     }
     for (flag, value) in [("--repeat", "-1"), ("--threads", "-1"), ("--seconds", "-2")] {
         let run = revseq(&["run", &path, flag, value]);
@@ -245,7 +225,7 @@ fn runtimes_are_listed_and_refused_in_one_line() {
     for runtime in revseq_rewrite::RUNTIMES {
         let listed = format!("- {}: {}", runtime.name, runtime.why);
         assert!(help.contains(&listed), "expected {listed:?} in {help}");
-        has(&words, runtime.name);
+        has(words, runtime.name);
     }
     let model = models().join("graphs/between_neg").display().to_string();
     refuses(

@@ -131,44 +131,30 @@ fn typed_fields_equal_raw_data() {
         assert_eq!(as_input, as_initializer);
         assert!(as_input.contains(expected), "type {code}: {as_input}");
     };
-    let ints = |values: [i32; 6]| move |x: &mut TensorProto| x.int32_data = values.to_vec();
+    for (code, ints, expected) in [
+        (2, [0, 255, 1, 2, 3, 4], "[  0, 255,   1]"),
+        (3, [-128, 127, 1, 2, 3, 4], "[-128,  127,    1]"),
+        (4, [0, 65535, 1, 2, 3, 4], "[    0, 65535,     1]"),
+        (5, [-32768, 1, 2, 3, 4, 5], "[-32768,      1,      2]"),
+        (
+            6,
+            [i32::MIN, 1, 2, 3, 4, 5],
+            "[-2147483648,           1,           2]",
+        ),
+        (9, [0, 1, 1, 0, 0, 1], "[false,  true,  true]"),
+        (10, [0x3c00, 0xc000, 0, 0, 0, 0], "[ 1.0, -2.0,  0.0]"),
+    ] {
+        check(code, &|x| x.int32_data = ints.to_vec(), expected);
+    }
     check(1, &|x| x.float_data = vec![1.5; 6], "[1.5, 1.5, 1.5]");
-    check(2, &ints([0, 255, 1, 2, 3, 4]), "[  0, 255,   1]");
-    check(3, &ints([-128, 127, 1, 2, 3, 4]), "[-128,  127,    1]");
-    check(4, &ints([0, 65535, 1, 2, 3, 4]), "[    0, 65535,     1]");
-    check(
-        5,
-        &ints([-32768, 1, 2, 3, 4, 5]),
-        "[-32768,      1,      2]",
-    );
-    check(
-        6,
-        &ints([i32::MIN, 1, 2, 3, 4, 5]),
-        "[-2147483648,           1,           2]",
-    );
-    check(9, &ints([0, 1, 1, 0, 0, 1]), "[false,  true,  true]");
-    check(
-        10,
-        &ints([0x3c00, 0xc000, 0, 0, 0, 0]),
-        "[ 1.0, -2.0,  0.0]",
-    );
-    check(
-        7,
-        &|x| x.int64_data = vec![i64::MIN; 6],
-        "-9223372036854775808",
-    );
+    let least = "-9223372036854775808";
+    check(7, &|x| x.int64_data = vec![i64::MIN; 6], least);
     check(11, &|x| x.double_data = vec![0.1; 6], "[0.1, 0.1, 0.1]");
     // tract's own loader looks for these two in other fields.
-    check(
-        12,
-        &|x| x.uint64_data = vec![4_294_967_295; 6],
-        "[4294967295, 4294967295, 4294967295]",
-    );
-    check(
-        13,
-        &|x| x.uint64_data = vec![u64::MAX; 6],
-        "18446744073709551615",
-    );
+    let most = "[4294967295, 4294967295, 4294967295]";
+    check(12, &|x| x.uint64_data = vec![4_294_967_295; 6], most);
+    let most = "18446744073709551615";
+    check(13, &|x| x.uint64_data = vec![u64::MAX; 6], most);
 }
 
 #[test]
