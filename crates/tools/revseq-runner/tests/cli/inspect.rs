@@ -36,7 +36,7 @@ graph/y_node: ReverseSequence
   plan           small, row bytes 12, moved bytes 240
 ";
     assert!(text.ends_with(expected), "{text}");
-    let node = &json(path, &[])["nodes"][0];
+    let node = &json(&path, &[])["nodes"][0];
     assert_eq!(
         node["descriptor"]["sequence_lengths"]["strides"],
         serde_json::json!([0, 1, 0, 0])
@@ -52,15 +52,15 @@ fn symbols_are_named_until_they_are_bound() {
         "x:f32[b,t,3] lens:i64[b] -> y:f32[b,t,3]
          y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
     ));
-    let node = &json(path, &[])["nodes"][0];
+    let node = &json(&path, &[])["nodes"][0];
     assert_eq!(
         node["missing"],
         serde_json::json!(["b (--dim b=SIZE)", "t (--dim t=SIZE)"])
     );
     assert_eq!(node["axes"]["time_axis"], 1);
-    let node = &json(path, &["--dim", "b=4"])["nodes"][0];
+    let node = &json(&path, &["--dim", "b=4"])["nodes"][0];
     assert_eq!(node["missing"], serde_json::json!(["t (--dim t=SIZE)"]));
-    let node = &json(path, &["--dim", "b=4", "--dim", "t=5"])["nodes"][0];
+    let node = &json(&path, &["--dim", "b=4", "--dim", "t=5"])["nodes"][0];
     assert_eq!(
         node["descriptor"]["input"]["sizes"],
         serde_json::json!([1, 4, 5, 3])
@@ -326,7 +326,7 @@ fn functions_are_shown_where_they_are_called() {
         function("Unused", "ReverseSequence"),
     ];
     let path = folder.write("model.onnx", &whole.encode_to_vec());
-    let shown = json(path, &[]);
+    let shown = json(&path, &[]);
     assert_eq!(shown["nodes"][0]["path"], "graph/y_node/Turn/c_node");
     assert_eq!(shown["nodes"][0]["plan"]["kernel"], "small");
     assert_eq!(shown["nodes"][1]["path"], "function own::Unused/c_node");
@@ -342,7 +342,10 @@ fn functions_are_shown_where_they_are_called() {
     bytes.extend([0xca, 0x01, with_default.len() as u8]);
     bytes.extend(with_default);
     let path = folder.write("model.onnx", &bytes);
-    assert_eq!(json(path, &[])["nodes"][0]["written_axes"]["time_axis"], -1);
+    assert_eq!(
+        json(&path, &[])["nodes"][0]["written_axes"]["time_axis"],
+        -1
+    );
 
     // Functions that call each other in a circle, and that multiply.
     let mut circle = model(graph.clone());
