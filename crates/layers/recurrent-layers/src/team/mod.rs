@@ -38,8 +38,12 @@ const PATIENCE: usize = 1 << 6;
 /// The fewest multiplications of a phase that are worth a thread: a few microseconds.
 const MINIMUM_MULTIPLICATIONS: usize = 1 << 15;
 
-/// The fewest multiplications of all steps that are worth waking a second thread.
+/// The fewest multiplications of all steps, those that take as long as to read weights included, that are worth
+/// waking a second thread.
 const MINIMUM_RUN: usize = 1 << 21;
+
+/// The multiplications that take as long as to read a weight, which one sequence waits for.
+const OF_WEIGHT: usize = 8;
 
 /// The fewest of all steps, with activations, from which on parts of a batch take less time than all
 /// of it: the steps of few sequences wait for their sums. [M60]
@@ -393,8 +397,10 @@ pub(crate) fn worthwhile<T>(
     [steps, batch]: [usize; 2],
     threads: &dyn Threads,
 ) -> usize {
-    let of_inputs = batch * layer.features * layer.cell.gates() * layer.units;
-    let all = (multiplications(layer, batch) + of_inputs)
+    let of_inputs = layer.features * layer.cell.gates() * layer.units;
+    let weights = multiplications(layer, 1) + of_inputs;
+    let all = weights
+        .saturating_mul(batch.saturating_add(OF_WEIGHT))
         .saturating_mul(steps)
         .saturating_mul(layer.directions.len());
     match all < MINIMUM_RUN {
@@ -481,7 +487,40 @@ fn prepare<T: Element, P>(
 
 #[cfg(test)]
 mod tests {
-    use super::batch_parts;
+    use super::{batch_parts, worthwhile};
+    use crate::threads::Threads;
+    use crate::{Cell, Layer, Weights};
+
+    /// Two threads, which nothing asks to run.
+    struct Two;
+
+    impl Threads for Two {
+        fn count(&self) -> usize {
+            2
+        }
+
+        fn run(&self, _workers: usize, work: &(dyn Fn() + Sync)) {
+            work();
+        }
+    }
+
+    #[test]
+    fn weights_that_one_sequence_waits_for_are_shared() {
+        let threads = |units, sizes| {
+            let layer = Layer::new(Cell::Rnn, units, units, &[false]);
+            let zeros = vec![0.0_f32; units * units];
+            let weights = Weights {
+                w: &zeros,
+                r: &zeros,
+                b: None,
+                p: None,
+            };
+            worthwhile(&layer.pack(&weights).unwrap(), sizes, &Two)
+        };
+        let sizes = [(256, [1, 1]), (512, [1, 1]), (64, [1, 200]), (64, [1, 300])];
+        let found = sizes.map(|(units, sizes)| threads(units, sizes));
+        assert_eq!(found, [1, 2, 1, 2]);
+    }
 
     #[test]
     fn parts_are_alike() {
