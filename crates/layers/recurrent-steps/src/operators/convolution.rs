@@ -120,9 +120,9 @@ pub(super) fn conv(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Val
         // Without an axis of one batch, each group may have a packed matrix.
         let lead = [batch, groups];
         let lead = if batch == 1 { &lead[1..] } else { &lead };
-        let is_matrix = (seen.view.reshape(&[lead, &[terms, count]].concat())).is_some();
-        if count < LEAST_COLUMNS || is_matrix {
-            let seen = planner.reshape(&seen, &[lead, &[terms, count]].concat())?;
+        let sizes = [lead, &[terms, count]].concat();
+        if count < LEAST_COLUMNS || seen.view.reshape(&sizes).is_some() {
+            let seen = planner.reshape(&seen, &sizes)?;
             matrices(planner, &w, &seen)?
         } else {
             // A product copies what filters see, some columns at a time.

@@ -3,8 +3,6 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::slice;
-use std::sync::LazyLock;
-use std::thread::available_parallelism;
 
 use revseq_graph::ElementType;
 use revseq_kernels::cpu::{self, KernelChoice, Threads};
@@ -14,6 +12,7 @@ use super::ep::Ep;
 use super::error::Error;
 use super::gpu;
 use super::plans::{Planned, Plans, Shape};
+use super::threads::CORES;
 use crate::plugin::info::KernelInfo;
 use crate::plugin::provider::provider_of;
 use crate::plugin::tensor::{Context, Tensor};
@@ -53,11 +52,6 @@ impl kernel::Kernel for Kernel {
             .map_err(|error| error.of_node(self.plans.label()))
     }
 }
-
-/// Number of threads that this machine runs at once. Asking the system takes longer than all else
-/// that makes a kernel.
-pub(super) static CORES: LazyLock<usize> =
-    LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
 impl Kernel {
     /// The kernel of a node of the custom op, which runs on the CPU EP.

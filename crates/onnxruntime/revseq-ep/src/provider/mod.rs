@@ -20,6 +20,7 @@ pub(crate) mod options;
 mod plans;
 pub(crate) mod report;
 mod schemas;
+mod threads;
 
 /// The EP's name, as ONNX Runtime shows it.
 const EP_NAME: &CStr = c"RevSeqExecutionProvider";

@@ -8,17 +8,16 @@ use smallvec::SmallVec;
 
 use super::super::ep::Ep;
 use super::super::error::Error;
-use super::super::kernel::{CORES, named};
+use super::super::kernel::named;
 use super::super::schemas::HALF;
+use super::super::threads::Seen;
 use super::operands::{Output, apart, elements, outputs};
 use super::taken::{Operator, Taken};
-use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
 use crate::plugin::provider::provider_of;
 use crate::plugin::runs::Runs;
 use crate::plugin::tensor::{Context, Tensor};
-use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
 /// As many as there are inputs, or axes.
@@ -141,12 +140,9 @@ impl AttentionKernel {
         });
         let operands: Few<Option<Operand<'_>>> = operands.collect();
         let mut slices = (outputs.each_mut()).map(|it| it.as_mut().map(Output::elements));
-        let parallel = ParallelLoop::new(context.workers());
-        let threads = Pool::new(*CORES, &self.seen, &parallel, self.runs.ending());
-        let run = self.attention.run(&operands, &mut slices, &threads);
-        // Report the cause first: it says more than that some work was not done.
-        parallel.finish()?;
-        run?;
+        self.seen.run(context, self.runs.ending(), |threads| {
+            self.attention.run(&operands, &mut slices, threads)
+        })?;
         for output in outputs.into_iter().flatten() {
             // SAFETY: the run has written all elements.
             unsafe { output.finish() };

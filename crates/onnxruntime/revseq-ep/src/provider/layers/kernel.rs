@@ -13,20 +13,19 @@ use recurrent_layers::{
 
 use super::super::ep::Ep;
 use super::super::error::Error;
-use super::super::kernel::{CORES, named};
+use super::super::kernel::named;
 use super::super::schemas::{DOUBLE, HALF};
+use super::super::threads::Seen;
 use super::inputs::{
     B, Given, INITIAL_C, INITIAL_H, LENGTHS, NAMES, P, R, SCALES, Scales, Sizes, Tensors, W, X,
 };
 use super::operands::{Output, Plain, apart, bytes, check, elements, outputs, three, words};
 use super::taken::{Operator, Taken};
-use super::threads::{Pool, Seen};
 use crate::plugin::error::Error as HostError;
 use crate::plugin::info::KernelInfo;
 use crate::plugin::provider::provider_of;
 use crate::plugin::runs::Runs;
 use crate::plugin::tensor::{Context, Tensor};
-use crate::plugin::workers::ParallelLoop;
 use crate::plugin::{fence, kernel};
 
 const OUTPUTS: [&str; 3] = ["Y", "Y_h", "Y_c"];
@@ -410,12 +409,9 @@ impl<T: Element + Plain + From<f32>> Node<T> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = memories.pop().unwrap_or_default();
         drop(memories);
-        let parallel = ParallelLoop::new(context.workers());
-        let threads = Pool::new(*CORES, &self.seen, &parallel, runs.ending());
-        let run = packed.run(&inputs, slices, &mut memory, &threads);
-        // Report the cause first: it says more than that some work was not done.
-        parallel.finish()?;
-        run?;
+        self.seen.run(context, runs.ending(), |threads| {
+            packed.run(&inputs, slices, &mut memory, threads)
+        })?;
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         memories.push(memory);
         drop(memories);

@@ -6,9 +6,7 @@ mod inputs;
 mod kernel;
 mod operands;
 mod taken;
-mod threads;
 
 pub(super) use attention::AttentionKernel;
 pub(super) use kernel::LayerKernel;
 pub(super) use taken::{Taken, TakenLayers, is_known};
-pub(super) use threads::{Pool, Seen};

@@ -10,9 +10,8 @@ use revseq_onnx::proto::{ModelProto, NodeProto, TensorProto};
 use revseq_rewrite::Region;
 
 use super::super::error::Error;
-use super::super::kernel::CORES;
-use super::super::layers::{Pool, Seen};
 use super::super::options::Options;
+use super::super::threads::Seen;
 use super::message;
 use super::other::Other;
 use super::program::Program;
@@ -22,7 +21,6 @@ use crate::plugin::graph::{GraphNode, Value};
 use crate::plugin::runs::Runs;
 use crate::plugin::session::{Around, Model, Prepared, Session};
 use crate::plugin::tensor::Context;
-use crate::plugin::workers::ParallelLoop;
 
 /// What runs a fused node.
 #[derive(Debug)]
@@ -140,18 +138,15 @@ impl Fused for Compiled {
         let run = match &self.runner {
             Runner::Session(session) => session.run(context, inputs, outputs).map_err(Error::from),
             Runner::Program(steps) => {
-                let parallel = ParallelLoop::new(context.workers());
-                let threads = Pool::new(*CORES, &steps.seen, &parallel, steps.runs.ending());
                 let limits = Limits {
                     // The first step may be unlike all others; where each is, ONNX Runtime is faster.
                     programs: steps.other.as_ref().map(|_| 2),
                     ..Limits::default()
                 };
-                let run = steps
-                    .program
-                    .run(context, (limits, &threads), [inputs, outputs]);
-                // Report the cause first: it says more than that some work was not done.
-                let run = parallel.finish().map_err(Error::from).and(run);
+                let run = steps.seen.run(context, steps.runs.ending(), |threads| {
+                    let places = [&**inputs, &**outputs];
+                    steps.program.run(context, (limits, threads), places)
+                });
                 match (&run, &steps.other) {
                     // The values allow no program, or the loop is wrong: then this says why.
                     (Err(Error::Steps(recurrent_steps::Error::Values(_))), Some(other)) => {
