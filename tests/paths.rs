@@ -318,7 +318,7 @@ fn standard_model(case: &Case, steps: &[Step]) -> Result<Vec<u8>, Error> {
         portable: true,
         ..Default::default()
     };
-    revseq_rewrite::rewrite(&mut model, &options)?;
+    revseq_rewrite::rewrite_messages(&mut model, &options)?;
     Ok(revseq_onnx::encode(&model)?)
 }
 

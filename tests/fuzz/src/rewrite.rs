@@ -48,12 +48,12 @@ pub fn rewrite(data: &[u8]) {
         return;
     };
     let mut again = model.clone();
-    let report = revseq_rewrite::rewrite(&mut model, &options).expect("known passes");
-    let same = revseq_rewrite::rewrite(&mut again, &options).expect("known passes");
+    let report = revseq_rewrite::rewrite_messages(&mut model, &options).expect("known passes");
+    let same = revseq_rewrite::rewrite_messages(&mut again, &options).expect("known passes");
     assert_eq!((&model, &report), (&again, &same), "not the same twice");
     let bytes = encode(&model).expect("it fits");
     assert_eq!(decode(&bytes).expect("a model"), model);
-    let more = revseq_rewrite::rewrite(&mut again, &options).expect("known passes");
+    let more = revseq_rewrite::rewrite_messages(&mut again, &options).expect("known passes");
     assert!(model == again, "there is more to do: {more:?}");
 }
 

@@ -1,10 +1,58 @@
 //! Decodes and encodes models.
 
 use buffa::encoding::{Tag, WireType, decode_varint, skip_field};
-use buffa::{DecodeError, DecodeOptions, Message};
+use buffa::{DecodeError, DecodeOptions, EncodeError, Message};
+
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::proto::{ModelProto, TensorProto};
-use crate::{Error, file, memory};
+use crate::{Error, check, external_files, file, memory};
+
+/// A model of ONNX that can be read, as ONNX's own checker has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The message, for the other crates of this workspace.
+    #[doc(hidden)]
+    pub proto: ModelProto,
+}
+
+impl Model {
+    /// Reads the model in a file and checks it; the data in files beside it becomes part of it.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not a model, or is not a valid one.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let proto = file::open(path)?;
+        Ok(Self { proto })
+    }
+
+    /// Decodes a model and checks it. Data in other files stays there, under the same relative paths.
+    ///
+    /// # Errors
+    /// The bytes are not a model, or not a valid one; they nest too deeply, or would take far more memory
+    /// than they are, or than there is.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let proto = decode(bytes)?;
+        check(&proto)?;
+        Ok(Self { proto })
+    }
+
+    /// Encodes the model.
+    ///
+    /// # Errors
+    /// It exceeds protobuf's 2 GiB, or the memory that there is.
+    pub fn encode(&self) -> Result<Vec<u8>, Error> {
+        encode(&self.proto)
+    }
+
+    /// Returns the files of its data, as the model names them: paths below its folder, if it can be
+    /// trusted.
+    #[must_use]
+    pub fn external_files(&self) -> BTreeSet<String> {
+        external_files(&self.proto)
+    }
+}
 
 /// The maximum nesting depth of messages, the same as in other ONNX readers.
 const MAXIMUM_DEPTH: u32 = 100;
@@ -46,7 +94,7 @@ pub fn decode(bytes: &[u8]) -> Result<ModelProto, Error> {
                     bytes: bytes.len(),
                     expected,
                 },
-                None => Error::Decode(error),
+                None => Error::Decode(error.into()),
             }
         }
     })?;
@@ -67,7 +115,7 @@ pub fn decode_tensor(bytes: &[u8]) -> Result<TensorProto, Error> {
         .with_element_memory_limit(allowed_memory(bytes));
     options
         .decode_from_slice(bytes)
-        .map_err(Error::DecodeTensor)
+        .map_err(|error| Error::DecodeTensor(error.into()))
 }
 
 /// The memory that messages may take: a message of two bytes takes hundreds in memory.
@@ -83,11 +131,15 @@ fn allowed_memory(bytes: &[u8]) -> usize {
 ///
 /// If it exceeds protobuf's 2 GiB, or the memory that there is.
 pub fn encode(model: &impl Message) -> Result<Vec<u8>, Error> {
-    let size = model.try_encoded_len().map_err(Error::Encode)?;
+    let size = model.try_encoded_len().map_err(too_large)?;
     let mut bytes = Vec::new();
     memory::reserve(&mut bytes, size as usize)?;
-    model.try_encode(&mut bytes).map_err(Error::Encode)?;
+    model.try_encode(&mut bytes).map_err(too_large)?;
     Ok(bytes)
+}
+
+fn too_large(error: EncodeError) -> Error {
+    Error::Encode(error.into())
 }
 
 /// The least length of a file whose last field is cut off; `None` if it is not.

@@ -1,15 +1,18 @@
 //! Errors.
 
+/// What the codec of the messages says.
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
 /// Reason why a model cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The bytes are not a model.
     #[error("it is not an ONNX model")]
-    Decode(#[source] buffa::DecodeError),
+    Decode(#[source] Source),
     /// The bytes are not a tensor.
     #[error("it is not a TensorProto")]
-    DecodeTensor(#[source] buffa::DecodeError),
+    DecodeTensor(#[source] Source),
     /// The bytes are the beginning of a model.
     #[error("it ends too early: it has {bytes} bytes of at least {expected}")]
     Truncated {
@@ -40,7 +43,7 @@ pub enum Error {
     Invalid(String),
     /// The model does not fit into a file.
     #[error("the model cannot be written")]
-    Encode(#[source] buffa::EncodeError),
+    Encode(#[source] Source),
 }
 
 impl Error {

@@ -1,9 +1,20 @@
 //! ONNX models without loss: read, written, and asked for what follows from the graph.
 //!
-//! A model comes in as bytes ([`decode`]) and goes out as bytes ([`encode`]). Fields unknown to
-//! this version of ONNX are kept, and what nobody changes is written back as it was. Between them
-//! lie the messages of ONNX themselves ([`proto`]), with accessors for what is asked of them often
-//! ([`model`]).
+//! A [`Model`] comes in as a file or as bytes and goes out as bytes. Fields unknown to this version
+//! of ONNX are kept, and what nobody changes is written back as it was.
+//!
+//! ```no_run
+//! use revseq_onnx::Model;
+//!
+//! let model = Model::open("model.onnx".as_ref())?;
+//! std::fs::write("one_file.onnx", model.encode()?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # For the other crates of this workspace
+//!
+//! The modules hold the messages of ONNX as `buffa` reads them, and the questions that are asked of
+//! them. They are not part of the documented API: they may change in any release.
 //!
 //! Questions about values are asked of a [`scope::Scope`], a graph within the graphs around it:
 //!
@@ -47,13 +58,17 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
 pub mod axes;
 mod bind;
 mod check;
 mod codec;
+#[doc(hidden)]
 pub mod constant;
 mod error;
+#[doc(hidden)]
 pub mod external;
+#[doc(hidden)]
 pub mod file;
 #[allow(
     missing_docs,
@@ -67,16 +82,25 @@ pub mod file;
 )]
 #[rustfmt::skip]
 mod generated;
+#[doc(hidden)]
 pub mod memory;
+#[doc(hidden)]
 pub mod model;
 mod numbers;
+#[doc(hidden)]
 pub mod operators;
+#[doc(hidden)]
 pub mod order;
 mod pointer;
+#[doc(hidden)]
 pub mod proto;
+#[doc(hidden)]
 pub mod scope;
+#[doc(hidden)]
 pub mod sizes;
+#[doc(hidden)]
 pub mod tensor;
+#[doc(hidden)]
 pub mod types;
 mod visit;
 
@@ -84,10 +108,17 @@ mod visit;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[doc(hidden)]
 pub use bind::{bind_sizes, forget_sizes, set_size};
+#[doc(hidden)]
 pub use check::check;
+pub use codec::Model;
+#[doc(hidden)]
 pub use codec::{decode, decode_tensor, encode};
 pub use error::Error;
+#[doc(hidden)]
 pub use model::external_files;
+#[doc(hidden)]
 pub use pointer::check_fetched;
+#[doc(hidden)]
 pub use proto::ModelProto;

@@ -1,7 +1,7 @@
 //! Rewrites ONNX models: to standard operators where a runtime lacks ReverseSequence, and to
 //! cheaper ones where a loop is an LSTM.
 //!
-//! A model comes in as bytes or as a [`ModelProto`] of [`revseq_onnx`] and goes out with the same
+//! A model comes in as bytes or as a [`Model`] of [`revseq_onnx`] and goes out with the same
 //! inputs and outputs, but for [inputs that only list an initializer](Report::removed_inputs).
 //! Every rewrite is proved from the graph; a node that cannot be proved is left alone, and the
 //! [`Report`] says why. Fields unknown to this version of ONNX are kept, and parts that no pass
@@ -40,21 +40,23 @@ mod tests;
 struct Readme;
 
 pub use error::Error;
+#[doc(hidden)]
 pub use halves::compute_halves_in_floats;
 pub use pass::{Assumptions, Options, PassInfo};
 pub use passes::PASSES;
+#[doc(hidden)]
 pub use prepare::{for_tract, layers_for_tract};
+#[doc(hidden)]
 pub use regions::{Region, Regions, Staying, regions};
 pub use report::{Exactness, Outcome, Report, Step};
 pub use revseq_onnx;
 use revseq_onnx::{
-    ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope, sizes,
-    types,
+    Model, ModelProto, constant, decode, encode, model, operators, order, proto as onnx, scope,
+    sizes, types,
 };
 pub use runtimes::{RUNTIMES, RuntimeInfo};
 
-/// Rewrites an encoded model: [`decode`](revseq_onnx::decode()), [`rewrite`] and
-/// [`encode`](revseq_onnx::encode()).
+/// Rewrites an encoded model, as [`rewrite`] does.
 ///
 /// External data stays where it is, under the same relative paths: keep the model in its folder.
 ///
@@ -75,7 +77,7 @@ pub use runtimes::{RUNTIMES, RuntimeInfo};
 /// If the bytes are not a model, if the result exceeds protobuf's 2 GiB, and as [`rewrite`].
 pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report), Error> {
     let mut model = decode(model)?;
-    let report = rewrite(&mut model, options)?;
+    let report = rewrite_messages(&mut model, options)?;
     Ok((encode(&model)?, report))
 }
 
@@ -84,7 +86,17 @@ pub fn rewrite_bytes(model: &[u8], options: &Options) -> Result<(Vec<u8>, Report
 /// # Errors
 ///
 /// If a requested pass or runtime does not exist, or if the passes do not come to an end.
-pub fn rewrite(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
+pub fn rewrite(model: &mut Model, options: &Options) -> Result<Report, Error> {
+    rewrite_messages(&mut model.proto, options)
+}
+
+/// The same for the other crates of this workspace.
+///
+/// # Errors
+///
+/// As [`rewrite`].
+#[doc(hidden)]
+pub fn rewrite_messages(model: &mut ModelProto, options: &Options) -> Result<Report, Error> {
     let runtime = runtimes::find(options)?;
     let passes = passes::select(options, runtime)?;
     let mut forms = runtime.map_or(Vec::new(), |runtime| runtime.info.passes.to_vec());

@@ -19,7 +19,7 @@ use crate::model::{
 };
 use revseq_test_models::text::nodes;
 
-use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite};
+use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite_messages};
 
 fn models() -> Vec<PathBuf> {
     let found = models_below("models");
@@ -90,14 +90,14 @@ fn of_runtime(name: &str) -> Options {
 /// rewritten.
 fn rewritten(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut once = model.clone();
-    let report = rewrite(&mut once, options).expect("known passes");
+    let report = rewrite_messages(&mut once, options).expect("known passes");
     let mut again = model.clone();
-    let same = rewrite(&mut again, options).expect("known passes");
+    let same = rewrite_messages(&mut again, options).expect("known passes");
     assert_eq!((&once, &report), (&again, &same));
     let bytes = encode(&once).expect("it fits");
     assert_eq!(decode(&bytes).expect("a model"), once);
     let mut twice = once.clone();
-    let second = rewrite(&mut twice, options).expect("known passes");
+    let second = rewrite_messages(&mut twice, options).expect("known passes");
     let is_same = encode(&twice).expect("it fits") == bytes;
     assert!(is_same, "{:#?}", second.rewritten().collect::<Vec<_>>());
     let (before, after) = (
@@ -225,13 +225,13 @@ fn fields_that_are_not_known_are_kept() {
     bytes.extend([0xc2, 0x3e, 4, b'k', b'e', b'p', b't']);
     let mut model = decode(&bytes).unwrap();
     assert_eq!(encode(&model).unwrap(), bytes);
-    rewrite(&mut model, &portable()).unwrap();
+    rewrite_messages(&mut model, &portable()).unwrap();
     assert!(encode(&model).unwrap().ends_with(b"kept"));
 }
 
 #[test]
 fn an_unknown_pass_is_refused() {
-    let error = rewrite(&mut exported("tf_beam_search"), &pass("fold")).unwrap_err();
+    let error = rewrite_messages(&mut exported("tf_beam_search"), &pass("fold")).unwrap_err();
     assert!(
         error.to_string().contains("there is no pass \"fold\""),
         "{error}"
@@ -422,7 +422,7 @@ fn initializers_among_the_inputs_are_constants_before_ir_version_4() {
         let mut after = model.clone();
         let mut options = fast();
         options.assume.constant_initializers = constant_initializers;
-        let report = rewrite(&mut after, &options).unwrap();
+        let report = rewrite_messages(&mut after, &options).unwrap();
         let counts = ["Loop", "LSTM"].map(|op| count(&after, op));
         assert_eq!(counts, expected, "{report:#?}");
         let graph = after.graph.as_option().unwrap();
@@ -507,7 +507,7 @@ fn broken_models_do_not_panic() {
                 bytes[place] = random(256) as u8;
             }
             if let Ok(mut model) = decode(&bytes) {
-                rewrite(&mut model, &all).expect("known passes");
+                rewrite_messages(&mut model, &all).expect("known passes");
             }
             let mut model = model.clone();
             let rare = 40;
@@ -523,7 +523,7 @@ fn broken_models_do_not_panic() {
                     _ => {}
                 },
             );
-            rewrite(&mut model, &all).expect("known passes");
+            rewrite_messages(&mut model, &all).expect("known passes");
         }
     }
 }

@@ -121,7 +121,7 @@ fn rewrite(input: &[u8], options: &[u8]) -> Result<Box<Answer>, Failure> {
     let data_folder = data_folder.map(text).transpose()?;
     // Layers get copies of the weights of their loops, which then go.
     memory::check(size)?;
-    let report = revseq_rewrite::rewrite(&mut model, &arguments.options()?)?;
+    let report = revseq_rewrite::rewrite_messages(&mut model, &arguments.options()?)?;
     let text = serde_json::json!({
         "exactness": report.exactness(),
         "steps": report.steps,

@@ -72,6 +72,7 @@ pub use flip::Flip;
 pub use onnx::register;
 pub use op::ReverseSubsequences;
 pub use options::{LoadOptions, Sizes};
+#[doc(hidden)]
 pub use read::inference::{Inference, NodeFacts, infer};
 pub use read::{model_for_bytes, model_for_path};
 pub use revseq_graph::Operator;
@@ -79,8 +80,9 @@ pub use revseq_kernels::LengthsPolicy;
 /// The operator on a GPU, and the choice of an adapter.
 #[cfg(feature = "wgpu")]
 pub use revseq_kernels::gpu;
-/// The ONNX messages of [`Session::from_model`].
+#[doc(hidden)]
 pub use revseq_onnx;
+pub use revseq_onnx::Model;
 pub use revseq_tract_operators::{
     Execution, How, Interrupt, Limits, NodeCall, into_optimized, into_typed, run_observed,
 };

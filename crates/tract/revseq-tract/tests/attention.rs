@@ -229,7 +229,7 @@ impl Case {
     fn check(&self) {
         for sizes in [Sizes::Symbolic, Sizes::OfData] {
             let options = LoadOptions::new().with_sizes(sizes);
-            let session = Session::from_model(self.model(), &options);
+            let session = Session::from_messages(self.model(), &options);
             let session = session.unwrap_or_else(|error| panic!("{self:?}: {error}"));
             if sizes == Sizes::Symbolic {
                 assert!(session.is_symbolic(), "{self:?}");

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use revseq_onnx::model::tensor_proto::DataLocation;
 use revseq_onnx::model::{self, FLOAT, GraphProto, StringStringEntryProto, TensorProto};
+use revseq_rewrite::Options;
 use revseq_test_models::text;
 use revseq_tract::{
-    Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Session, Size, Sizes,
-    tensor,
+    Error, ErrorKind, How, Interrupt, LengthsPolicy, Limits, LoadOptions, Model, Session, Size,
+    Sizes, tensor,
 };
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::Factoid;
@@ -443,12 +444,23 @@ fn data_in_other_files_stays_in_the_folder_of_the_model() {
         ),
         "{error}"
     );
-    // Bytes have no folder.
-    let error = Session::from_bytes(&bytes, &LoadOptions::new()).expect_err("no folder");
-    assert_eq!(
-        error.to_string(),
-        "its data is in \"data\": open it by the path of its file"
-    );
+    // A model that is opened has the data; bytes have no folder.
+    open("data");
+    let mut whole = Model::open(&path).expect("it opens");
+    revseq_rewrite::rewrite(&mut whole, &Options::default()).expect("no pass is asked for");
+    let session = Session::from_model(whole, &LoadOptions::new()).expect("it has all data");
+    let outputs = session.run([("x", tensor1(&[1_f32, 1.]))]);
+    assert_eq!(floats(&outputs.expect("it runs")["y"]), [2., 3.]);
+    let decoded = Model::decode(&bytes).expect("a model");
+    for session in [
+        Session::from_bytes(&bytes, &LoadOptions::new()),
+        Session::from_model(decoded, &LoadOptions::new()),
+    ] {
+        assert_eq!(
+            session.expect_err("no folder").to_string(),
+            "its data is in \"data\": open it by the path of its file"
+        );
+    }
     std::fs::remove_dir_all(&folder).expect("it is removed");
 }
 

@@ -23,7 +23,7 @@ use growth::{Grown, beginning};
 
 use crate::model::ModelProto;
 use crate::report::Report;
-use crate::{Error, Options, rewrite};
+use crate::{Error, Options, rewrite_messages};
 
 /// A part of a model's main graph, and what computes the same.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ pub struct Regions<T> {
     pub report: Report,
 }
 
-/// Finds what a [`rewrite`] of a model replaces in its main graph.
+/// Finds what a [`rewrite`](crate::rewrite()) of a model replaces in its main graph.
 ///
 /// `reads_captured` says whether a node counts as reading what its own graphs capture. If it does not, a
 /// replacement that reads such a value takes over a node that reads it by itself, or the one that makes it.
@@ -68,7 +68,7 @@ pub struct Regions<T> {
 /// then stay. What it made of regions that later became one is dropped.
 ///
 /// # Errors
-/// As [`rewrite`].
+/// As [`rewrite`](crate::rewrite()).
 pub fn regions<T>(
     mut model: ModelProto,
     options: &Options,
@@ -77,7 +77,7 @@ pub fn regions<T>(
 ) -> Result<Regions<T>, Error> {
     let before = model.graph.as_option().map(Before::new);
     let before = before.unwrap_or_default();
-    let report = rewrite(&mut model, options)?;
+    let report = rewrite_messages(&mut model, options)?;
     let graph = model.graph.as_option();
     let graph = graph.filter(|_| report.rewritten().next().is_some());
     let mut found = Regions {

@@ -6,7 +6,7 @@ use crate::model::{
 };
 use crate::onnx::{SparseTensorProto, StringStringEntryProto, TensorAnnotation, TrainingInfoProto};
 use crate::scope::Scope;
-use crate::{Options, Outcome, Report, rewrite, types};
+use crate::{Options, Outcome, Report, rewrite_messages, types};
 use buffa::MessageField;
 use revseq_test_models::text::nodes;
 
@@ -31,7 +31,7 @@ fn producer<'a>(nodes: &'a [NodeProto], output: &str) -> Option<&'a NodeProto> {
 /// names.
 fn unchecked(model: &ModelProto, options: &Options) -> (ModelProto, Report) {
     let mut after = model.clone();
-    let report = rewrite(&mut after, options).expect("known passes");
+    let report = rewrite_messages(&mut after, options).expect("known passes");
     (after, report)
 }
 

@@ -292,7 +292,7 @@ fn a_host_of_masks_has_a_region_for_every_loop_that_a_rewrite_replaces() {
     for path in [models(), super::models_below("tests/data")].concat() {
         let (_, model) = read(&path);
         let mut rewritten = model.clone();
-        crate::rewrite(&mut rewritten, &fast()).expect("known passes");
+        crate::rewrite_messages(&mut rewritten, &fast()).expect("known passes");
         let masks = Options {
             masked_layers: true,
             ..fast()

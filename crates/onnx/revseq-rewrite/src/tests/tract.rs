@@ -8,7 +8,7 @@ use crate::model::{
     self, AttributeProto, BOOL, FLOAT, FunctionProto, GraphProto, INT8, INT16, INT64, ModelProto,
     NodeProto, OperatorSetIdProto, TensorProto, UINT8,
 };
-use crate::{Error, Report, for_tract, rewrite};
+use crate::{Error, Report, for_tract, rewrite_messages};
 use revseq_test_models::text::{self, nodes};
 
 /// A graph with output `y`, inputs float `x` of sizes 1, 3 and unknown, Boolean `c` and int64 `n`,
@@ -107,9 +107,9 @@ fn import(domain: &str, version: i64) -> OperatorSetIdProto {
 pub(super) fn brought(model: &ModelProto) -> (ModelProto, Report) {
     let options = of_runtime("tract");
     let mut once = model.clone();
-    let report = rewrite(&mut once, &options).expect("it can be brought into the form");
+    let report = rewrite_messages(&mut once, &options).expect("it can be brought into the form");
     let mut again = once.clone();
-    rewrite(&mut again, &options).expect("it can be brought into the form");
+    rewrite_messages(&mut again, &options).expect("it can be brought into the form");
     assert_eq!(once, again, "{report:?}");
     let (before, after) = (&model.graph, &once.graph);
     assert_eq!(

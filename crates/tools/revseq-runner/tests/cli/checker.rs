@@ -55,7 +55,8 @@ fn rewritten_models_pass_onnx_s_checker() {
         let bytes = std::fs::read(path.join("model.onnx")).expect("a model");
         for options in options.iter().chain([&without_lengths]).chain(&of_runtimes) {
             let mut model = revseq_onnx::decode(&bytes).expect("a model");
-            let report = revseq_rewrite::rewrite(&mut model, options).expect("known passes");
+            let report =
+                revseq_rewrite::rewrite_messages(&mut model, options).expect("known passes");
             if report.rewritten().next().is_none() {
                 continue;
             }

@@ -145,9 +145,10 @@ pub(crate) fn rewritten(
 ) -> Result<revseq_rewrite::Report, TestCaseError> {
     let before = revseq_onnx::decode(model).expect("a model");
     let mut once = before.clone();
-    let report = revseq_rewrite::rewrite(&mut once, &options(flags)).expect("known passes");
+    let report =
+        revseq_rewrite::rewrite_messages(&mut once, &options(flags)).expect("known passes");
     let mut twice = once.clone();
-    revseq_rewrite::rewrite(&mut twice, &options(flags)).expect("known passes");
+    revseq_rewrite::rewrite_messages(&mut twice, &options(flags)).expect("known passes");
     let is_told = report.rewritten().next().is_some() || once == before;
     match (once == twice, is_told) {
         (true, true) => Ok(report),

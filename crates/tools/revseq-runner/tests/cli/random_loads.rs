@@ -96,7 +96,7 @@ impl Rewritten {
         let mut all = HashSet::from([before.clone()]);
         for options in &self.options {
             let mut after = model.clone();
-            revseq_rewrite::rewrite(&mut after, options).expect("known passes");
+            revseq_rewrite::rewrite_messages(&mut after, options).expect("known passes");
             let after = encode(&after);
             if all.insert(after.clone()) {
                 let name = |which| format!("{:04}.{which}.onnx", self.count);

@@ -375,7 +375,7 @@ fn a_last_cell_state_does_not_change_in_a_long_padding() {
         runtime: Some("plain-tract".to_owned()),
         ..revseq_rewrite::Options::default()
     };
-    let report = revseq_rewrite::rewrite(&mut rewritten, &options).expect("known passes");
+    let report = revseq_rewrite::rewrite_messages(&mut rewritten, &options).expect("known passes");
     assert!(report.rewritten().next().is_some(), "{report:#?}");
     let rewritten = revseq_onnx::encode(&rewritten).expect("it fits");
     let long = on_plain_tract(&rewritten, 2001);

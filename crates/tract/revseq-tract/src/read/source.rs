@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use revseq_onnx::{ModelProto, file, tensor};
+use revseq_onnx::{Model, ModelProto, file, tensor};
 use tract_onnx::pb;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
@@ -36,18 +36,17 @@ impl Source {
 
     /// Decodes a model, which has all of its data inside.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let read = || {
-            let mut model = revseq_onnx::decode(bytes)?;
-            revseq_onnx::check(&model)?;
-            tensor::all_to_raw(&mut model)?;
-            Ok::<_, revseq_onnx::Error>(model)
-        };
-        let model: ModelProto = read().map_err(model_error)?;
-        if let Some(file) = revseq_onnx::external_files(&model).pop_first() {
+        Self::of_model(Model::decode(bytes).map_err(model_error)?)
+    }
+
+    /// Takes a decoded model, which has all of its data inside.
+    pub(crate) fn of_model(mut model: Model) -> Result<Self, Error> {
+        if let Some(file) = model.external_files().pop_first() {
             let error = format!("its data is in {file:?}: open it by the path of its file");
             return Err(Error::new(ErrorKind::Model, error));
         }
-        Self::new(model)
+        tensor::all_to_raw(&mut model.proto).map_err(model_error)?;
+        Self::new(model.proto)
     }
 
     /// Brings a model that is checked and has all of its data as `raw_data` into the form that

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use revseq_graph::LruCache;
-use revseq_onnx::ModelProto;
+use revseq_onnx::{Model, ModelProto};
 use tract_onnx::prelude::*;
 
 use self::plan::For;
@@ -91,12 +91,21 @@ impl Session {
         Self::new(Source::decode(bytes)?, options)
     }
 
-    /// Opens a decoded model that has passed [`revseq_onnx::check()`], and whose data
-    /// [`revseq_onnx::external::load`] has loaded.
+    /// Opens a decoded model, which has all of its data inside.
+    ///
+    /// # Errors
+    /// As those of [`open`](Self::open).
+    pub fn from_model(model: Model, options: &LoadOptions) -> Result<Self, Error> {
+        Self::new(Source::of_model(model)?, options)
+    }
+
+    /// Opens the messages of a checked model, whose data may be elsewhere if it is not to run; for the
+    /// other crates of this workspace.
     ///
     /// # Errors
     /// It has operators that tract lacks.
-    pub fn from_model(model: ModelProto, options: &LoadOptions) -> Result<Self, Error> {
+    #[doc(hidden)]
+    pub fn from_messages(model: ModelProto, options: &LoadOptions) -> Result<Self, Error> {
         Self::new(Source::new(model)?, options)
     }
 

@@ -7,7 +7,7 @@ use super::super::{fast, of_runtime, pass};
 use super::recurrent_loop::{START, STATES, with_bodies};
 use super::{ANY, check, leaves, rows, takes};
 use crate::passes::tract;
-use crate::{Error, ModelProto, Options, PASSES, RUNTIMES, rewrite};
+use crate::{Error, ModelProto, Options, PASSES, RUNTIMES, rewrite_messages};
 
 #[test]
 fn other_axes() {
@@ -176,7 +176,7 @@ fn the_table_of_runtimes_is_the_documented_one() {
 #[test]
 fn unknown_runtimes_are_an_error() {
     let mut model = ModelProto::default();
-    let error = rewrite(&mut model, &of_runtime("tensorrt")).unwrap_err();
+    let error = rewrite_messages(&mut model, &of_runtime("tensorrt")).unwrap_err();
     assert!(matches!(error, Error::UnknownRuntime { .. }));
     assert_eq!(
         error.to_string(),

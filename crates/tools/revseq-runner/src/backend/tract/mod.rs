@@ -75,7 +75,7 @@ impl Tract {
     /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
         let proto = model.messages();
-        let session = quietly(|| Session::from_model(proto, &self.options()));
+        let session = quietly(|| Session::from_messages(proto, &self.options()));
         if let Err(error) = &session
             && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
         {
@@ -102,7 +102,7 @@ impl Tract {
             advice: advice(error),
             may_fit_sizes,
         };
-        let session = quietly(|| Session::from_model(proto, &options));
+        let session = quietly(|| Session::from_messages(proto, &options));
         let session = session.map_err(|error| refusal(&error, false))?;
         let plan = quietly(|| session.symbolic_plan());
         let plan = plan.map_err(|error| refusal(&error, true))?;

@@ -332,7 +332,7 @@ impl Rewritten {
             fast: true,
             ..revseq_rewrite::Options::default()
         };
-        let report = revseq_rewrite::rewrite(&mut messages, &options)?;
+        let report = revseq_rewrite::rewrite_messages(&mut messages, &options)?;
         ensure!(
             report.rewritten().next().is_some(),
             "`revseq rewrite --fast` changes nothing"

@@ -28,7 +28,7 @@ use check::{Checked, Verdict};
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
     check_is_asked(arguments)?;
     // Of an empty model: what is asked for does not exist, whatever the files are.
-    revseq_rewrite::rewrite(&mut ModelProto::default(), &options(arguments))?;
+    revseq_rewrite::rewrite_messages(&mut ModelProto::default(), &options(arguments))?;
     let located = read::locate(&arguments.model)?;
     output::refuse(
         &located.model,
@@ -153,7 +153,7 @@ fn apply(
     let rewritten = decoded.and_then(|mut model| {
         dims::write(&mut model, sizes);
         revseq_onnx::check(&model)?;
-        let report = revseq_rewrite::rewrite(&mut model, &options(arguments))?;
+        let report = revseq_rewrite::rewrite_messages(&mut model, &options(arguments))?;
         Ok((model, report))
     });
     rewritten.with_context(|| format!("cannot rewrite {}", original.path.display()))

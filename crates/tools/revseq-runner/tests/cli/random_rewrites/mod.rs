@@ -274,7 +274,7 @@ fn collide(bytes: &[u8], flags: &[&str]) -> Vec<u8> {
     let mut model = revseq_onnx::decode(bytes).expect("a model");
     let own = names_of(&mut model);
     let mut rewritten = model.clone();
-    revseq_rewrite::rewrite(&mut rewritten, &options(flags)).expect("known passes");
+    revseq_rewrite::rewrite_messages(&mut rewritten, &options(flags)).expect("known passes");
     let made_up = names_of(&mut rewritten)
         .into_iter()
         .filter(|name| !own.contains(name));
