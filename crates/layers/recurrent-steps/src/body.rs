@@ -111,11 +111,9 @@ pub(crate) struct Body {
     pub(crate) inner: HashMap<String, usize>,
     /// The graphs of its nodes, by their first outputs: a loop's body, or both branches of an If.
     pub(crate) bodies: HashMap<String, Vec<Body>>,
-    /// The inputs that say the most steps, and whether there is a first.
-    pub(crate) most: Option<usize>,
-    pub(crate) starts: Option<usize>,
-    pub(crate) constant_most: Option<i64>,
-    pub(crate) constant_start: Option<i64>,
+    /// What says the most steps, and whether there is a first.
+    pub(crate) most: Option<Known>,
+    pub(crate) starts: Option<Known>,
     /// The names of the step's number, and of the conditions.
     pub(crate) number: Option<String>,
     pub(crate) condition_in: Option<String>,

@@ -6,6 +6,8 @@ use revseq_onnx::model::{self, DOUBLE, FLOAT};
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use revseq_onnx::tensor;
 
+use crate::body::State;
+
 /// Leaves out the elements of constants, which are read.
 pub(crate) fn without_constants(graph: &mut GraphProto) {
     graph.initializer.clear();
@@ -131,8 +133,27 @@ pub(crate) fn appends(branches: [&GraphProto; 2]) -> bool {
     })
 }
 
+/// Marks the states that wanted values or other such states need, adds what steps make of them to the wanted
+/// values, and returns the nodes that run, in order.
+pub(crate) fn mark_live(
+    graph: &GraphProto,
+    states: &mut [State],
+    wanted: &mut HashSet<String>,
+) -> Vec<usize> {
+    loop {
+        let live = states.iter().filter(|it| it.is_live);
+        wanted.extend(live.map(|it| it.output.clone()));
+        let (order, needed) = live_nodes(graph, wanted);
+        let mut others = states.iter_mut().filter(|it| !it.is_live);
+        match others.find(|it| needed.contains(&it.input)) {
+            Some(state) => state.is_live = true,
+            None => return order,
+        }
+    }
+}
+
 /// The nodes that wanted values need, in order, and all values that these read.
-pub(crate) fn live(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
+fn live_nodes(graph: &GraphProto, wanted: &HashSet<String>) -> (Vec<usize>, HashSet<String>) {
     let mut wanted = wanted.clone();
     let mut order = vec![];
     for (index, node) in graph.node.iter().enumerate().rev() {

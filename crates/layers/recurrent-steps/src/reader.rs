@@ -10,7 +10,7 @@ use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
 use crate::elements::Kind;
-use crate::nodes::{added, appends, live, value_of, without_constants, without_doubles};
+use crate::nodes::{added, appends, mark_live, value_of, without_constants, without_doubles};
 use crate::operators::{self, Gives, Rule, Takes};
 use crate::plan::Data;
 
@@ -38,130 +38,51 @@ impl Body {
         };
         let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
         let scan = model::node("Scan", &[], &outputs, vec![body, int("num_scan_inputs", 0)]);
-        Ok(Self {
-            constant_most: Some(1),
-            ..Self::of(&scan, opset, around)?
-        })
+        let mut body = Self::of(&scan, opset, around)?;
+        body.most = Some(Known::Constant(body.constants.len()));
+        body.constants.push(Constant {
+            kind: Kind::Int64,
+            sizes: vec![],
+            data: Data::Ints([1].into()),
+        });
+        Ok(body)
     }
 
     fn of(node: &NodeProto, opset: i64, around: &dyn Outside) -> Result<Self, String> {
         let layout = LoopLayout::of(node).ok_or("it is no Loop, or no Scan that is known")?;
         let mut graph = node.graph("body").ok_or("it has no body")?.clone();
         without_doubles(&mut graph, |name| around.doubles_of(name));
-        let is_scan = node.is("Scan");
-        let mut reader = Reader {
-            around,
-            inputs: vec![],
-            reads: vec![],
-            places: HashMap::new(),
-            constants: vec![],
-            inner: HashMap::new(),
-            kinds: HashMap::new(),
-            known: HashSet::new(),
-            bodies: HashMap::new(),
-            opset,
+        let names = Names {
+            node,
+            layout,
+            inputs: graph.inputs().map(str::to_owned).collect(),
+            outputs: graph.outputs().map(str::to_owned).collect(),
         };
-        let body_inputs: Vec<String> = graph.inputs().map(str::to_owned).collect();
-        let mut body_inputs = body_inputs.into_iter();
-        let (mut most, mut starts, mut number, mut condition_in) = (None, None, None, None);
-        if !is_scan {
-            most = node.input(0).map(|name| reader.outer(name)).transpose()?;
-            starts = node.input(1).map(|name| reader.outer(name)).transpose()?;
-            number = body_inputs.next();
-            condition_in = body_inputs.next();
-            if let Some(name) = &number {
-                reader.bind(name, Kind::Int64, true);
-            }
-            if let Some(name) = &condition_in {
-                reader.bind(name, Kind::Bool, true);
-            }
-        }
-        let leading = if is_scan { 0 } else { BEFORE_STATES };
-        let body_outputs: Vec<String> = graph.outputs().map(str::to_owned).collect();
-        let mut body_outputs = body_outputs.into_iter();
-        let condition_out = if is_scan { None } else { body_outputs.next() };
-        let mut states: Vec<State> = vec![];
-        let mut unknown = vec![];
-        for index in 0..layout.states {
-            let initial = node
-                .input(leading + index)
-                .ok_or("it lacks a state")?
-                .to_owned();
-            let input = body_inputs.next().ok_or("its body lacks an input")?;
-            let output = body_outputs.next().ok_or("its body lacks an output")?;
-            // A list that nothing depends on does no harm.
-            let kind = match reader.outer(&initial) {
-                Ok(kind) => kind,
-                Err(reason) if is_scan => return Err(reason),
-                Err(reason) => {
-                    unknown.push((index, reason));
-                    Kind::Float
-                }
-            };
-            reader.bind(&input, kind, false);
-            states.push(State {
-                adds: added(&graph, &input, &output),
-                initial,
-                input,
-                output,
-                kind,
-                is_live: false,
-            });
-        }
-        let ints = |name: &str| node.ints(name).value().unwrap_or_default().to_vec();
-        let (axes, directions) = (ints("scan_input_axes"), ints("scan_input_directions"));
-        let mut slices = vec![];
-        for index in 0..layout.slices {
-            let outer = node.input(leading + layout.states + index);
-            let outer = outer.ok_or("it lacks a scan input")?;
-            let kind = reader.outer(outer)?;
-            let name = body_inputs.next().ok_or("its body lacks an input")?;
-            reader.bind(&name, kind, false);
-            slices.push(Slice {
-                name,
-                whole: reader.known(outer)?,
-                axis: axes.get(index).copied().unwrap_or(0),
-                is_reversed: directions.get(index) == Some(&1),
-            });
-        }
-        let (axes, directions) = (ints("scan_output_axes"), ints("scan_output_directions"));
-        let read = |index: usize| node.output.get(index).is_some_and(|name| !name.is_empty());
-        let collected: Vec<Output> = body_outputs
-            .enumerate()
-            .map(|(index, name)| Output {
-                name,
-                axis: axes.get(index).copied().unwrap_or(0),
-                is_reversed: directions.get(index) == Some(&1),
-                is_read: read(layout.states + index),
-            })
+        let mut reader = Reader::new(around, opset);
+        let (most, starts) = (reader.leading(&names, 0)?, reader.leading(&names, 1)?);
+        let leading: Vec<String> = names
+            .inputs
+            .iter()
+            .take(layout.leading_inputs)
+            .cloned()
             .collect();
-        // What runs: nodes that a state, the condition or an output needs.
-        let mut wanted: HashSet<String> = condition_out.iter().cloned().collect();
-        wanted.extend(
-            collected
-                .iter()
-                .filter(|it| it.is_read)
-                .map(|it| it.name.clone()),
-        );
-        for (index, state) in states.iter_mut().enumerate() {
-            state.is_live = read(index);
+        for (name, kind) in std::iter::zip(&leading, [Kind::Int64, Kind::Bool]) {
+            reader.bind(name, kind, true);
         }
-        let order = loop {
-            wanted.extend(
-                states
-                    .iter()
-                    .filter(|it| it.is_live)
-                    .map(|it| it.output.clone()),
-            );
-            let (order, needed) = live(&graph, &wanted);
-            let mut more = states
-                .iter_mut()
-                .filter(|it| !it.is_live && needed.contains(&it.input));
-            let Some(state) = more.next() else {
-                break order;
-            };
-            state.is_live = true;
-        };
+        let [number, condition_in] = [0, 1].map(|index| leading.get(index).cloned());
+        let condition_out = names
+            .outputs
+            .iter()
+            .take(layout.leading_outputs)
+            .next()
+            .cloned();
+        let (mut states, unknown) = reader.states(&names, &graph)?;
+        let slices = reader.slices(&names)?;
+        let collected = names.collected();
+        let read = collected.iter().filter(|it| it.is_read);
+        let read = read.map(|it| it.name.clone());
+        let mut wanted: HashSet<String> = condition_out.iter().cloned().chain(read).collect();
+        let order = mark_live(&graph, &mut states, &mut wanted);
         if let Some((_, reason)) = unknown.into_iter().find(|it| states[it.0].is_live) {
             return Err(reason);
         }
@@ -169,46 +90,17 @@ impl Body {
         for index in &order {
             reader.node(&graph.node[*index])?;
         }
-        for state in states.iter().filter(|it| it.is_live) {
-            let kind = reader.kind(&state.output)?;
-            if kind != state.kind {
-                return Err(format!(
-                    "its state {:?} becomes one of another type",
-                    state.input
-                ));
-            }
-            if let Some(name) = &state.adds {
-                // The name may be of a value that the body does not know otherwise.
-                let _ = reader.kind(name);
-            }
-        }
+        reader.check_states(&states)?;
         for name in wanted {
             reader.kind(&name)?;
         }
-        let names = states.iter().map(|it| &it.input);
-        let names = names.chain(collected.iter().map(|it| &it.name));
-        let mut outputs = vec![];
-        for (index, name) in names.enumerate() {
-            outputs.push(match read(index) {
-                true => Some(reader.kind(name)?),
-                false => None,
-            });
-        }
-        let constant_int = |reader: &Reader<'_>, name: Option<&str>| {
-            let index = reader.constant_index(name?)?;
-            match &reader.constants[index].data {
-                Data::Ints(all) => all.first().copied(),
-                Data::Floats(all) => all.first().map(|it| i64::from(*it != 0.0)),
-            }
-        };
-        let (mut constant_most, mut constant_start) = (None, None);
-        let (mut most_input, mut start_input) = (None, None);
-        if !is_scan {
-            constant_most = constant_int(&reader, node.input(0));
-            constant_start = constant_int(&reader, node.input(1));
-            most_input = most.and_then(|_| reader.input_index(node.input(0)?));
-            start_input = starts.and_then(|_| reader.input_index(node.input(1)?));
-        }
+        let outputs = states.iter().map(|it| &it.input);
+        let outputs = outputs.chain(collected.iter().map(|it| &it.name));
+        let outputs = outputs.enumerate().map(|(index, name)| {
+            let is_read = names.is_read(index);
+            is_read.then(|| reader.kind(name)).transpose()
+        });
+        let outputs = outputs.collect::<Result<_, _>>()?;
         without_constants(&mut graph);
         Ok(Self {
             order,
@@ -217,10 +109,8 @@ impl Body {
             constants: reader.constants,
             inner: reader.inner,
             bodies: reader.bodies,
-            most: most_input,
-            starts: start_input,
-            constant_most,
-            constant_start,
+            most,
+            starts,
             number,
             condition_in,
             condition_out,
@@ -232,6 +122,63 @@ impl Body {
             opset,
             packed: Mutex::default(),
         })
+    }
+}
+
+/// The names of a loop's values outside and inside.
+struct Names<'a> {
+    node: &'a NodeProto,
+    layout: LoopLayout,
+    /// The body's inputs and outputs.
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+}
+
+impl Names<'_> {
+    /// The loop's input with this index behind those of a Loop alone, and the body's.
+    fn input(&self, index: usize, what: &str) -> Result<(&str, &str), String> {
+        let place = self.layout.leading_inputs + index;
+        let outside = self
+            .node
+            .input(place)
+            .ok_or_else(|| format!("it lacks a {what}"))?;
+        let inside = self.inputs.get(place).ok_or("its body lacks an input")?;
+        Ok((outside, inside))
+    }
+
+    /// Whether an output of the loop is read.
+    fn is_read(&self, index: usize) -> bool {
+        let name = self.node.output.get(index);
+        name.is_some_and(|name| !name.is_empty())
+    }
+
+    /// The axis and direction that a Scan says for its scan inputs or outputs.
+    fn along(&self, what: &str, index: usize) -> (i64, bool) {
+        let of = |attribute: String| {
+            let all = self.node.ints(&attribute).value();
+            all.and_then(|all| all.get(index).copied()).unwrap_or(0)
+        };
+        (
+            of(format!("{what}_axes")),
+            of(format!("{what}_directions")) == 1,
+        )
+    }
+
+    /// What the steps collect.
+    fn collected(&self) -> Vec<Output> {
+        let before = self.layout.leading_outputs + self.layout.states;
+        let names = self.outputs.iter().skip(before).enumerate();
+        names
+            .map(|(index, name)| {
+                let (axis, is_reversed) = self.along("scan_output", index);
+                Output {
+                    name: name.clone(),
+                    axis,
+                    is_reversed,
+                    is_read: self.is_read(self.layout.states + index),
+                }
+            })
+            .collect()
     }
 }
 
@@ -320,7 +267,97 @@ struct Reader<'a> {
     opset: i64,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(around: &'a dyn Outside, opset: i64) -> Self {
+        Self {
+            around,
+            inputs: vec![],
+            reads: vec![],
+            places: HashMap::new(),
+            constants: vec![],
+            inner: HashMap::new(),
+            kinds: HashMap::new(),
+            known: HashSet::new(),
+            bodies: HashMap::new(),
+            opset,
+        }
+    }
+
+    /// Reads an input that only a Loop has: the most steps, or whether there is a first.
+    fn leading(&mut self, names: &Names<'_>, index: usize) -> Result<Option<Known>, String> {
+        let is_there = index < names.layout.leading_inputs;
+        let Some(name) = names.node.input(index).filter(|_| is_there) else {
+            return Ok(None);
+        };
+        self.outer(name)?;
+        self.known(name).map(Some)
+    }
+
+    /// Reads the states, and says of which the type is not known: a list that nothing depends on does no harm.
+    fn states(
+        &mut self,
+        names: &Names<'_>,
+        graph: &GraphProto,
+    ) -> Result<(Vec<State>, Vec<(usize, String)>), String> {
+        let (mut states, mut unknown) = (vec![], vec![]);
+        for index in 0..names.layout.states {
+            let (initial, input) = names.input(index, "state")?;
+            let output = names.outputs.get(names.layout.leading_outputs + index);
+            let output = output.ok_or("its body lacks an output")?;
+            let kind = match self.outer(initial) {
+                Ok(kind) => kind,
+                Err(reason) if names.node.is("Scan") => return Err(reason),
+                Err(reason) => {
+                    unknown.push((index, reason));
+                    Kind::Float
+                }
+            };
+            self.bind(input, kind, false);
+            states.push(State {
+                adds: added(graph, input, output),
+                initial: initial.to_owned(),
+                input: input.to_owned(),
+                output: output.clone(),
+                kind,
+                is_live: names.is_read(index),
+            });
+        }
+        Ok((states, unknown))
+    }
+
+    /// Reads the scan inputs.
+    fn slices(&mut self, names: &Names<'_>) -> Result<Vec<Slice>, String> {
+        let mut slices = vec![];
+        for index in 0..names.layout.slices {
+            let (outside, name) = names.input(names.layout.states + index, "scan input")?;
+            let kind = self.outer(outside)?;
+            self.bind(name, kind, false);
+            let (axis, is_reversed) = names.along("scan_input", index);
+            slices.push(Slice {
+                name: name.to_owned(),
+                whole: self.known(outside)?,
+                axis,
+                is_reversed,
+            });
+        }
+        Ok(slices)
+    }
+
+    /// Checks that steps keep the types of states.
+    fn check_states(&mut self, states: &[State]) -> Result<(), String> {
+        for state in states.iter().filter(|it| it.is_live) {
+            if self.kind(&state.output)? != state.kind {
+                let name = &state.input;
+                return Err(format!("its state {name:?} becomes one of another type"));
+            }
+            if let Some(name) = &state.adds {
+                // The name may be of a value that the body does not know otherwise.
+                let _ = self.kind(name);
+            }
+        }
+        Ok(())
+    }
+
     fn bind(&mut self, name: &str, kind: Kind, is_known: bool) {
         self.kinds.insert(name.to_owned(), kind);
         if is_known {
@@ -360,10 +397,6 @@ impl Reader<'_> {
         let place = self.places.get(name);
         let place = place.ok_or_else(|| format!("{name:?} is not read"))?;
         Ok(self.reads[*place].known)
-    }
-
-    fn input_index(&self, name: &str) -> Option<usize> {
-        self.inputs.iter().position(|input| input.0 == name)
     }
 
     fn constant_index(&self, name: &str) -> Option<usize> {

@@ -3,7 +3,6 @@
 use super::{Call, axes, axis};
 use crate::elements::Kind;
 use crate::error::{Error, values};
-use crate::function::Function;
 use crate::known::Scalar;
 use crate::plan::{Operation, Planner, Value, broadcast, count};
 use crate::view::{Axis, Base, View};
@@ -314,8 +313,7 @@ pub(super) fn concat(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
         start += size as isize;
         let from = planner.materialised(part)?;
         if from.len() > 0 {
-            let moved = Operation::Map(Function::Move(first.kind.lane()));
-            planner.add_to(moved, vec![from], to);
+            planner.add_to(Operation::moved(first.kind), vec![from], to);
         }
     }
     Ok(vec![whole])
@@ -353,7 +351,6 @@ pub(super) fn pad(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
         sizes[place] = whole;
     }
     let whole = planner.parts(value.kind, &sizes)?;
-    let moved = || Operation::Map(Function::Move(value.kind.lane()));
     let around = match call.optional(2) {
         Some(number) => Some(number.clone()),
         None => match call.float("value", 0.0) {
@@ -365,14 +362,18 @@ pub(super) fn pad(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
     if let Some(number) = around {
         let number = planner.materialised(&number)?;
         let number = number.reshape(&[]).unwrap_or(number);
-        planner.add_to(moved(), vec![number.broadcast(&sizes)], whole.view.clone());
+        planner.add_to(
+            Operation::moved(value.kind),
+            vec![number.broadcast(&sizes)],
+            whole.view.clone(),
+        );
     }
     let mut to = whole.view.clone();
     for (place, start) in starts.into_iter().enumerate() {
         to = to.slice(place, start, from.axes[place].size, 1);
     }
     if from.len() > 0 {
-        planner.add_to(moved(), vec![from], to);
+        planner.add_to(Operation::moved(value.kind), vec![from], to);
     }
     Ok(vec![whole])
 }

@@ -3,8 +3,8 @@
 use super::planner::{End, Outcome, Planner};
 use super::value::count;
 use super::{Buffer, Collected, Needs, Operation, Plan, Source, State, Stated, phases};
+use crate::body::{self, Output};
 use crate::error::{Error, values};
-use crate::function::Function;
 use crate::known::Line;
 use crate::view::{Base, View};
 
@@ -17,112 +17,113 @@ impl Planner<'_> {
     ) -> Result<Outcome, Error> {
         let body = self.body;
         let mut states = vec![];
-        for (index, state) in body.states.iter().enumerate() {
-            if !state.is_live {
-                states.push(Stated::Nothing);
-                continue;
-            }
-            let initial = self.outer[&*state.initial].clone();
-            if let Some(line) = lines[index] {
-                states.push(Stated::Line(line, initial.sizes()));
-                continue;
-            }
-            let current = self.value(&state.input)?;
-            let next = self.value(&state.output)?;
-            if next.kind != state.kind {
-                return values(format!(
-                    "state {:?} becomes one of another type",
-                    state.input
-                ));
-            }
-            let initial = match self.run.states {
-                // The run has them.
-                Some(_) => current.view.clone(),
-                None => self.materialised(&initial)?,
-            };
-            let sizes = next.sizes();
-            let from = self.materialised(&next)?;
-            let is_kept = from == current.view;
-            let buffer = if is_kept {
-                None
-            } else {
-                let to = self.parts(state.kind, &sizes)?;
-                let buffer = to.view.buffer();
-                let moved = Operation::Map(Function::Move(state.kind.lane()));
-                self.add_to(moved, vec![from], to.view);
-                buffer
-            };
-            states.push(Stated::Buffer(State {
-                initial,
-                current: current.view.buffer().unwrap_or(usize::MAX),
-                next: buffer,
-                sizes: current.sizes(),
-                next_sizes: sizes,
-            }));
+        for (state, line) in std::iter::zip(&body.states, lines) {
+            states.push(self.state(state, line)?);
         }
-        let changes = states.iter().any(Stated::changes_sizes);
-        if changes && !self.end.is_single {
+        if states.iter().any(Stated::changes_sizes) && !self.end.is_single {
             return Ok(Outcome::Other(End {
                 is_single: true,
                 ..self.end
             }));
         }
         // What a program of some of the steps collects is put together later.
-        let is_whole = !self.end.is_single && self.steps.is_some();
+        let whole = self.steps.filter(|_| !self.end.is_single);
         let mut collected = vec![];
-        for output in &body.collected {
-            if !output.is_read {
-                collected.push(None);
-                continue;
-            }
-            let value = self.value(&output.name)?;
-            let from = self.materialised(&value)?;
-            let sizes = value.sizes();
-            let axis = output.axis(sizes.len() + 1)?;
-            if axis > 0 && !is_whole {
-                return values("outputs that are collected along another axis than the first");
-            }
-            let steps = self
-                .steps
-                .filter(|_| is_whole)
-                .map(|steps| steps + self.run.first);
-            let mut whole = sizes.clone();
-            whole.insert(axis, steps.unwrap_or(1));
-            let buffer = self.buffer(Buffer {
-                lane: value.kind.lane(),
-                len: count(&whole)?,
-                source: Source::Collected(collected.len()),
-                needs: Needs::Nothing,
-            });
-            let first = if is_whole { self.run.first as i64 } else { 0 };
-            let (start, slope) = match output.is_reversed {
-                false => (first, 1),
-                true => (steps.unwrap_or_default() as i64 - 1 - first, -1),
-            };
-            let to = View::whole(Base::Buffer(buffer), &whole);
-            let to = if steps == Some(0) {
-                to
-            } else {
-                to.at(axis, start, slope)
-            };
-            if steps != Some(0) {
-                let moved = Operation::Map(Function::Move(value.kind.lane()));
-                self.add_to(moved, vec![from], to);
-            }
-            collected.push(Some(Collected {
-                buffer,
-                kind: value.kind,
-                len: count(&sizes)?,
-                sizes: whole,
-                axis,
-            }));
+        for (index, output) in body.collected.iter().enumerate() {
+            let made = output.is_read.then(|| self.collected(index, output, whole));
+            collected.push(made.transpose()?);
         }
         let plan = phases::plan(self, states, collected, condition)?;
         Ok(Outcome::Made(Plan {
             most: self.end.most,
             is_single: self.end.is_single,
-            is_whole,
+            is_whole: whole.is_some(),
             ..plan
         }))
+    }
+
+    /// Writes a state for the next step.
+    fn state(&mut self, state: &body::State, line: Option<Line>) -> Result<Stated, Error> {
+        if !state.is_live {
+            return Ok(Stated::Nothing);
+        }
+        let initial = self.outer[&*state.initial].clone();
+        if let Some(line) = line {
+            return Ok(Stated::Line(line, initial.sizes()));
+        }
+        let current = self.value(&state.input)?;
+        let next = self.value(&state.output)?;
+        if next.kind != state.kind {
+            let name = &state.input;
+            return values(format!("state {name:?} becomes one of another type"));
+        }
+        let initial = match self.run.states {
+            // The run has them.
+            Some(_) => current.view.clone(),
+            None => self.materialised(&initial)?,
+        };
+        let from = self.materialised(&next)?;
+        let is_kept = from == current.view;
+        let written = match is_kept {
+            true => None,
+            false => {
+                let to = self.parts(state.kind, &next.sizes())?;
+                self.add_to(Operation::moved(state.kind), vec![from], to.view.clone());
+                to.view.buffer()
+            }
+        };
+        Ok(Stated::Buffer(State {
+            initial,
+            current: current.view.buffer().unwrap_or(usize::MAX),
+            next: written,
+            sizes: current.sizes(),
+            next_sizes: next.sizes(),
+        }))
+    }
+
+    /// Writes what a step adds to an output: one of this whole number of steps, or a part that is put together
+    /// later.
+    fn collected(
+        &mut self,
+        index: usize,
+        output: &Output,
+        whole: Option<usize>,
+    ) -> Result<Collected, Error> {
+        let value = self.value(&output.name)?;
+        let from = self.materialised(&value)?;
+        let len = count(&value.sizes())?;
+        let mut sizes = value.sizes();
+        let axis = output.axis(sizes.len() + 1)?;
+        if whole.is_none() && (axis > 0 || output.is_reversed) {
+            return values("outputs that are collected along another axis, or in reverse");
+        }
+        let first = whole.map_or(0, |_| self.run.first);
+        let steps = whole.map_or(1, |steps| steps + first);
+        sizes.insert(axis, steps);
+        let buffer = self.buffer(Buffer {
+            lane: value.kind.lane(),
+            len: count(&sizes)?,
+            source: Source::Collected(index),
+            needs: Needs::Nothing,
+        });
+        if steps > 0 {
+            let (start, slope) = match output.is_reversed {
+                false => (first as i64, 1),
+                true => ((steps - 1 - first) as i64, -1),
+            };
+            let to = View::whole(Base::Buffer(buffer), &sizes);
+            self.add_to(
+                Operation::moved(value.kind),
+                vec![from],
+                to.at(axis, start, slope),
+            );
+        }
+        Ok(Collected {
+            buffer,
+            kind: value.kind,
+            len,
+            sizes,
+            axis,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Writes the program of functions of elements that run at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::rows::{self, Known, Parts, Spot};
 use super::unit::{MemoryOf, Unit, axes};
@@ -13,31 +13,78 @@ use crate::kernels::{
 };
 use crate::view::{Axis, View, merged};
 
-/// Where the operands of a group's instructions are.
-struct Writer<'a> {
-    memory: &'a MemoryOf<'a>,
+/// The axes that all places of a group have, from the outermost.
+struct Frame {
+    /// The number of steps, if it runs for all at once.
     steps: Option<usize>,
-    /// Axes that all places have, from the outermost: sizes of each group of merged ones.
+    /// The sizes: axes of the views are merged where each view allows it, and the last of them is that of the view with
+    /// this index.
     axes: Vec<usize>,
-    /// The first axis of a block.
+    last: Vec<usize>,
+    /// The first axis of a block, how many of it a block has, and the elements for each of them.
     cut: usize,
     chunk: usize,
-    loads: Vec<(Load, Source)>,
+    inner: usize,
 }
 
-/// What tells loads apart.
-type Source = (usize, isize, isize, Vec<isize>);
+impl Frame {
+    fn of(primitives: &[&Primitive], steps: Option<usize>) -> Result<Self, Error> {
+        let views = primitives.iter();
+        let views = views.flat_map(|it| it.inputs.iter().chain([&it.output]));
+        let strides: Vec<Vec<isize>> = views.map(|view| strides(view, steps)).collect();
+        let continues = |index: usize, size: usize| {
+            let mut all = strides.iter();
+            all.all(|strides| strides[index - 1] == strides[index] * size as isize)
+        };
+        let (mut sizes, mut last) = (vec![], vec![]);
+        for (index, axis) in axes(&primitives[0].output, steps).iter().enumerate() {
+            match (sizes.last_mut(), last.last_mut()) {
+                (Some(size), Some(last)) if continues(index, axis.size) => {
+                    *size *= axis.size;
+                    *last = index;
+                }
+                _ => {
+                    sizes.push(axis.size);
+                    last.push(index);
+                }
+            }
+        }
+        if sizes.len() > MAXIMUM_AXES {
+            return values(format!("functions of values with {} axes", sizes.len()));
+        }
+        // A block has as many of the inner axes as fit.
+        let (mut cut, mut inner) = (sizes.len().saturating_sub(1), 1);
+        while cut > 0 && inner * sizes[cut] <= BLOCK / 2 && sizes[cut] > 0 {
+            inner *= sizes[cut];
+            cut -= 1;
+        }
+        let size = sizes.get(cut).copied().unwrap_or(1);
+        Ok(Self {
+            steps,
+            chunk: (BLOCK / inner.max(1)).clamp(1, size.max(1)),
+            axes: sizes,
+            last,
+            cut,
+            inner,
+        })
+    }
 
-/// Strides along the axes of a group, before they are merged.
-fn strides(view: &View, steps: Option<usize>) -> Vec<isize> {
-    axes(view, steps).iter().map(|axis| axis.stride).collect()
-}
+    /// The strides of a view along the axes.
+    fn strides(&self, view: &View) -> Vec<isize> {
+        let all = strides(view, self.steps);
+        self.last.iter().map(|&index| all[index]).collect()
+    }
 
-impl Writer<'_> {
-    fn place(&self, view: &View, all: &[isize]) -> Place {
+    fn block(&self, strides: &[isize]) -> Vec<Axis> {
+        let axes = std::iter::zip(&self.axes, strides).skip(self.cut);
+        axes.map(|(&size, &stride)| Axis { size, stride }).collect()
+    }
+
+    /// Where blocks lie in a view with these strides.
+    fn place(&self, view: &View, strides: &[isize], memory: &MemoryOf<'_>) -> Place {
         let (outer, block) = match self.axes.is_empty() {
             true => (vec![0], vec![]),
-            false => (all[..=self.cut].to_vec(), self.block(all)),
+            false => (strides[..=self.cut].to_vec(), self.block(strides)),
         };
         let whole = merged(&block[1.min(block.len())..]);
         let first = block.first().map(|axis| Axis {
@@ -56,24 +103,45 @@ impl Writer<'_> {
             }
             (Some(cut), _) => (1, [&[cut], &*whole].concat()),
         };
+        let block = block.into_iter();
         Place {
-            buffer: self.memory.buffer(view),
-            lane: self.memory.lane(view),
+            buffer: memory.buffer(view),
+            lane: memory.lane(view),
             offset: view.offset,
             step: if self.steps.is_some() { 0 } else { view.step },
             outer,
-            block: block
-                .into_iter()
-                .map(|axis| (axis.size, axis.stride))
-                .collect(),
+            block: block.map(|axis| (axis.size, axis.stride)).collect(),
             unit,
         }
     }
+}
 
-    fn block(&self, strides: &[isize]) -> Vec<Axis> {
-        let axes = std::iter::zip(&self.axes, strides).skip(self.cut);
-        axes.map(|(&size, &stride)| Axis { size, stride }).collect()
-    }
+/// Strides along the axes of a group, before they are merged.
+fn strides(view: &View, steps: Option<usize>) -> Vec<isize> {
+    axes(view, steps).iter().map(|axis| axis.stride).collect()
+}
+
+/// Where a group reads or writes: as blocks, and as rows.
+struct Access {
+    place: Place,
+    spot: Spot,
+}
+
+/// What tells loads apart. A state that is read lies where its next value is written.
+type Source = (usize, isize, isize, Vec<isize>);
+
+/// A group that is written.
+struct Writer<'a> {
+    primitives: &'a [Primitive],
+    unit: &'a Unit,
+    memory: &'a MemoryOf<'a>,
+    frame: Frame,
+    loads: Vec<Access>,
+    sources: Vec<Source>,
+    code: Vec<(Function, Vec<Known>)>,
+    /// Values of the group, by the buffer that they are of.
+    made: HashMap<usize, usize>,
+    stores: Vec<(usize, Access, Option<Reduction>)>,
 }
 
 /// Writes the program of a group.
@@ -83,198 +151,167 @@ pub(super) fn group(
     memory: &MemoryOf<'_>,
 ) -> Result<Kernel, Error> {
     let own: Vec<&Primitive> = unit.primitives.iter().map(|&it| &primitives[it]).collect();
-    let inside: HashSet<usize> = unit.primitives.iter().copied().collect();
-    // The axes of all views, merged where each allows it.
-    let sizes: Vec<usize> = axes(&own[0].output, unit.steps)
-        .iter()
-        .map(|it| it.size)
-        .collect();
-    let views = own
-        .iter()
-        .flat_map(|it| it.inputs.iter().chain([&it.output]));
-    let all: Vec<Vec<isize>> = views.map(|view| strides(view, unit.steps)).collect();
-    let follows = |index: usize, size: usize| {
-        all.iter()
-            .all(|strides| strides[index - 1] == strides[index] * size as isize)
-    };
-    // The index of the last axis of each merged one, and its size.
-    let mut joined: Vec<(usize, usize)> = vec![];
-    for (index, &size) in sizes.iter().enumerate() {
-        match joined.last_mut() {
-            Some((last, whole)) if follows(index, size) => {
-                *last = index;
-                *whole *= size;
-            }
-            _ => joined.push((index, size)),
-        }
-    }
-    if joined.len() > MAXIMUM_AXES {
-        return values(format!("functions of values with {} axes", joined.len()));
-    }
-    let merge = |all: &[isize]| -> Vec<isize> { joined.iter().map(|it| all[it.0]).collect() };
-    let axes: Vec<usize> = joined.iter().map(|it| it.1).collect();
-    // A block has as many of the inner axes as fit.
-    let (mut cut, mut inner) = (axes.len().saturating_sub(1), 1);
-    while cut > 0 && inner * axes[cut] <= BLOCK / 2 && axes[cut] > 0 {
-        inner *= axes[cut];
-        cut -= 1;
-    }
-    let size = axes.get(cut).copied().unwrap_or(1);
-    let chunk = (BLOCK / inner.max(1)).clamp(1, size.max(1));
     let mut writer = Writer {
+        primitives,
+        unit,
         memory,
-        steps: unit.steps,
-        axes,
-        cut,
-        chunk,
+        frame: Frame::of(&own, unit.steps)?,
         loads: vec![],
+        sources: vec![],
+        code: vec![],
+        made: HashMap::new(),
+        stores: vec![],
     };
-    // Values of the group, by the buffer that they are of.
-    let mut made: HashMap<usize, usize> = HashMap::new();
-    let mut code: Vec<(Function, Vec<Known>)> = vec![];
-    let mut stores: Vec<(Known, &Primitive)> = vec![];
-    for primitive in &own {
-        let mut operands = vec![];
-        for view in &primitive.inputs {
-            let buffer = view.buffer().unwrap_or(usize::MAX);
-            let operand = match made.get(&buffer) {
-                Some(&value) => Known::Value(value),
-                None => Known::Load(writer.load(view, &merge(&strides(view, unit.steps)))),
-            };
-            operands.push(operand);
-        }
-        match primitive.operation {
-            Operation::Map(function) => {
-                let value = match (function, operands[0]) {
-                    (Function::Move(_), Known::Value(value)) => value,
-                    _ => match code
-                        .iter()
-                        .position(|it| *it == (function, operands.clone()))
-                    {
-                        Some(value) => value,
-                        None => {
-                            code.push((function, operands));
-                            code.len() - 1
-                        }
-                    },
-                };
-                let buffer = primitive.writes();
-                let writers = primitives.iter().filter(|it| it.writes() == buffer).count();
-                let mut readers = primitives.iter().enumerate();
-                let is_read = readers.any(|(index, it)| {
-                    !inside.contains(&index) && it.reads().any(|it| it == buffer)
-                });
-                if is_read || writers > 1 || memory.outside.contains(&buffer) {
-                    stores.push((Known::Value(value), primitive));
-                }
-                // Who reads it in this group reads these elements, also if others wrote the buffer before.
-                made.insert(buffer, value);
-            }
-            _ => {
-                let from = match operands[0] {
-                    Known::Load(_) => {
-                        let lane = memory.lane(&primitive.output);
-                        code.push((Function::Move(lane), operands));
-                        Known::Value(code.len() - 1)
-                    }
-                    value => value,
-                };
-                stores.push((from, primitive));
-            }
-        }
+    for primitive in own {
+        writer.add(primitive);
     }
-    let value_of = |known: Known| match known {
-        Known::Value(value) | Known::Load(value) => value,
-    };
-    let reduction_of = |primitive: &Primitive| match primitive.operation {
-        Operation::Reduce(reduction) => Some(reduction),
-        _ => None,
-    };
-    let spot = |place: &Place, strides: Vec<isize>| Spot {
-        buffer: place.buffer,
-        lane: place.lane,
-        offset: place.offset,
-        step: place.step,
-        strides,
-    };
-    let stores: Vec<(usize, Place, Vec<isize>, Option<Reduction>)> = stores
-        .into_iter()
-        .map(|(from, primitive)| {
-            let all = merge(&strides(&primitive.output, unit.steps));
-            let place = writer.place(&primitive.output, &all);
-            (value_of(from), place, all, reduction_of(primitive))
-        })
-        .collect();
-    let loads: Vec<Spot> = writer
-        .loads
-        .iter()
-        .map(|(load, source)| spot(&load.place, source.3.clone()))
-        .collect();
-    let spots: Vec<(usize, Spot, Option<Reduction>)> = stores
-        .iter()
-        .map(|(value, place, all, reduction)| (*value, spot(place, all.clone()), *reduction))
-        .collect();
-    let parts = Parts {
-        axes: &writer.axes,
-        loads: &loads,
-        code: &code,
-        stores: &spots,
-    };
-    if let Some(rows) = rows::of(&parts) {
-        return Ok(Kernel::Rows(rows));
-    }
-    let stores: Vec<(usize, Store)> = stores
-        .into_iter()
-        .map(|(value, place, _, reduction)| {
-            let from = Operand::Register(0);
-            (
-                value,
-                Store {
-                    from,
-                    place,
-                    reduction,
-                },
-            )
-        })
-        .collect();
-    let outer = writer.axes.get(..cut).unwrap_or_default().to_vec();
-    let loads = writer.loads.into_iter().map(|it| it.0).collect();
-    Ok(Kernel::Group(allocated(
-        Group {
-            outer,
-            cut: (size, chunk),
-            inner,
-            loads,
-            code: vec![],
-            stores: vec![],
-        },
-        &code,
-        stores,
-    )))
+    let as_rows = rows::of(&Parts {
+        axes: &writer.frame.axes,
+        loads: writer.loads.iter().map(|it| &it.spot).collect(),
+        code: &writer.code,
+        stores: writer
+            .stores
+            .iter()
+            .map(|it| (it.0, &it.1.spot, it.2))
+            .collect(),
+    });
+    Ok(match as_rows {
+        Some(rows) => Kernel::Rows(rows),
+        None => Kernel::Group(writer.blocks()),
+    })
 }
 
 impl Writer<'_> {
-    /// The index of a load.
-    fn load(&mut self, view: &View, all: &[isize]) -> usize {
-        let place = self.place(view, all);
-        // A state that is read lies where its next value is written.
-        let source = (
-            view.buffer().unwrap_or(usize::MAX),
-            place.offset,
-            place.step,
-            all.to_vec(),
-        );
-        if let Some(index) = self.loads.iter().position(|it| it.1 == source) {
-            return index;
+    /// Adds what a primitive computes.
+    fn add(&mut self, primitive: &Primitive) {
+        let inputs = primitive.inputs.iter();
+        let operands: Vec<Known> = inputs.map(|view| self.operand(view)).collect();
+        match (&primitive.operation, operands[0]) {
+            (Operation::Map(Function::Move(_)), Known::Value(value)) => self.map(primitive, value),
+            (Operation::Map(function), _) => {
+                let value = self.computed(*function, operands);
+                self.map(primitive, value);
+            }
+            (Operation::Reduce(reduction), Known::Value(value)) => {
+                self.store(value, primitive, Some(*reduction));
+            }
+            (Operation::Reduce(reduction), Known::Load(_)) => {
+                let moved = Function::Move(self.memory.lane(&primitive.output));
+                self.code.push((moved, operands));
+                self.store(self.code.len() - 1, primitive, Some(*reduction));
+            }
+            // No other primitive is grouped.
+            _ => {}
         }
-        self.loads.push((
-            Load {
-                place,
-                register: None,
+    }
+
+    /// A value that a primitive reads: one of the group, or a load.
+    fn operand(&mut self, view: &View) -> Known {
+        let buffer = view.buffer().unwrap_or(usize::MAX);
+        if let Some(&value) = self.made.get(&buffer) {
+            return Known::Value(value);
+        }
+        let access = self.access(view);
+        let spot = &access.spot;
+        let source = (buffer, spot.offset, spot.step, spot.strides.clone());
+        Known::Load(match self.sources.iter().position(|it| *it == source) {
+            Some(index) => index,
+            None => {
+                self.loads.push(access);
+                self.sources.push(source);
+                self.loads.len() - 1
+            }
+        })
+    }
+
+    /// The value of a function of operands, which is computed once.
+    fn computed(&mut self, function: Function, operands: Vec<Known>) -> usize {
+        let instruction = (function, operands);
+        let same = self.code.iter().position(|it| *it == instruction);
+        same.unwrap_or_else(|| {
+            self.code.push(instruction);
+            self.code.len() - 1
+        })
+    }
+
+    /// Makes a value that of a primitive's output, and stores it if others read that.
+    fn map(&mut self, primitive: &Primitive, value: usize) {
+        let buffer = primitive.writes();
+        let all = || self.primitives.iter().enumerate();
+        let is_outside = |index: &usize| !self.unit.primitives.contains(index);
+        let is_read =
+            all().any(|(index, it)| it.reads().any(|it| it == buffer) && is_outside(&index));
+        let writers = all().filter(|(_, it)| it.writes() == buffer).count();
+        if is_read || writers > 1 || self.memory.outside.contains(&buffer) {
+            self.store(value, primitive, None);
+        }
+        // Who reads it in this group reads these elements, also if others wrote the buffer before.
+        self.made.insert(buffer, value);
+    }
+
+    fn store(&mut self, value: usize, primitive: &Primitive, reduction: Option<Reduction>) {
+        let to = self.access(&primitive.output);
+        self.stores.push((value, to, reduction));
+    }
+
+    fn access(&self, view: &View) -> Access {
+        let strides = self.frame.strides(view);
+        let place = self.frame.place(view, &strides, self.memory);
+        Access {
+            spot: Spot {
+                buffer: place.buffer,
+                lane: place.lane,
+                offset: place.offset,
+                step: place.step,
+                strides,
             },
-            source,
-        ));
-        self.loads.len() - 1
+            place,
+        }
+    }
+
+    /// The program of blocks.
+    fn blocks(self) -> Group {
+        let frame = &self.frame;
+        let size = frame.axes.get(frame.cut).copied().unwrap_or(1);
+        let loads = self.loads.into_iter().map(|it| Load {
+            place: it.place,
+            register: None,
+        });
+        let stores = self.stores.into_iter().map(|(value, to, reduction)| {
+            let store = Store {
+                from: Operand::Register(0),
+                place: to.place,
+                reduction,
+            };
+            (value, store)
+        });
+        let group = Group {
+            outer: frame.axes.get(..frame.cut).unwrap_or_default().to_vec(),
+            cut: (size, frame.chunk),
+            inner: frame.inner,
+            loads: loads.collect(),
+            code: vec![],
+            stores: vec![],
+        };
+        allocated(group, &self.code, stores.collect())
+    }
+}
+
+/// The registers of each lane: those that are free, and how many there are.
+#[derive(Default)]
+struct Registers([(Vec<usize>, usize); 2]);
+
+impl Registers {
+    fn take(&mut self, lane: Lane) -> usize {
+        let (free, count) = &mut self.0[lane as usize];
+        free.pop().unwrap_or_else(|| {
+            *count += 1;
+            *count - 1
+        })
+    }
+
+    fn give_back(&mut self, lane: Lane, register: usize) {
+        self.0[lane as usize].0.push(register);
     }
 }
 
@@ -284,47 +321,40 @@ fn allocated(
     code: &[(Function, Vec<Known>)],
     stores: Vec<(usize, Store)>,
 ) -> Group {
+    let values = |operands: &[Known]| -> Vec<usize> {
+        let values = operands.iter().filter_map(|operand| match operand {
+            Known::Value(value) => Some(*value),
+            Known::Load(_) => None,
+        });
+        values.collect()
+    };
     let mut last: Vec<usize> = (0..code.len()).collect();
     for (index, (_, operands)) in code.iter().enumerate() {
-        for operand in operands {
-            if let Known::Value(value) = operand {
-                last[*value] = index;
-            }
+        for value in values(operands) {
+            last[value] = index;
         }
     }
     for (value, _) in &stores {
         last[*value] = code.len();
     }
-    let mut free: [Vec<usize>; 2] = Default::default();
-    let mut counts = [0_usize; 2];
-    let side = |lane: Lane| match lane {
-        Lane::Float => 0,
-        Lane::Int => 1,
-    };
+    let mut registers = Registers::default();
     // What is gathered is there from the start.
     for load in &mut group.loads {
         if !matches!(load.place.block[..], [(_, 1)]) {
-            let side = side(load.place.lane);
-            load.register = Some(counts[side]);
-            counts[side] += 1;
+            load.register = Some(registers.take(load.place.lane));
         }
     }
-    let mut registers: Vec<usize> = vec![];
+    let mut made: Vec<usize> = vec![];
     for (index, (function, operands)) in code.iter().enumerate() {
-        let side_to = side(function.lanes().1);
-        let to = free[side_to].pop().unwrap_or_else(|| {
-            counts[side_to] += 1;
-            counts[side_to] - 1
-        });
-        registers.push(to);
-        let operand = |operand: &Known| match *operand {
-            Known::Value(value) => Operand::Register(registers[value]),
+        let to = registers.take(function.lanes().1);
+        made.push(to);
+        let mut all = operands.iter().map(|operand| match *operand {
+            Known::Value(value) => Operand::Register(made[value]),
             Known::Load(load) => match group.loads[load].register {
                 Some(register) => Operand::Register(register),
                 None => Operand::Direct(load),
             },
-        };
-        let mut all = operands.iter().map(operand);
+        });
         let first = all.next().unwrap_or(Operand::Register(to));
         let second = all.next().unwrap_or(first);
         let third = all.next().unwrap_or(first);
@@ -333,27 +363,19 @@ fn allocated(
             operands: [first, second, third],
             to,
         });
-        let mut ended: Vec<usize> = operands
-            .iter()
-            .filter_map(|operand| match operand {
-                Known::Value(value) => Some(*value),
-                Known::Load(_) => None,
-            })
-            .chain([index])
-            .filter(|&value| last[value] == index)
-            .collect();
+        let mut ended = values(operands);
+        ended.push(index);
+        ended.retain(|&value| last[value] == index);
         ended.sort_unstable();
         ended.dedup();
         for value in ended {
-            free[side(code[value].0.lanes().1)].push(registers[value]);
+            registers.give_back(code[value].0.lanes().1, made[value]);
         }
     }
-    group.stores = stores
-        .into_iter()
-        .map(|(value, store)| Store {
-            from: Operand::Register(registers[value]),
-            ..store
-        })
-        .collect();
+    let stores = stores.into_iter().map(|(value, store)| Store {
+        from: Operand::Register(made[value]),
+        ..store
+    });
+    group.stores = stores.collect();
     group
 }

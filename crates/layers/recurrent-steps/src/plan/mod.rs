@@ -107,6 +107,13 @@ pub(crate) enum Operation {
     OfInner(usize),
 }
 
+impl Operation {
+    /// Writes the elements of the input, which are of this type.
+    pub(crate) fn moved(kind: Kind) -> Self {
+        Self::Map(Function::Move(kind.lane()))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Primitive {
     pub(crate) operation: Operation,

@@ -90,7 +90,13 @@ impl<'a> Planner<'a> {
             let mut planner = Self {
                 body,
                 run,
-                keyed: body.most.iter().chain(&body.starts).copied().collect(),
+                keyed: [body.most, body.starts]
+                    .into_iter()
+                    .filter_map(|known| match known? {
+                        Known::Input(index) => Some(index),
+                        Known::Constant(_) => None,
+                    })
+                    .collect(),
                 end,
                 steps: match end {
                     End {
@@ -115,9 +121,16 @@ impl<'a> Planner<'a> {
 
     /// The number of steps that the loop's inputs allow; `None` if a step decides.
     fn most_steps(body: &Body, run: &Run<'_>) -> Result<Option<usize>, Error> {
-        let first_of = |index: &usize| {
-            let all = run.inputs[*index].integers();
-            let first = all.and_then(|all| all.first().copied());
+        let first_of = |known: &Known| {
+            let first = match *known {
+                Known::Constant(index) => match &body.constants[index].data {
+                    Data::Ints(all) => all.first().copied(),
+                    Data::Floats(_) => None,
+                },
+                Known::Input(index) => run.inputs[index]
+                    .integers()
+                    .and_then(|all| all.first().copied()),
+            };
             first.ok_or_else(|| Error::Values("the number of steps depends on a step".into()))
         };
         let mut most = None;
@@ -128,15 +141,12 @@ impl<'a> Planner<'a> {
             };
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
-        if let Some(index) = &body.most {
-            most = usize::try_from(first_of(index)?.max(0)).ok();
+        if let Some(known) = &body.most {
+            most = usize::try_from(first_of(known)?.max(0)).ok();
         }
-        if let Some(number) = body.constant_most {
-            most = usize::try_from(number.max(0)).ok();
-        }
-        let starts = body.starts.as_ref().map(first_of).transpose()?;
-        let starts = starts.or(body.constant_start);
-        if starts == Some(0) {
+        if let Some(known) = &body.starts
+            && first_of(known)? == 0
+        {
             most = Some(0);
         }
         // What no one counts to is no number of steps.

@@ -51,9 +51,9 @@ enum Held {
 pub(super) struct Parts<'a> {
     /// The sizes of its axes.
     pub(super) axes: &'a [usize],
-    pub(super) loads: &'a [Spot],
+    pub(super) loads: Vec<&'a Spot>,
     pub(super) code: &'a [(Function, Vec<Known>)],
-    pub(super) stores: &'a [(usize, Spot, Option<Reduction>)],
+    pub(super) stores: Vec<(usize, &'a Spot, Option<Reduction>)>,
 }
 
 /// Writes a program, whose arrays and numbers are few.
@@ -79,14 +79,15 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
         return None;
     }
     // Something is the same along rows or columns, or is summed.
-    let spots = parts
-        .loads
-        .iter()
-        .chain(parts.stores.iter().map(|it| &it.1));
+    let stores = parts.stores.iter().map(|it| it.1);
+    let spots = parts.loads.iter().copied().chain(stores);
     let fits = |spot: &Spot| matches!(spot.ends(), [_, 0 | 1]) && spot.lane == Lane::Float;
     let is_matrix = |spot: &Spot| matches!(spot.ends(), [1..=isize::MAX, 1]);
     let mut ends = spots.clone();
-    if !spots.clone().all(fits) || ends.all(is_matrix) || !parts.loads.iter().any(is_matrix) {
+    if !spots.clone().all(fits)
+        || ends.all(is_matrix)
+        || !parts.loads.iter().copied().any(is_matrix)
+    {
         return None;
     }
     if parts.loads.len() + parts.stores.len() > 2 * MOST {
@@ -100,7 +101,7 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
             }
         }
     }
-    for (value, ..) in parts.stores {
+    for (value, ..) in &parts.stores {
         uses[*value] += 1;
     }
     let mut writer = Writer {
@@ -109,7 +110,7 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
             outer: outer.to_vec(),
             rows: *rows,
             columns: *columns,
-            lines: parts.loads.iter().map(Spot::line).collect(),
+            lines: parts.loads.iter().map(|it| it.line()).collect(),
             numbers: vec![],
             columns_in: vec![],
             before: vec![],
@@ -127,7 +128,7 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
     for index in 0..parts.code.len() {
         writer.instruction(index)?;
     }
-    for (value, spot, reduction) in parts.stores {
+    for (value, spot, reduction) in &parts.stores {
         writer.store(*value, spot, *reduction)?;
     }
     writer.made.update = update(&writer.made);

@@ -5,116 +5,144 @@ use std::sync::Arc;
 
 use super::group::group;
 use super::unit::{MemoryOf, Unit, axes, place};
-use super::{Inner, Operation, Primitive, Scheduled, Work};
+use super::{Inner, Operation, Plan, Primitive, Scheduled, Work};
 use crate::error::{Error, values};
 use crate::kernels::{Best, Count, Kernel, Multiply, Other, Pick, Product, Scatter};
-use crate::view::{Axis, View, merged, offsets};
+use crate::view::{Axis, merged, offsets};
 
 /// Joins primitives, in an order in which each comes behind what it reads. `steps_of` returns the number of
 /// steps that a primitive runs for at once.
 pub(super) fn join(
     primitives: &[Primitive],
-    mut open: Vec<usize>,
+    open: Vec<usize>,
     steps_of: impl Fn(&Primitive) -> Option<usize>,
 ) -> Vec<Unit> {
-    let mut units = vec![];
-    let mut pending: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut writers: HashMap<usize, Vec<usize>> = HashMap::new();
     for &index in &open {
-        pending
+        writers
             .entry(primitives[index].writes())
             .or_default()
             .push(index);
     }
-    let sizes = |index: usize| -> Vec<usize> {
-        let primitive = &primitives[index];
+    let sizes = |primitive: &Primitive| {
         let axes = axes(&primitive.output, steps_of(primitive));
         axes.into_iter().map(|axis| axis.size).collect()
     };
-    let shapes: HashMap<usize, Vec<usize>> = open.iter().map(|&it| (it, sizes(it))).collect();
-    while !open.is_empty() {
-        let waits = |index: usize, inside: &HashMap<usize, usize>| {
-            let primitive = &primitives[index];
-            let mut reads = primitive.inputs.iter().chain([&primitive.output]);
-            reads.any(|view| {
-                let Some(buffer) = view.buffer() else {
-                    return false;
-                };
-                let writers = pending.get(&buffer).into_iter().flatten();
-                let mut earlier = writers.filter(|&&writer| writer < index);
-                earlier.any(|writer| {
-                    // What the unit itself makes of the same place.
-                    let own = inside.get(&buffer) == Some(writer);
-                    let made = &primitives[*writer];
-                    let is_map = matches!(made.operation, Operation::Map(_));
-                    let steps = steps_of(made);
-                    let is_alone = pending[&buffer].len() == 1;
-                    !(own && is_map && is_alone && place(view, steps) == place(&made.output, steps))
-                })
-            })
-        };
+    let sizes = open.iter().map(|&it| (it, sizes(&primitives[it])));
+    let sizes = sizes.collect();
+    let mut joining = Joining {
+        primitives,
+        steps_of,
+        sizes,
+        writers,
+        open,
+    };
+    let mut units = vec![];
+    // Something is always ready: primitives stand behind what they read.
+    while let Some(unit) = joining.next() {
+        units.push(unit);
+    }
+    units
+}
+
+/// Primitives that are joined to units.
+struct Joining<'a, F> {
+    primitives: &'a [Primitive],
+    steps_of: F,
+    /// The sizes of what each primitive writes.
+    sizes: HashMap<usize, Vec<usize>>,
+    /// The primitives that are in no unit yet, in order, and those that write each buffer.
+    open: Vec<usize>,
+    writers: HashMap<usize, Vec<usize>>,
+}
+
+impl<F: Fn(&Primitive) -> Option<usize>> Joining<'_, F> {
+    /// Takes out the next unit.
+    fn next(&mut self) -> Option<Unit> {
         let nothing = HashMap::new();
-        let ready: Vec<usize> = open
+        let ready = self.open.iter().copied();
+        let ready: Vec<usize> = ready.filter(|&it| !self.waits(it, &nothing)).collect();
+        let mut singles = ready
             .iter()
-            .copied()
-            .filter(|&it| !waits(it, &nothing))
-            .collect();
-        let single = ready
-            .iter()
-            .copied()
-            .find(|&it| !primitives[it].is_grouped());
-        let unit = match single {
-            Some(index) => vec![index],
-            None => {
-                let mut best: Vec<usize> = vec![];
-                let mut tried: HashSet<&[usize]> = HashSet::new();
-                for &seed in &ready {
-                    if !tried.insert(&shapes[&seed]) {
-                        continue;
-                    }
-                    let mut inside = HashMap::new();
-                    let mut unit = vec![];
-                    for &index in &open {
-                        let primitive = &primitives[index];
-                        if primitive.is_grouped()
-                            && shapes[&index] == shapes[&seed]
-                            && steps_of(primitive) == steps_of(&primitives[seed])
-                            && !waits(index, &inside)
-                        {
-                            inside.insert(primitive.writes(), index);
-                            unit.push(index);
-                        }
-                    }
-                    let is_with_reader = |index: &usize| {
-                        let primitive = &primitives[*index];
-                        let reads =
-                            |it: &usize| primitives[*it].reads().any(|it| it == primitive.writes());
-                        !primitive.is_copy || unit.iter().any(reads)
-                    };
-                    let kept: Vec<usize> = unit.iter().copied().filter(is_with_reader).collect();
-                    if !kept.is_empty() {
-                        unit = kept;
-                    }
-                    if unit.len() > best.len() {
-                        best = unit;
-                    }
-                }
-                best
-            }
+            .filter(|&&it| !self.primitives[it].is_grouped());
+        let primitives = match singles.next() {
+            Some(&single) => vec![single],
+            None => self.largest_group(&ready),
         };
-        // Something is always ready: primitives stand behind what they read.
-        let Some(&first) = unit.first() else { break };
-        for &index in &unit {
-            if let Some(writers) = pending.get_mut(&primitives[index].writes()) {
+        let steps = (self.steps_of)(&self.primitives[*primitives.first()?]);
+        for &index in &primitives {
+            if let Some(writers) = self.writers.get_mut(&self.primitives[index].writes()) {
                 writers.retain(|&it| it != index);
             }
         }
-        open.retain(|it| !unit.contains(it));
-        units.push(Unit {
-            steps: steps_of(&primitives[first]),
-            primitives: unit,
-        });
+        self.open.retain(|it| !primitives.contains(it));
+        Some(Unit { steps, primitives })
     }
-    units
+
+    /// Whether a primitive reads or writes what an earlier one has yet to write, but for what its own unit makes
+    /// of the same place. The unit has these primitives, by the buffers that they write.
+    fn waits(&self, index: usize, unit: &HashMap<usize, usize>) -> bool {
+        let primitive = &self.primitives[index];
+        let mut views = primitive.inputs.iter().chain([&primitive.output]);
+        views.any(|view| {
+            let Some(buffer) = view.buffer() else {
+                return false;
+            };
+            let writers = self.writers.get(&buffer).map_or(&[][..], |all| all);
+            let mut earlier = writers.iter().filter(|&&writer| writer < index);
+            earlier.any(|writer| {
+                let made = &self.primitives[*writer];
+                let steps = (self.steps_of)(made);
+                let is_made_here = unit.get(&buffer) == Some(writer)
+                    && matches!(made.operation, Operation::Map(_))
+                    && writers.len() == 1
+                    && place(view, steps) == place(&made.output, steps);
+                !is_made_here
+            })
+        })
+    }
+
+    /// The largest of the groups that begin with one of these primitives.
+    fn largest_group(&self, ready: &[usize]) -> Vec<usize> {
+        let mut largest: Vec<usize> = vec![];
+        let mut tried: HashSet<&[usize]> = HashSet::new();
+        for &first in ready {
+            if tried.insert(&self.sizes[&first]) {
+                let group = self.group(first);
+                if group.len() > largest.len() {
+                    largest = group;
+                }
+            }
+        }
+        largest
+    }
+
+    /// The primitives that can run with this one. A repetition stays with those that read it, unless the group
+    /// has nothing else.
+    fn group(&self, first: usize) -> Vec<usize> {
+        let primitive = |index: usize| &self.primitives[index];
+        let steps = (self.steps_of)(primitive(first));
+        let mut writes = HashMap::new();
+        let mut group = vec![];
+        for &index in &self.open {
+            if primitive(index).is_grouped()
+                && self.sizes[&index] == self.sizes[&first]
+                && (self.steps_of)(primitive(index)) == steps
+                && !self.waits(index, &writes)
+            {
+                writes.insert(primitive(index).writes(), index);
+                group.push(index);
+            }
+        }
+        let is_read = |buffer: usize| {
+            let mut readers = group.iter();
+            readers.any(|&it| primitive(it).reads().any(|it| it == buffer))
+        };
+        let kept = group.iter().copied();
+        let kept = kept.filter(|&it| !primitive(it).is_copy || is_read(primitive(it).writes()));
+        let kept: Vec<usize> = kept.collect();
+        if kept.is_empty() { group } else { kept }
+    }
 }
 
 /// Axes of several views, merged where all allow it: sizes and strides.
@@ -165,138 +193,135 @@ pub(super) fn kernel(
     let [index, ..] = *unit.primitives else {
         return values("a unit of nothing");
     };
+    let primitive = &primitives[index];
     let Primitive {
         operation,
         inputs,
         output,
         ..
-    } = &primitives[index];
-    let (at, lane_of) = (
-        |view: &View| memory.at(view),
-        |view: &View| memory.lane(view),
-    );
-    let to = at(output);
-    let scheduled = |kernel, is_each| Scheduled {
-        work: Work::Kernel(Box::new(kernel)),
-        is_each,
-    };
-    let single = |kernel| scheduled(kernel, unit.steps.is_some());
-    Ok(Some(match operation {
+    } = primitive;
+    let to = memory.at(output);
+    let mut is_each = unit.steps.is_some();
+    let kernel = match operation {
+        Operation::OfInner(_) => return Ok(None),
+        Operation::Inner(plans) => {
+            let work = programs(plans, primitive, primitives, memory);
+            return Ok(Some(Scheduled { work, is_each }));
+        }
         Operation::Map(_) | Operation::Reduce(_) => {
-            scheduled(group(primitives, unit, memory)?, false)
+            is_each = false;
+            group(primitives, unit, memory)?
         }
         Operation::Product { matrices, lens } => {
-            let from = at(&inputs[0]);
-            let mut product = Product {
+            let (from, mut lens) = (memory.at(&inputs[0]), *lens);
+            let follows = [from.step, to.step] == lens.map(|len| len as isize);
+            if let (Some(steps), [_], true) = (unit.steps, &**matrices, follows) {
+                // The rows of all steps at once.
+                lens = lens.map(|len| len * steps);
+                is_each = false;
+            }
+            Kernel::Product(Product {
                 matrices: matrices.clone(),
-                lens: *lens,
+                lens,
                 from,
                 to,
-            };
-            let follows = [from.step, to.step] == lens.map(|len| len as isize);
-            match (unit.steps, &*product.matrices) {
-                // The rows of all steps at once.
-                (Some(steps), [_]) if follows => {
-                    product.lens = lens.map(|len| len * steps);
-                    scheduled(Kernel::Product(product), false)
-                }
-                _ => single(Kernel::Product(product)),
-            }
+            })
         }
-        Operation::Multiply { terms } => {
-            let [one, other] = &**inputs else {
-                return values("a product of other than two");
-            };
-            let batch = one.rank() - 2;
-            let (lead, [row, term]) = (&one.axes[..batch], [one.axes[batch], one.axes[batch + 1]]);
-            let (beside, rest) = other.axes.split_at(batch);
-            let (terms, columns) = rest.split_at(*terms);
-            single(Kernel::Multiply(Multiply {
-                batch: together([lead, beside]),
-                sizes: [
-                    row.size,
-                    term.size,
-                    columns.iter().map(|it| it.size).product(),
-                ],
-                one: (at(one), [row.stride, term.stride]),
-                other: (at(other), columns_of(terms, columns)),
-                to,
-            }))
-        }
-        Operation::Pick { axis } => single(Kernel::Pick(Pick {
+        Operation::Multiply { terms } => Kernel::Multiply(multiply(*terms, primitive, memory)?),
+        Operation::Pick { axis } => Kernel::Pick(Pick {
             axes: together([&inputs[1].axes, &inputs[0].axes]),
-            indices: at(&inputs[1]),
-            from: at(&inputs[0]),
+            indices: memory.at(&inputs[1]),
+            from: memory.at(&inputs[0]),
             to,
-            lane: lane_of(&inputs[0]),
+            lane: memory.lane(&inputs[0]),
             axis: *axis,
-        })),
+        }),
         Operation::Scatter {
             targets,
             apart,
             reduction,
-        } => single(Kernel::Scatter(Scatter {
+        } => Kernel::Scatter(Scatter {
             axes: together([&inputs[0].axes, &inputs[1].axes, &output.axes]),
-            indices: at(&inputs[0]),
-            updates: at(&inputs[1]),
+            indices: memory.at(&inputs[0]),
+            updates: memory.at(&inputs[1]),
             to,
-            lane: lane_of(output),
+            lane: memory.lane(output),
             targets: targets.clone(),
             apart: *apart,
             reduction: *reduction,
-        })),
+        }),
         Operation::Best {
             axis,
             is_least,
             takes_last,
             count,
-        } => single(Kernel::Best(Best {
-            axes: together([&inputs[0].axes])
-                .into_iter()
-                .map(|(size, [stride])| (size, stride))
-                .collect(),
-            from: at(&inputs[0]),
-            to,
-            lane: lane_of(&inputs[0]),
-            axis: *axis,
-            is_least: *is_least,
-            takes_last: *takes_last,
-            count: *count,
-        })),
-        Operation::Count(lines) => single(Kernel::Count(Count {
+        } => {
+            let axes = together([&inputs[0].axes]).into_iter();
+            Kernel::Best(Best {
+                axes: axes.map(|(size, [stride])| (size, stride)).collect(),
+                from: memory.at(&inputs[0]),
+                to,
+                lane: memory.lane(&inputs[0]),
+                axis: *axis,
+                is_least: *is_least,
+                takes_last: *takes_last,
+                count: *count,
+            })
+        }
+        Operation::Count(lines) => Kernel::Count(Count {
             lines: lines.clone(),
             to,
-        })),
-        Operation::Inner(plans) => {
-            let is_choice = plans.len() > 1;
-            let condition = is_choice.then(|| at(&inputs[0]));
-            let mut rest = inputs[usize::from(is_choice)..].iter();
-            let programs = plans.iter().map(|(plan, count)| Inner {
-                plan: Arc::clone(plan),
-                inputs: rest
-                    .by_ref()
-                    .take(*count)
-                    .map(|it| (at(it), it.len()))
-                    .collect(),
-            });
-            let programs = programs.collect();
-            let outputs = primitives
-                .iter()
-                .filter_map(|reader| match reader.operation {
-                    Operation::OfInner(index) if reader.inputs[0].base == output.base => {
-                        Some((index, at(&reader.output)))
-                    }
-                    _ => None,
-                });
-            Scheduled {
-                work: Work::Inner {
-                    programs,
-                    condition,
-                    outputs: outputs.collect(),
-                },
-                is_each: unit.steps.is_some(),
-            }
-        }
-        Operation::OfInner(_) => return Ok(None),
+        }),
+    };
+    Ok(Some(Scheduled {
+        work: Work::Kernel(Box::new(kernel)),
+        is_each,
     }))
+}
+
+/// The product of a primitive's matrices, the second of which has so many axes of terms.
+fn multiply(terms: usize, primitive: &Primitive, memory: &MemoryOf<'_>) -> Result<Multiply, Error> {
+    let [one, other] = &*primitive.inputs else {
+        return values("a product of other than two");
+    };
+    let batch = one.rank() - 2;
+    let (lead, [row, term]) = (&one.axes[..batch], [one.axes[batch], one.axes[batch + 1]]);
+    let (beside, rest) = other.axes.split_at(batch);
+    let (terms, columns) = rest.split_at(terms);
+    let width = columns.iter().map(|it| it.size).product();
+    Ok(Multiply {
+        batch: together([lead, beside]),
+        sizes: [row.size, term.size, width],
+        one: (memory.at(one), [row.stride, term.stride]),
+        other: (memory.at(other), columns_of(terms, columns)),
+        to: memory.at(&primitive.output),
+    })
+}
+
+/// The programs of a primitive, and what is read of theirs.
+fn programs(
+    plans: &[(Arc<Plan>, usize)],
+    primitive: &Primitive,
+    primitives: &[Primitive],
+    memory: &MemoryOf<'_>,
+) -> Work {
+    let is_choice = plans.len() > 1;
+    let (condition, rest) = primitive.inputs.split_at(usize::from(is_choice));
+    let mut inputs = rest.iter().map(|it| (memory.at(it), it.len()));
+    let programs = plans.iter().map(|(plan, count)| Inner {
+        plan: Arc::clone(plan),
+        inputs: inputs.by_ref().take(*count).collect(),
+    });
+    let readers = primitives.iter();
+    let outputs = readers.filter_map(|reader| match reader.operation {
+        Operation::OfInner(index) if reader.inputs[0].base == primitive.output.base => {
+            Some((index, memory.at(&reader.output)))
+        }
+        _ => None,
+    });
+    Work::Inner {
+        programs: programs.collect(),
+        condition: condition.first().map(|it| memory.at(it)),
+        outputs: outputs.collect(),
+    }
 }

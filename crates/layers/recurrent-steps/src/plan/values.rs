@@ -160,7 +160,7 @@ impl Planner<'_> {
     pub(crate) fn own_copy(&mut self, value: &Value) -> Result<Value, Error> {
         let whole = self.parts(value.kind, &value.sizes())?;
         let from = self.materialised(value)?;
-        let moved = Operation::Map(Function::Move(value.kind.lane()));
+        let moved = Operation::moved(value.kind);
         self.add_to(moved, vec![from], whole.view.clone());
         Ok(whole)
     }
