@@ -76,15 +76,16 @@ impl Body {
             .take(layout.leading_outputs)
             .next()
             .cloned();
-        let (mut states, unknown) = reader.states(&names, &graph)?;
+        let mut states = reader.states(&names, &graph)?;
         let slices = reader.slices(&names)?;
         let collected = names.collected();
         let read = collected.iter().filter(|it| it.is_read);
         let read = read.map(|it| it.name.clone());
         let mut wanted: HashSet<String> = condition_out.iter().cloned().chain(read).collect();
         let order = mark_live(&graph, &mut states, &mut wanted);
-        if let Some((_, reason)) = unknown.into_iter().find(|it| states[it.0].is_live) {
-            return Err(reason);
+        let mut untyped = reader.untyped.iter();
+        if let Some((_, reason)) = untyped.find(|it| states[it.0].is_live) {
+            return Err(reason.clone());
         }
         reader.constants_of(&graph)?;
         for index in &order {
@@ -264,6 +265,8 @@ struct Reader<'a> {
     known: HashSet<String>,
     /// The graphs of its nodes.
     bodies: HashMap<String, Vec<Body>>,
+    /// The states whose type is not known, and why: a list that nothing depends on does no harm.
+    untyped: Vec<(usize, String)>,
     opset: i64,
 }
 
@@ -279,6 +282,7 @@ impl<'a> Reader<'a> {
             kinds: HashMap::new(),
             known: HashSet::new(),
             bodies: HashMap::new(),
+            untyped: vec![],
             opset,
         }
     }
@@ -293,13 +297,9 @@ impl<'a> Reader<'a> {
         self.known(name).map(Some)
     }
 
-    /// Reads the states, and says of which the type is not known: a list that nothing depends on does no harm.
-    fn states(
-        &mut self,
-        names: &Names<'_>,
-        graph: &GraphProto,
-    ) -> Result<(Vec<State>, Vec<(usize, String)>), String> {
-        let (mut states, mut unknown) = (vec![], vec![]);
+    /// Reads the states.
+    fn states(&mut self, names: &Names<'_>, graph: &GraphProto) -> Result<Vec<State>, String> {
+        let mut states = vec![];
         for index in 0..names.layout.states {
             let (initial, input) = names.input(index, "state")?;
             let output = names.outputs.get(names.layout.leading_outputs + index);
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
                 Ok(kind) => kind,
                 Err(reason) if names.node.is("Scan") => return Err(reason),
                 Err(reason) => {
-                    unknown.push((index, reason));
+                    self.untyped.push((index, reason));
                     Kind::Float
                 }
             };
@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
                 is_live: names.is_read(index),
             });
         }
-        Ok((states, unknown))
+        Ok(states)
     }
 
     /// Reads the scan inputs.

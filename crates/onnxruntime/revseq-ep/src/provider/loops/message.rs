@@ -38,6 +38,11 @@ pub(super) fn is_loop((domain, op_type): &(String, String)) -> bool {
     model::domain(Some(domain)).is_empty() && LOOPS.contains(&&**op_type)
 }
 
+/// Whether a node is a loop.
+pub(super) fn is_loop_node(node: &NodeProto) -> bool {
+    node.domain().is_empty() && LOOPS.contains(&node.op())
+}
+
 /// A graph that was read.
 pub(super) struct Message<'a> {
     pub(super) model: ModelProto,

@@ -4,7 +4,7 @@ use revseq_rewrite::{Outcome, Step};
 
 use super::super::error::Error;
 use super::super::report::OfGraph;
-use super::Found;
+use super::find::Found;
 use crate::plugin::graph::GraphNode;
 
 /// Reports the loops among the nodes of a graph: what was found, or why nothing could be looked for.

@@ -15,12 +15,19 @@ use crate::plugin::error::Error as HostError;
 use crate::plugin::graph::Value;
 use crate::plugin::tensor::{self as host, Context};
 
+/// The constants of a graph and of those around it, by their names.
+pub(super) struct Constants<'a> {
+    pub(super) values: HashMap<String, Value<'a>>,
+    /// Those that have another value than the model says.
+    pub(super) replaced: HashSet<String>,
+    /// Those that cannot be read.
+    pub(super) unread: HashSet<String>,
+}
+
 /// The graph around a loop.
 pub(super) struct OfGraph<'a> {
     pub(super) codes: HashMap<String, i32>,
-    pub(super) constants: &'a HashMap<String, Value<'a>>,
-    /// Constants that have another value than the model says, or that cannot be read.
-    pub(super) others: [&'a HashSet<String>; 2],
+    pub(super) constants: &'a Constants<'a>,
     /// The graph, if it is that of a message.
     pub(super) scope: Option<&'a Scope<'a>>,
 }
@@ -45,10 +52,15 @@ impl Around for OfGraph<'_> {
     }
 
     fn constant(&self, name: &str) -> Option<TensorProto> {
-        if self.others.iter().any(|others| others.contains(name)) {
+        let Constants {
+            values,
+            replaced,
+            unread,
+        } = self.constants;
+        if replaced.contains(name) || unread.contains(name) {
             return None;
         }
-        if let Some(value) = self.constants.get(name) {
+        if let Some(value) = values.get(name) {
             return Some(value.constant().ok()??.to_proto());
         }
         revseq_onnx::constant::tensor(self.scope?, name).cloned()
