@@ -141,63 +141,17 @@ impl GatedDeltaNet {
             names: &INPUTS,
             sizes,
         };
-        let query = shapes.required(QUERY)?;
         let (tokens, [heads, states, key, value]) = match [KEY, VALUE].map(|it| shapes.get(it)) {
-            [None, None] => {
-                let [_, states, value, key] = shapes.axes(INITIAL_STATE, STATE)?;
-                let of_value = states.saturating_mul(value);
-                let of_heads = |size: usize| size.checked_sub(of_value)?.checked_div(2 * key);
-                match *query {
-                    [ref tokens @ .., size] if (1..=2).contains(&tokens.len()) => {
-                        let heads = of_heads(size).unwrap_or_default();
-                        if 2 * heads * key + of_value != size {
-                            let expected = format!("{of_value} and 2 * heads * {key} at last");
-                            return Err(shapes.wrong(QUERY, expected));
-                        }
-                        (tokens, [heads, states, key, value])
-                    }
-                    _ => return Err(shapes.wrong(QUERY, "two or three sizes".to_owned())),
-                }
-            }
-            _ => {
-                let (of_key, of_value) = (shapes.required(KEY)?, shapes.required(VALUE)?);
-                match (query, of_value) {
-                    (&[ref tokens @ .., heads, key], &[.., states, value])
-                        if (1..=2).contains(&tokens.len()) =>
-                    {
-                        if of_key != query {
-                            return Err(shapes.wrong(KEY, format!("{query:?}")));
-                        }
-                        shapes.check(VALUE, &[tokens, &[states, value]].concat())?;
-                        (tokens, [heads, states, key, value])
-                    }
-                    _ => return Err(shapes.wrong(QUERY, "[tokens, heads, size]".to_owned())),
-                }
-            }
+            [None, None] => packed_sizes(shapes)?,
+            _ => separate_sizes(shapes)?,
         };
         if heads == 0 || states == 0 || !states.is_multiple_of(heads) {
-            let operand = if shapes.get(VALUE).is_some() {
-                VALUE
-            } else {
-                INITIAL_STATE
-            };
+            let is_packed = shapes.get(VALUE).is_none();
+            let operand = if is_packed { INITIAL_STATE } else { VALUE };
             let expected = format!("heads that are a multiple of the query's {heads}");
             return Err(shapes.wrong(operand, expected));
         }
-        let batch = match (shapes.get(OFFSETS), tokens) {
-            (Some([offsets]), [_]) if *offsets >= 2 => offsets - 1,
-            (Some([_]), [_, _]) => {
-                let expected = "one axis of tokens where cu_seqlens is given";
-                return Err(shapes.wrong(QUERY, expected.to_owned()));
-            }
-            (Some(_), _) => return Err(shapes.wrong(OFFSETS, "[sequences + 1]".to_owned())),
-            (None, &[batch, _]) => batch,
-            (None, _) => shapes.axes::<4>(INITIAL_STATE, STATE)?[0],
-        };
-        let count: usize = tokens.iter().product();
-        if shapes.get(OFFSETS).is_none() && count.checked_rem(batch).unwrap_or(count) != 0 {
-            return Err(shapes.wrong(QUERY, format!("tokens that {batch} sequences share")));
-        }
+        let batch = batch(shapes, tokens)?;
         shapes.check(INITIAL_STATE, &[batch, states, value, key])?;
         let of_states = [tokens, &[states]].concat();
         let by_key = [tokens, &[states, key]].concat();
@@ -342,4 +296,62 @@ impl Gates for OfNet<'_> {
             betas.iter_mut().for_each(|it| *it = logistic(*it));
         }
     }
+}
+
+/// The sizes of tokens, and the numbers of heads, of states, and of the elements of keys and values.
+type TokensAndSizes<'a> = (&'a [usize], [usize; 4]);
+
+/// Reads them where queries, keys and values are one input, side by side: the state tells them apart.
+fn packed_sizes(shapes: Shapes<'_>) -> Result<TokensAndSizes<'_>, Error> {
+    let [_, states, value, key] = shapes.axes(INITIAL_STATE, STATE)?;
+    let of_value = states.saturating_mul(value);
+    let of_heads = |size: usize| size.checked_sub(of_value)?.checked_div(2 * key);
+    match shapes.required(QUERY)? {
+        [tokens @ .., size] if (1..=2).contains(&tokens.len()) => {
+            let heads = of_heads(*size).unwrap_or_default();
+            if 2 * heads * key + of_value != *size {
+                let expected = format!("{of_value} and 2 * heads * {key} at last");
+                return Err(shapes.wrong(QUERY, expected));
+            }
+            Ok((tokens, [heads, states, key, value]))
+        }
+        _ => Err(shapes.wrong(QUERY, "two or three sizes".to_owned())),
+    }
+}
+
+/// Reads them where each is an input.
+fn separate_sizes(shapes: Shapes<'_>) -> Result<TokensAndSizes<'_>, Error> {
+    let [query, of_key, of_value] = [QUERY, KEY, VALUE].map(|it| shapes.required(it));
+    let (query, of_key) = (query?, of_key?);
+    match (query, of_value?) {
+        (&[ref tokens @ .., heads, key], &[.., states, value])
+            if (1..=2).contains(&tokens.len()) =>
+        {
+            if of_key != query {
+                return Err(shapes.wrong(KEY, format!("{query:?}")));
+            }
+            shapes.check(VALUE, &[tokens, &[states, value]].concat())?;
+            Ok((tokens, [heads, states, key, value]))
+        }
+        _ => Err(shapes.wrong(QUERY, "[tokens, heads, size]".to_owned())),
+    }
+}
+
+/// The number of sequences that the tokens are of.
+fn batch(shapes: Shapes<'_>, tokens: &[usize]) -> Result<usize, Error> {
+    let batch = match (shapes.get(OFFSETS), tokens) {
+        (Some([offsets]), [_]) if *offsets >= 2 => return Ok(offsets - 1),
+        (Some([_]), [_, _]) => {
+            let expected = "one axis of tokens where cu_seqlens is given";
+            return Err(shapes.wrong(QUERY, expected.to_owned()));
+        }
+        (Some(_), _) => return Err(shapes.wrong(OFFSETS, "[sequences + 1]".to_owned())),
+        (None, &[batch, _]) => batch,
+        (None, _) => shapes.axes::<4>(INITIAL_STATE, STATE)?[0],
+    };
+    let count: usize = tokens.iter().product();
+    if count.checked_rem(batch).unwrap_or(count) != 0 {
+        return Err(shapes.wrong(QUERY, format!("tokens that {batch} sequences share")));
+    }
+    Ok(batch)
 }

@@ -304,7 +304,18 @@ pub(super) fn einsum(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<V
     Ok(vec![value.with(value.view.permute(&order))])
 }
 
+/// An operand, with a letter for each axis.
 type Lettered = (Vec<char>, Value);
+
+/// Two operands, with the letters of both that stay and that are summed, and those of one of them.
+struct Pair {
+    one: Lettered,
+    other: Lettered,
+    batch: Vec<char>,
+    summed: Vec<char>,
+    rows: Vec<char>,
+    columns: Vec<char>,
+}
 
 /// The product of two operands.
 fn pair(
@@ -314,143 +325,150 @@ fn pair(
     is_kept: &dyn Fn(&char) -> bool,
     output: &[char],
 ) -> Result<Lettered, Error> {
-    let both = |it: &&char| other_letters.contains(it);
-    let shared: Vec<char> = one_letters.iter().filter(both).copied().collect();
-    let (batch, summed): (Vec<char>, Vec<char>) = shared.iter().partition(|it| is_kept(it));
-    let only = |own: &[char], others: &[char]| -> Vec<char> {
-        own.iter()
-            .filter(|it| !others.contains(it))
-            .copied()
-            .collect()
+    let both = one_letters.iter().filter(|it| other_letters.contains(it));
+    let (batch, summed) = both.copied().partition(is_kept);
+    let only = |own: &[char], others: &[char]| {
+        let own = own.iter().copied();
+        own.filter(|it| !others.contains(it)).collect()
     };
-    let rows = only(&one_letters, &other_letters);
-    let columns = only(&other_letters, &one_letters);
-    let size = |letter: char| {
-        let of = |letters: &[char], value: &Value| {
+    let pair = Pair {
+        batch,
+        summed,
+        rows: only(&one_letters, &other_letters),
+        columns: only(&other_letters, &one_letters),
+        one: (one_letters, one.with(planner.materialised(&one)?)),
+        other: (other_letters, other.with(planner.materialised(&other)?)),
+    };
+    if !pair.summed.is_empty() && pair.count(&pair.rows) > 1 && pair.count(&pair.columns) > 1 {
+        return pair.matrices(planner);
+    }
+    match pair.with_constant(planner)? {
+        Some(made) => Ok(made),
+        None => pair.elements(planner, is_kept, output),
+    }
+}
+
+impl Pair {
+    fn size(&self, letter: char) -> usize {
+        let of = |(letters, value): &Lettered| {
             let place = letters.iter().position(|it| *it == letter);
             place.map(|place| value.view.axes[place].size)
         };
-        match (of(&one_letters, &one), of(&other_letters, &other)) {
+        match (of(&self.one), of(&self.other)) {
             (Some(a), Some(b)) => a.max(b),
             (a, b) => a.or(b).unwrap_or(1),
         }
-    };
-    let sizes = |letters: &[char]| letters.iter().map(|&it| size(it)).collect::<Vec<_>>();
-    let arranged = |letters: &[char], value: &Value, order: &[char]| {
+    }
+
+    fn sizes(&self, letters: &[char]) -> Vec<usize> {
+        letters.iter().map(|&it| self.size(it)).collect()
+    }
+
+    fn count(&self, letters: &[char]) -> usize {
+        self.sizes(letters).iter().product()
+    }
+
+    /// An operand with its axes in this order, repeated along those that it lacks.
+    fn arranged(&self, (letters, value): &Lettered, order: &[char]) -> Value {
         let axes = order.iter().map(|it| {
+            let size = self.size(*it);
             let place = letters.iter().position(|own| own == it);
-            match place.map(|place| value.view.axes[place]) {
-                Some(axis) if axis.size == size(*it) => axis,
-                _ => Axis {
-                    size: size(*it),
-                    stride: 0,
-                },
-            }
+            let own = place.map(|place| value.view.axes[place]);
+            let own = own.filter(|axis| axis.size == size);
+            own.unwrap_or(Axis { size, stride: 0 })
         });
-        View {
+        value.with(View {
             axes: axes.collect(),
             ..value.view.clone()
-        }
-    };
-    let count = |letters: &[char]| sizes(letters).iter().product::<usize>();
-    let one = one.with(planner.materialised(&one)?);
-    let other = other.with(planner.materialised(&other)?);
-    if !summed.is_empty() && count(&rows) > 1 && count(&columns) > 1 {
-        let (m, k, n) = (count(&rows), count(&summed), count(&columns));
-        let first = [&*batch, &*rows, &*summed].concat();
-        let second = [&*batch, &*summed, &*columns].concat();
-        let first = one.with(arranged(&one_letters, &one, &first));
-        let second = other.with(arranged(&other_letters, &other, &second));
-        let lead = sizes(&batch);
+        })
+    }
+
+    /// Rows times columns.
+    fn matrices(&self, planner: &mut Planner<'_>) -> Result<Lettered, Error> {
+        let Self {
+            batch,
+            summed,
+            rows,
+            columns,
+            ..
+        } = self;
+        let [m, k, n] = [rows, summed, columns].map(|letters| self.count(letters));
+        let first = self.arranged(&self.one, &[&**batch, rows, summed].concat());
+        let second = self.arranged(&self.other, &[&**batch, summed, columns].concat());
+        let lead = self.sizes(batch);
         let first = planner.reshape(&first, &[&*lead, &[m, k]].concat())?;
         let second = planner.reshape(&second, &[&*lead, &[k, n]].concat())?;
         let made = matrices(planner, &first, &second)?;
-        let letters = [batch, rows, columns].concat();
-        let made = planner.reshape(&made, &sizes(&letters))?;
-        return Ok((letters, made));
+        let letters = [&**batch, rows, columns].concat();
+        let made = planner.reshape(&made, &self.sizes(&letters))?;
+        Ok((letters, made))
     }
-    // A vector with a constant matrix, with one of each batch.
-    if let Some(made) = with_constant(
-        planner,
-        (&one_letters, &one),
-        (&other_letters, &other),
-        (&batch, &summed, &rows, &columns),
-    )? {
-        return Ok(made);
-    }
-    // Elements times elements, in the order of the larger operand.
-    let (large, small) = match one.view.len() >= other.view.len() {
-        true => (&one_letters, &other_letters),
-        false => (&other_letters, &one_letters),
-    };
-    let order = [&**large, &*only(small, large)].concat();
-    // Without a sum, what is written last is in the order of the output.
-    let order = match order.iter().all(|it| output.contains(it)) {
-        true => output
-            .iter()
-            .filter(|it| order.contains(it))
-            .copied()
-            .collect(),
-        false => order,
-    };
-    let first = one.with(arranged(&one_letters, &one, &order));
-    let second = other.with(arranged(&other_letters, &other, &order));
-    let made = planner.map(float2(Float2::Mul), Kind::Float, &[&first, &second])?;
-    let gone: Vec<usize> = (0..order.len())
-        .filter(|&it| !is_kept(&order[it]))
-        .collect();
-    if gone.is_empty() {
-        return Ok((order, made));
-    }
-    let made = planner.reduce(Reduction::Sum, &made, &gone)?;
-    let letters: Vec<char> = order.iter().filter(|it| is_kept(it)).copied().collect();
-    Ok((letters, made.with(made.view.without(&gone))))
-}
 
-type Letters<'a> = (&'a [char], &'a [char], &'a [char], &'a [char]);
-
-/// The product of rows with a constant matrix for each part of a batch, if it is one.
-fn with_constant(
-    planner: &mut Planner<'_>,
-    one: (&[char], &Value),
-    other: (&[char], &Value),
-    (batch, summed, rows, columns): Letters<'_>,
-) -> Result<Option<Lettered>, Error> {
-    let is_constant =
-        |planner: &Planner<'_>, value: &Value| planner.constant_index(&value.view).is_some();
-    let (left, right, own, out) = if is_constant(planner, other.1) {
-        (one, other, rows, columns)
-    } else if is_constant(planner, one.1) {
-        (other, one, columns, rows)
-    } else {
-        return Ok(None);
-    };
-    let ([summed], [out]) = (summed, out) else {
-        return Ok(None);
-    };
-    let arranged = |(letters, value): (&[char], &Value), order: &[char]| {
-        let place = |it: &char| letters.iter().position(|own| own == it);
-        let places = order.iter().map(place).collect::<Option<Vec<_>>>();
-        places.map(|places| value.with(value.view.permute(&places)))
-    };
-    let first = arranged(left, &[batch, own, &[*summed]].concat());
-    let second = arranged(right, &[batch, &[*summed, *out]].concat());
-    let (Some(first), Some(second)) = (first, second) else {
-        return Ok(None);
-    };
-    let mut rows: Vec<usize> = first.sizes();
-    let last = rows.pop().unwrap_or(1);
-    let lead = batch.len();
-    let count: usize = rows[lead..].iter().product();
-    let sizes = [&rows[..lead], &[count, last]].concat();
-    if second.sizes()[lead] != last || first.sizes()[..lead] != second.sizes()[..lead] {
-        return Ok(None);
+    /// Rows times a constant matrix for each part of the batch, if one operand is constant.
+    fn with_constant(&self, planner: &mut Planner<'_>) -> Result<Option<Lettered>, Error> {
+        let is_constant = |value: &Value| planner.constant_index(&value.view).is_some();
+        let (left, right, own, out) = if is_constant(&self.other.1) {
+            (&self.one, &self.other, &self.rows, &self.columns)
+        } else if is_constant(&self.one.1) {
+            (&self.other, &self.one, &self.columns, &self.rows)
+        } else {
+            return Ok(None);
+        };
+        let ([summed], [out]) = (&*self.summed, &**out) else {
+            return Ok(None);
+        };
+        let batch = &*self.batch;
+        let first = self.arranged(left, &[batch, own, &[*summed]].concat());
+        let second = self.arranged(right, &[batch, &[*summed, *out]].concat());
+        // A matrix that is repeated is packed once, by its own axes.
+        let is_whole = |(letters, value): &Lettered| {
+            letters
+                .iter()
+                .enumerate()
+                .all(|(place, &it)| value.view.axes[place].size == self.size(it))
+        };
+        if !is_whole(left) || !is_whole(right) {
+            return Ok(None);
+        }
+        let mut rows = first.sizes();
+        let last = rows.pop().unwrap_or(1);
+        let lead = batch.len();
+        let count: usize = rows[lead..].iter().product();
+        let flat = planner.reshape(&first, &[&rows[..lead], &[count, last]].concat())?;
+        let Some(made) = packed(planner, &flat.view, &second.view, &rows[..lead])? else {
+            return Ok(None);
+        };
+        rows.push(self.size(*out));
+        let made = planner.reshape(&made, &rows)?;
+        Ok(Some(([batch, own, &[*out]].concat(), made)))
     }
-    let flat = planner.reshape(&first, &sizes)?;
-    let Some(made) = packed(planner, &flat.view, &second.view, &rows[..lead])? else {
-        return Ok(None);
-    };
-    let columns = second.sizes()[lead + 1];
-    let made = planner.reshape(&made, &[&*rows, &[columns]].concat())?;
-    Ok(Some(([batch, own, &[*out]].concat(), made)))
+
+    /// Elements times elements, in the order of the larger operand, or of the output where nothing is summed.
+    fn elements(
+        &self,
+        planner: &mut Planner<'_>,
+        is_kept: &dyn Fn(&char) -> bool,
+        output: &[char],
+    ) -> Result<Lettered, Error> {
+        let letters = match self.one.1.view.len() >= self.other.1.view.len() {
+            true => [&*self.one.0, &self.columns],
+            false => [&*self.other.0, &self.rows],
+        };
+        let mut order = letters.concat();
+        if order.iter().all(|it| output.contains(it)) {
+            let own = output.iter().filter(|it| order.contains(it));
+            order = own.copied().collect();
+        }
+        let first = self.arranged(&self.one, &order);
+        let second = self.arranged(&self.other, &order);
+        let made = planner.map(float2(Float2::Mul), Kind::Float, &[&first, &second])?;
+        let gone = (0..order.len()).filter(|&it| !is_kept(&order[it]));
+        let gone: Vec<usize> = gone.collect();
+        if gone.is_empty() {
+            return Ok((order, made));
+        }
+        let made = planner.reduce(Reduction::Sum, &made, &gone)?;
+        order.retain(is_kept);
+        Ok((order, made.with(made.view.without(&gone))))
+    }
 }

@@ -7,11 +7,10 @@ use super::Call;
 use super::elementwise::float2;
 use super::products::product;
 use crate::attributes::NodeAttributes;
-use crate::elements::{Kind, Lane};
+use crate::elements::Kind;
 use crate::error::{Error, values};
 use crate::function::{Float1, Float2, Function};
 use crate::plan::{Operation, Planner, Value};
-use crate::view::View;
 
 // The inputs of a layer, by their index.
 const X: usize = 0;
@@ -140,29 +139,27 @@ impl Planned<'_, '_> {
     }
 }
 
-pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
-    let form = read(call.node).map_err(Error::Values)?;
-    let x = call.input(X)?;
-    let (steps, batch) = match *x.sizes() {
-        [steps, batch, _] => (steps, batch),
-        _ => return values(format!("an input of {} axes", x.rank())),
-    };
-    // The only direction.
-    let first = |value: &Value| match value.view.axes.first() {
+/// The value of the only direction.
+fn only(value: &Value) -> Result<Value, Error> {
+    match value.view.axes.first() {
         Some(axis) if axis.size == 1 => Ok(value.with(value.view.at(0, 0, 0))),
         _ => values(format!("weights or states of {:?}", value.sizes())),
-    };
-    let matrix = |value: &Value| {
-        let value = first(value)?;
+    }
+}
+
+/// The matrices of the input and of the state, each with a column for each gate and unit, and the number of units.
+fn weights(call: &Call<'_>, form: &Layer) -> Result<([Value; 2], usize), Error> {
+    let matrix = |index: usize| {
+        let value = only(call.input(index)?)?;
         match value.rank() {
             2 => Ok(value.with(value.view.permute(&[1, 0]))),
             rank => values(format!("weights of {rank} axes")),
         }
     };
-    let weights = [matrix(call.input(W)?)?, matrix(call.input(R)?)?];
+    let weights = [matrix(W)?, matrix(R)?];
     let units = weights[1].view.axes[0].size;
-    let rows = form.cell.gates() * units;
-    let are_of_units = weights.iter().all(|it| it.view.axes[1].size == rows);
+    let columns = form.cell.gates() * units;
+    let are_of_units = weights.iter().all(|it| it.view.axes[1].size == columns);
     if !are_of_units || ![0, units].contains(&form.units) {
         return values(format!(
             "weights of {:?} and {:?}, with a hidden_size of {}",
@@ -171,46 +168,57 @@ pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
             form.units
         ));
     }
-    let biases = match call.optional(B) {
-        None => [None, None],
-        Some(bias) => {
-            let bias = first(bias)?;
-            if bias.sizes() != [2 * rows] {
-                return values(format!("biases of {:?}", bias.sizes()));
-            }
-            let part = |start: usize| bias.with(bias.view.slice(0, start as isize, rows, 1));
-            [Some(part(0)), Some(part(rows))]
-        }
+    Ok((weights, units))
+}
+
+/// The biases of the input and of the state, if there are any.
+fn biases(call: &Call<'_>, columns: usize) -> Result<[Option<Value>; 2], Error> {
+    let Some(bias) = call.optional(B) else {
+        return Ok([None, None]);
     };
-    let initial = |planner: &mut Planner<'_>, index: usize| match call.optional(index) {
-        Some(value) => first(value),
+    let bias = only(bias)?;
+    if bias.sizes() != [2 * columns] {
+        return values(format!("biases of {:?}", bias.sizes()));
+    }
+    Ok([0, columns].map(|start| Some(bias.with(bias.view.slice(0, start as isize, columns, 1)))))
+}
+
+pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
+    let form = read(call.node).map_err(Error::Values)?;
+    let x = call.input(X)?;
+    let [steps, batch, _] = *x.sizes() else {
+        return values(format!("an input of {} axes", x.rank()));
+    };
+    let (weights, units) = weights(call, &form)?;
+    let biases = biases(call, form.cell.gates() * units)?;
+    let x = x.with(planner.materialised(x)?);
+    let all = planner.parts(Kind::Float, &[steps, 1, batch, units])?;
+    let direction = &form.directions[0];
+    let mut layer = Planned {
+        planner,
+        units,
+        activations: &direction.activations,
+        weights,
+        biases,
+    };
+    let initial = |layer: &mut Planned<'_, '_>, index: usize| match call.optional(index) {
+        Some(value) => only(value),
         None => {
-            let zero = planner.float(0.0);
+            let zero = layer.planner.float(0.0);
             Ok(zero.with(zero.view.broadcast(&[batch, units])))
         }
     };
-    let mut h = initial(planner, H)?;
+    let mut h = initial(&mut layer, H)?;
     let mut c = match form.cell {
-        Cell::Lstm { .. } => initial(planner, C)?,
+        Cell::Lstm { .. } => initial(&mut layer, C)?,
         _ => h.clone(),
     };
-    let direction = &form.directions[0];
-    let x = x.with(planner.materialised(x)?);
-    let all = planner.parts(Kind::Float, &[steps, 1, batch, units])?;
     for number in 0..steps {
-        let step = if direction.is_backward {
-            steps - 1 - number
-        } else {
-            number
+        let step = match direction.is_backward {
+            true => steps - 1 - number,
+            false => number,
         };
         let own = x.with(x.view.at(0, step as i64, 0));
-        let mut layer = Planned {
-            planner,
-            units,
-            activations: &direction.activations,
-            weights: weights.clone(),
-            biases: biases.clone(),
-        };
         match form.cell {
             Cell::Lstm { .. } => [h, c] = layer.lstm(&own, &h, &c)?,
             Cell::Gru {
@@ -219,13 +227,10 @@ pub(super) fn layer(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Va
             Cell::Rnn => h = layer.rnn(&own, &h)?,
         }
         let to = all.view.at(0, step as i64, 0).at(0, 0, 0);
-        let from = planner.materialised(&h)?;
-        planner.add_to(Operation::Map(Function::Move(Lane::Float)), vec![from], to);
+        let from = layer.planner.materialised(&h)?;
+        let moved = Operation::moved(Kind::Float);
+        layer.planner.add_to(moved, vec![from], to);
     }
-    let last = |value: &Value| {
-        value.with(View {
-            ..value.view.unsqueeze(0)
-        })
-    };
-    Ok(vec![all, last(&h), last(&c)])
+    let last = [h, c].map(|value| value.with(value.view.unsqueeze(0)));
+    Ok([all].into_iter().chain(last).collect())
 }

@@ -36,56 +36,49 @@ pub(super) fn plan(
     collected: Vec<Option<Collected>>,
     condition: Option<View>,
 ) -> Result<Plan, Error> {
-    let condition = condition.and_then(|view| Some((view.buffer()?, view.offset, view.step)));
+    let mut condition = condition.and_then(|view| Some((view.buffer()?, view.offset, view.step)));
     repeat_cheap(planner);
     let mut phases = Phases::of(planner, &states, condition.map(|it| it.0));
     let steps = planner.steps.unwrap_or(1);
     let wide = phases.widen(planner, steps);
     // The condition may be of a buffer of all steps.
-    let condition = condition.map(|(buffer, offset, step)| match wide.contains(&buffer) {
-        true => (
-            buffer,
-            offset,
-            step + (planner.buffers[buffer].len / steps.max(1)) as isize,
-        ),
-        false => (buffer, offset, step),
-    });
+    if let Some((buffer, _, step)) = &mut condition
+        && wide.contains(buffer)
+    {
+        *step += (planner.buffers[*buffer].len / steps.max(1)) as isize;
+    }
     let gone = phases.without_moves(planner, &mut states, &wide);
-    let mut outside: HashSet<usize> = states
-        .iter()
-        .filter_map(|state| match state {
-            Stated::Buffer(state) => Some([Some(state.current), state.next]),
-            Stated::Line(..) | Stated::Nothing => None,
-        })
-        .flatten()
-        .flatten()
-        .collect();
-    outside.extend(collected.iter().flatten().map(|it| it.buffer));
-    outside.extend(condition.map(|it| it.0));
-    let mut made: [Vec<Unit>; 3] = Default::default();
-    for (phase, made) in made.iter_mut().enumerate() {
+    let of_states = states.iter().filter_map(|state| match state {
+        Stated::Buffer(state) => Some([Some(state.current), state.next]),
+        Stated::Line(..) | Stated::Nothing => None,
+    });
+    let of_steps = collected.iter().flatten().map(|it| it.buffer);
+    let outside = of_states.flatten().flatten().chain(of_steps);
+    let outside = outside.chain(condition.map(|it| it.0)).collect();
+    let mut units: [Vec<Unit>; 3] = Default::default();
+    for (phase, units) in units.iter_mut().enumerate() {
         let own = (0..planner.primitives.len())
             .filter(|index| phases.of[*index] == phase && !gone.contains(index));
         let all = if phase == STEP { None } else { Some(steps) };
-        *made = units::join(&planner.primitives, own.collect(), |primitive| {
+        *units = units::join(&planner.primitives, own.collect(), |primitive| {
             let needs = planner.buffers[primitive.writes()].needs;
             // What is needed by no step runs once, without an axis of steps.
             all.filter(|_| phase == AFTER || needs != Needs::Nothing)
         });
     }
-    let places = in_place(planner, &mut states, &mut made, condition.map(|it| it.0));
+    let places = in_place(planner, &mut states, &mut units, condition.map(|it| it.0));
     // The condition may be a state that is written where it lies.
-    let condition = condition.map(|(buffer, offset, step)| {
-        (places.get(&buffer).copied().unwrap_or(buffer), offset, step)
-    });
+    if let Some((buffer, ..)) = &mut condition {
+        *buffer = places.get(buffer).copied().unwrap_or(*buffer);
+    }
+    let memory = MemoryOf {
+        buffers: &planner.buffers,
+        places: &places,
+        outside: &outside,
+    };
     let mut kernels: [Vec<Scheduled>; 3] = Default::default();
-    for (units, kernels) in std::iter::zip(&made, &mut kernels) {
+    for (units, kernels) in std::iter::zip(&units, &mut kernels) {
         for unit in units {
-            let memory = MemoryOf {
-                buffers: &planner.buffers,
-                places: &places,
-                outside: &outside,
-            };
             kernels.extend(units::kernel(&planner.primitives, unit, &memory)?);
         }
     }
@@ -423,53 +416,9 @@ fn in_place(
         if state.sizes != state.next_sizes || condition == Some(state.current) {
             continue;
         }
-        let primitives = &planner.primitives;
-        let steps = &units[STEP];
-        let writes = |unit: &Unit| {
-            let mut all = unit.primitives.iter();
-            all.any(|&it| primitives[it].writes() == next)
-        };
-        let mut writers = (0..steps.len()).filter(|&it| writes(&steps[it]));
-        let Some(writer) = writers.next() else {
+        let Some(mover) = written_in_place(&planner.primitives, state, next, units) else {
             continue;
         };
-        // What comes behind the first changes parts of what that moved.
-        let moves = |index: usize| {
-            let primitive = &primitives[index];
-            let whole = View::whole(Base::Buffer(state.current), &state.sizes);
-            let is_move = matches!(primitive.operation, Operation::Map(Function::Move(_)));
-            is_move && primitive.writes() == next && primitive.inputs[0].is_same(&whole)
-        };
-        let mover = steps[writer]
-            .primitives
-            .iter()
-            .copied()
-            .find(|&it| moves(it));
-        if writers.next().is_some() && mover.is_none() {
-            continue;
-        }
-        let is_read_later = steps[writer + 1..].iter().chain(&units[AFTER]).any(|unit| {
-            let mut all = unit.primitives.iter();
-            all.any(|&it| primitives[it].reads().any(|it| it == state.current))
-        });
-        let own = &steps[writer];
-        let mut outputs = own.primitives.iter().map(|&it| &primitives[it]);
-        let mut written = outputs.clone().filter(|it| it.writes() == next);
-        let (Some(output), None) = (written.next(), written.next()) else {
-            continue;
-        };
-        let place = unit::place(&output.output, own.steps);
-        let is_beside = outputs.all(|primitive| {
-            let mut reads = primitive
-                .inputs
-                .iter()
-                .filter(|it| it.buffer() == Some(state.current));
-            reads.all(|view| unit::place(view, own.steps) == place)
-        });
-        let is_map = matches!(output.operation, Operation::Map(_));
-        if is_read_later || !is_beside || !is_map {
-            continue;
-        }
         places.insert(next, state.current);
         planner.buffers[next].len = 0;
         state.next = None;
@@ -482,4 +431,53 @@ fn in_place(
         }
     }
     places
+}
+
+/// Whether the next value of a state can be written where the state lies, and the primitive that moves the state
+/// there, if one does, of which others then change parts.
+fn written_in_place(
+    primitives: &[Primitive],
+    state: &State,
+    next: usize,
+    units: &[Vec<Unit>; 3],
+) -> Option<Option<usize>> {
+    let steps = &units[STEP];
+    let writes = |unit: &Unit| {
+        unit.primitives
+            .iter()
+            .any(|&it| primitives[it].writes() == next)
+    };
+    let mut writers = (0..steps.len()).filter(|&it| writes(&steps[it]));
+    let writer = writers.next()?;
+    let own = &steps[writer];
+    let whole = View::whole(Base::Buffer(state.current), &state.sizes);
+    let moves = |primitive: &Primitive| {
+        let is_move = matches!(primitive.operation, Operation::Map(Function::Move(_)));
+        is_move && primitive.writes() == next && primitive.inputs[0].is_same(&whole)
+    };
+    let mover = own
+        .primitives
+        .iter()
+        .copied()
+        .find(|&it| moves(&primitives[it]));
+    if writers.next().is_some() && mover.is_none() {
+        return None;
+    }
+    let mut later = steps[writer + 1..]
+        .iter()
+        .chain(&units[AFTER])
+        .flat_map(|it| &it.primitives);
+    if later.any(|&it| primitives[it].reads().any(|it| it == state.current)) {
+        return None;
+    }
+    let outputs = own.primitives.iter().map(|&it| &primitives[it]);
+    let mut written = outputs.clone().filter(|it| it.writes() == next);
+    let (Some(output), None) = (written.next(), written.next()) else {
+        return None;
+    };
+    let place = unit::place(&output.output, own.steps);
+    let mut reads = outputs.flat_map(|it| &it.inputs);
+    let is_beside = reads
+        .all(|view| view.buffer() != Some(state.current) || unit::place(view, own.steps) == place);
+    (is_beside && matches!(output.operation, Operation::Map(_))).then_some(mover)
 }
