@@ -26,17 +26,17 @@ pub trait Around {
 
 /// Where the elements of a value are known from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Known {
+pub(crate) enum Origin {
     Constant(usize),
     Input(usize),
 }
 
 /// A value around the loop that it reads.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct OuterValue {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    pub(crate) known: Known,
+    pub(crate) origin: Origin,
 }
 
 #[derive(Clone, Debug)]
@@ -61,17 +61,17 @@ pub(crate) struct State {
 
 /// A scan input.
 #[derive(Debug)]
-pub(crate) struct Slice {
+pub(crate) struct ScanInput {
     pub(crate) name: String,
     /// Where the slices of all steps are.
-    pub(crate) whole: Known,
+    pub(crate) whole: Origin,
     pub(crate) axis: i64,
     pub(crate) is_reversed: bool,
 }
 
 /// What the steps collect.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct ScanOutput {
     pub(crate) name: String,
     pub(crate) axis: i64,
     pub(crate) is_reversed: bool,
@@ -84,13 +84,13 @@ fn normal(axis: i64, rank: usize) -> Result<usize, Error> {
     place.ok_or_else(|| Error::Values(format!("axis {axis} of a value with {rank}")))
 }
 
-impl Slice {
+impl ScanInput {
     pub(crate) fn axis(&self, rank: usize) -> Result<usize, Error> {
         normal(self.axis, rank)
     }
 }
 
-impl Output {
+impl ScanOutput {
     pub(crate) fn axis(&self, rank: usize) -> Result<usize, Error> {
         normal(self.axis, rank)
     }
@@ -105,22 +105,22 @@ pub(crate) struct Body {
     pub(crate) order: Vec<usize>,
     /// The names and types of the inputs of a run.
     pub(crate) inputs: Vec<(String, Kind)>,
-    pub(crate) reads: Vec<Read>,
+    pub(crate) outer: Vec<OuterValue>,
     pub(crate) constants: Vec<Constant>,
     /// The constants of the body, by their names.
     pub(crate) inner: HashMap<String, usize>,
     /// The graphs of its nodes, by their first outputs: a loop's body, or both branches of an If.
     pub(crate) bodies: HashMap<String, Vec<Body>>,
     /// What says the most steps, and whether there is a first.
-    pub(crate) most: Option<Known>,
-    pub(crate) starts: Option<Known>,
+    pub(crate) most: Option<Origin>,
+    pub(crate) starts: Option<Origin>,
     /// The names of the step's number, and of the conditions.
     pub(crate) number: Option<String>,
     pub(crate) condition_in: Option<String>,
     pub(crate) condition_out: Option<String>,
     pub(crate) states: Vec<State>,
-    pub(crate) slices: Vec<Slice>,
-    pub(crate) collected: Vec<Output>,
+    pub(crate) slices: Vec<ScanInput>,
+    pub(crate) collected: Vec<ScanOutput>,
     /// The type of each output of the loop, if it is read.
     pub(crate) outputs: Vec<Option<Kind>>,
     /// Matrices, by the constant, the place and the axes that they are of.

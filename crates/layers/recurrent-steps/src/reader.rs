@@ -8,7 +8,9 @@ use revseq_onnx::model::{
 };
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
-use crate::body::{Around, Body, Constant, Known, Output, Read, Slice, State, constant_of};
+use crate::body::{
+    Around, Body, Constant, Origin, OuterValue, ScanInput, ScanOutput, State, constant_of,
+};
 use crate::elements::Kind;
 use crate::nodes::{added, appends, mark_live, value_of, without_constants, without_doubles};
 use crate::operators::{self, Gives, Rule, Takes};
@@ -39,7 +41,7 @@ impl Body {
         let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
         let scan = model::node("Scan", &[], &outputs, vec![body, int("num_scan_inputs", 0)]);
         let mut body = Self::of(&scan, opset, around)?;
-        body.most = Some(Known::Constant(body.constants.len()));
+        body.most = Some(Origin::Constant(body.constants.len()));
         body.constants.push(Constant {
             kind: Kind::Int64,
             sizes: vec![],
@@ -106,7 +108,7 @@ impl Body {
         Ok(Self {
             order,
             inputs: reader.inputs,
-            reads: reader.reads,
+            outer: reader.outer,
             constants: reader.constants,
             inner: reader.inner,
             bodies: reader.bodies,
@@ -166,13 +168,13 @@ impl Names<'_> {
     }
 
     /// What the steps collect.
-    fn collected(&self) -> Vec<Output> {
+    fn collected(&self) -> Vec<ScanOutput> {
         let before = self.layout.leading_outputs + self.layout.states;
         let names = self.outputs.iter().skip(before).enumerate();
         names
             .map(|(index, name)| {
                 let (axis, is_reversed) = self.along("scan_output", index);
-                Output {
+                ScanOutput {
                     name: name.clone(),
                     axis,
                     is_reversed,
@@ -254,8 +256,8 @@ impl Outside for Reader<'_> {
 struct Reader<'a> {
     around: &'a dyn Outside,
     inputs: Vec<(String, Kind)>,
-    reads: Vec<Read>,
-    /// The places of outer values in `reads`.
+    outer: Vec<OuterValue>,
+    /// The places of outer values.
     places: HashMap<String, usize>,
     constants: Vec<Constant>,
     inner: HashMap<String, usize>,
@@ -275,7 +277,7 @@ impl<'a> Reader<'a> {
         Self {
             around,
             inputs: vec![],
-            reads: vec![],
+            outer: vec![],
             places: HashMap::new(),
             constants: vec![],
             inner: HashMap::new(),
@@ -288,13 +290,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an input that only a Loop has: the most steps, or whether there is a first.
-    fn leading(&mut self, names: &Names<'_>, index: usize) -> Result<Option<Known>, String> {
+    fn leading(&mut self, names: &Names<'_>, index: usize) -> Result<Option<Origin>, String> {
         let is_there = index < names.layout.leading_inputs;
         let Some(name) = names.node.input(index).filter(|_| is_there) else {
             return Ok(None);
         };
         self.outer(name)?;
-        self.known(name).map(Some)
+        self.origin(name).map(Some)
     }
 
     /// Reads the states.
@@ -326,16 +328,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the scan inputs.
-    fn slices(&mut self, names: &Names<'_>) -> Result<Vec<Slice>, String> {
+    fn slices(&mut self, names: &Names<'_>) -> Result<Vec<ScanInput>, String> {
         let mut slices = vec![];
         for index in 0..names.layout.slices {
             let (outside, name) = names.input(names.layout.states + index, "scan input")?;
             let kind = self.outer(outside)?;
             self.bind(name, kind, false);
             let (axis, is_reversed) = names.along("scan_input", index);
-            slices.push(Slice {
+            slices.push(ScanInput {
                 name: name.to_owned(),
-                whole: self.known(outside)?,
+                whole: self.origin(outside)?,
                 axis,
                 is_reversed,
             });
@@ -368,41 +370,41 @@ impl<'a> Reader<'a> {
     /// Reads a value around the loop, and returns its type.
     fn outer(&mut self, name: &str) -> Result<Kind, String> {
         if let Some(&place) = self.places.get(name) {
-            return Ok(self.reads[place].kind);
+            return Ok(self.outer[place].kind);
         }
-        let (kind, known) = match self.around.constant_of(name) {
+        let (kind, origin) = match self.around.constant_of(name) {
             Some(constant) => {
                 let constant = constant.map_err(|text| format!("{name:?}: {text}"))?;
                 let kind = constant.kind;
                 self.constants.push(constant);
-                (kind, Known::Constant(self.constants.len() - 1))
+                (kind, Origin::Constant(self.constants.len() - 1))
             }
             None => {
                 let kind = self.around.kind_of(name)?;
                 self.inputs.push((name.to_owned(), kind));
-                (kind, Known::Input(self.inputs.len() - 1))
+                (kind, Origin::Input(self.inputs.len() - 1))
             }
         };
-        self.places.insert(name.to_owned(), self.reads.len());
-        self.reads.push(Read {
+        self.places.insert(name.to_owned(), self.outer.len());
+        self.outer.push(OuterValue {
             name: name.to_owned(),
             kind,
-            known,
+            origin,
         });
         Ok(kind)
     }
 
     /// Where the elements of an outer value that was read are known from.
-    fn known(&self, name: &str) -> Result<Known, String> {
+    fn origin(&self, name: &str) -> Result<Origin, String> {
         let place = self.places.get(name);
         let place = place.ok_or_else(|| format!("{name:?} is not read"))?;
-        Ok(self.reads[*place].known)
+        Ok(self.outer[*place].origin)
     }
 
     fn constant_index(&self, name: &str) -> Option<usize> {
-        match self.reads[*self.places.get(name)?].known {
-            Known::Constant(index) => Some(index),
-            Known::Input(_) => None,
+        match self.outer[*self.places.get(name)?].origin {
+            Origin::Constant(index) => Some(index),
+            Origin::Input(_) => None,
         }
     }
 

@@ -7,7 +7,9 @@ use crate::elements::{Elements, ElementsMut, Kind, Lane, Outputs, Tensor};
 use crate::error::{Error, values};
 use crate::kernels::{At, Memory, Registers, zeros};
 use crate::limits::{Limits, bytes, bytes_of};
-use crate::plan::{Collected, Data, Inner, Plan, Scheduled, Source, State, Stated, Work, count};
+use crate::plan::{
+    Collected, Data, Inner, Plan, Scheduled, Source, StateBuffers, StatePlan, Work, count,
+};
 use crate::view::View;
 
 /// After so many steps the run asks whether it is to end.
@@ -117,7 +119,7 @@ impl<'a> Running<'a> {
         match states {
             Some(states) => {
                 for (state, (_, numbers)) in std::iter::zip(&self.plan.states, states) {
-                    if let Stated::Buffer(state) = state {
+                    if let StatePlan::Buffer(state) = state {
                         self.memory[state.current] = match numbers {
                             Numbers::Floats(all) => Memory::Floats(all),
                             Numbers::Ints(all) => Memory::Ints(all),
@@ -127,7 +129,7 @@ impl<'a> Running<'a> {
             }
             None => {
                 for state in &self.plan.states {
-                    if let Stated::Buffer(state) = state {
+                    if let StatePlan::Buffer(state) = state {
                         self.begin(state);
                     }
                 }
@@ -136,7 +138,7 @@ impl<'a> Running<'a> {
     }
 
     /// Copies the elements of a state before the first step.
-    fn begin(&mut self, state: &State) {
+    fn begin(&mut self, state: &StateBuffers) {
         let Some(from) = state.initial.buffer() else {
             return;
         };
@@ -195,7 +197,7 @@ impl<'a> Running<'a> {
                 is_over = self.memory[buffer].floats()[place as usize] == 0.0;
             }
             for state in &plan.states {
-                if let Stated::Buffer(State {
+                if let StatePlan::Buffer(StateBuffers {
                     current,
                     next: Some(next),
                     ..
@@ -275,9 +277,9 @@ impl<'a> Running<'a> {
         let mut states = vec![];
         for state in &self.plan.states {
             states.push(match state {
-                Stated::Nothing => (vec![], Numbers::Ints(vec![])),
-                Stated::Line(_, sizes) => (sizes.clone(), Numbers::Ints(vec![])),
-                Stated::Buffer(state) => {
+                StatePlan::Nothing => (vec![], Numbers::Ints(vec![])),
+                StatePlan::Line(_, sizes) => (sizes.clone(), Numbers::Ints(vec![])),
+                StatePlan::Buffer(state) => {
                     let len = count(&state.next_sizes)?;
                     let numbers = match &mut self.memory[state.current] {
                         Memory::Floats(all) => Numbers::Floats(std::mem::take(all)),
@@ -348,12 +350,12 @@ impl<'a> Running<'a> {
                 continue;
             };
             match state {
-                Stated::Nothing => {}
-                Stated::Line(line, sizes) => {
+                StatePlan::Nothing => {}
+                StatePlan::Line(line, sizes) => {
                     let room = room(outputs, index, kind, sizes)?;
                     write(room, &Memory::Ints(vec![line.at(self.steps as i64)]))?;
                 }
-                Stated::Buffer(state) => {
+                StatePlan::Buffer(state) => {
                     let sizes = match self.steps {
                         0 => &state.sizes,
                         _ => &state.next_sizes,
@@ -423,13 +425,13 @@ fn inner(
     running.run(threads, limits, 0)?;
     for (index, mut room) in last {
         match &plan.states[index] {
-            Stated::Nothing => {}
-            Stated::Line(line, _) => {
+            StatePlan::Nothing => {}
+            StatePlan::Line(line, _) => {
                 if let Some(to) = room.ints_mut().first_mut() {
                     *to = line.at(running.steps as i64);
                 }
             }
-            Stated::Buffer(state) => {
+            StatePlan::Buffer(state) => {
                 let from = &running.memory[state.current];
                 let sizes = match running.steps {
                     0 => &state.sizes,

@@ -9,7 +9,7 @@ use crate::body::{Around, Body};
 use crate::elements::{Kind, Outputs, Tensor};
 use crate::error::{Error, values};
 use crate::limits::{Limits, bytes_of};
-use crate::plan::{Given, Plan, Planner, Run, count};
+use crate::plan::{Plan, Planner, Run, RunInput, count};
 use crate::run::{Carried, Running};
 
 /// The most programs of a loop that are kept.
@@ -154,7 +154,7 @@ impl Steps {
         }
         limits.allow_another(*made)?;
         *made += 1;
-        let mut given = Vec::with_capacity(inputs.len());
+        let mut run_inputs = Vec::with_capacity(inputs.len());
         for (Tensor { sizes, elements }, (_, kind)) in std::iter::zip(inputs, &self.body.inputs) {
             if elements.kind() != *kind || elements.len() != count(sizes)? {
                 return values(format!(
@@ -163,14 +163,14 @@ impl Steps {
                     elements.kind()
                 ));
             }
-            given.push(Given {
+            run_inputs.push(RunInput {
                 kind: *kind,
                 sizes,
                 elements: Some(*elements),
             });
         }
         let run = Run {
-            inputs: &given,
+            inputs: &run_inputs,
             first,
             states: states.as_deref(),
         };

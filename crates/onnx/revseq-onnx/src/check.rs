@@ -217,19 +217,19 @@ fn check_body(node: &NodeProto) -> Result<()> {
     let is_constant = |name: &str| body.tensors().any(|tensor| tensor == name);
     let constant = body.inputs().find(|name| is_constant(name));
     let fed = body.inputs().filter(|name| !is_constant(name)).count();
-    let given = node.input.len();
+    let count = node.input.len();
     let is_fed = match node.op() {
         // The number of a step and the condition are always there.
-        "Loop" => fed == given.max(2),
+        "Loop" => fed == count.max(2),
         // Version 8 has lengths before them.
-        "Scan" => fed == given || constant.is_none() && fed + 1 == given,
+        "Scan" => fed == count || constant.is_none() && fed + 1 == count,
         _ => return Ok(()),
     };
     let but = match constant {
         Some(name) => format!(" besides {name:?}, which is an initializer, too"),
         None => String::new(),
     };
-    ensure!(is_fed, "it has {given} inputs, but its body has {fed}{but}");
+    ensure!(is_fed, "it has {count} inputs, but its body has {fed}{but}");
     if let ("Scan", Some(scanned)) = (node.op(), node.int("num_scan_inputs").value()) {
         let states = usize::try_from(scanned)
             .ok()

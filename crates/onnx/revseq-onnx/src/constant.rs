@@ -297,12 +297,12 @@ fn floats_within(scope: &Scope<'_>, name: &str, steps: usize) -> Option<Floats> 
 /// The same elements with another shape.
 fn reshaped(value: Floats, shape: &[i64]) -> Option<Floats> {
     let count = value.elements.len();
-    let known = shape.iter().filter(|&&size| size != -1);
-    let known = known.map(|&size| usize::try_from(size).ok().filter(|&size| size > 0));
-    let known = element_count(&known.collect::<Option<Vec<_>>>()?)?;
+    let listed = shape.iter().filter(|&&size| size != -1);
+    let listed = listed.map(|&size| usize::try_from(size).ok().filter(|&size| size > 0));
+    let listed = element_count(&listed.collect::<Option<Vec<_>>>()?)?;
     let sizes: Vec<usize> = shape
         .iter()
-        .map(|&size| usize::try_from(size).unwrap_or(count / known))
+        .map(|&size| usize::try_from(size).unwrap_or(count / listed))
         .collect();
     (element_count(&sizes)? == count).then_some(Floats { sizes, ..value })
 }

@@ -82,11 +82,11 @@ enum State {
 /// The names of the values that a node reads: its inputs, and what its subgraphs capture. A name may
 /// be there more than once.
 pub fn reads(node: &NodeProto) -> Vec<&str> {
-    let mut read: Vec<&str> = node.inputs().collect();
+    let mut names: Vec<&str> = node.inputs().collect();
     for graph in node.graphs() {
-        captured(graph, &HashSet::new(), &mut |name| read.push(name));
+        captured(graph, &HashSet::new(), &mut |name| names.push(name));
     }
-    read
+    names
 }
 
 /// The nodes whose outputs a node and its subgraphs read.

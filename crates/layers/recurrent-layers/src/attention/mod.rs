@@ -304,8 +304,8 @@ impl<'a> Shapes<'a> {
     /// The sizes of an input of so many axes.
     fn axes<const N: usize>(self, input: usize, expected: &str) -> Result<[usize; N], Error> {
         let sizes = self.required(input)?;
-        let found = <[usize; N]>::try_from(sizes).ok();
-        found.ok_or_else(|| self.wrong(input, expected.to_owned()))
+        let axes = <[usize; N]>::try_from(sizes).ok();
+        axes.ok_or_else(|| self.wrong(input, expected.to_owned()))
     }
 
     /// Checks the sizes of an input, if it is there.

@@ -327,10 +327,10 @@ impl Best {
             false => one.order(other).is_gt(),
         };
         for index in 0..self.axis.0 {
-            let found = at(index);
+            let element = at(index);
             let mut place = index.min(to.len());
             // Most are no better than the last.
-            while place > 0 && is_better(found, at(to[place - 1] as usize)) {
+            while place > 0 && is_better(element, at(to[place - 1] as usize)) {
                 place -= 1;
             }
             if place < to.len() {

@@ -356,8 +356,8 @@ pub(super) fn top(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Valu
         count,
     };
     let mut indices = planner.add(operation, Lane::Int, vec![input], &sizes)?;
-    let found = indices.axes.remove(sizes.len() - 1);
-    indices.axes.insert(along, found);
+    let picked = indices.axes.remove(sizes.len() - 1);
+    indices.axes.insert(along, picked);
     let still = |(place, own): (usize, &Axis)| match place == along {
         true => Axis {
             stride: 0,

@@ -22,10 +22,10 @@ fn two(
 
 pub(super) fn reduce(planner: &mut Planner<'_>, call: &Call<'_>) -> Result<Vec<Value>, Error> {
     let value = call.input(0)?;
-    let given = call
+    let listed = call
         .parameter(planner, 1, "axes")?
         .filter(|all| !all.is_empty());
-    let along = match given {
+    let along = match listed {
         Some(all) => axes(&all, value.rank())?,
         None if call.int("noop_with_empty_axes", 0) != 0 => vec![],
         None => (0..value.rank()).collect(),

@@ -2,8 +2,8 @@
 
 use super::planner::{End, Outcome, Planner};
 use super::value::count;
-use super::{Buffer, Collected, Needs, Operation, Plan, Source, State, Stated, phases};
-use crate::body::{self, Output};
+use super::{Buffer, Collected, Needs, Operation, Plan, Source, StateBuffers, StatePlan, phases};
+use crate::body::{self, ScanOutput};
 use crate::error::{Error, values};
 use crate::known::Line;
 use crate::view::{Base, View};
@@ -20,7 +20,7 @@ impl Planner<'_> {
         for (state, line) in std::iter::zip(&body.states, lines) {
             states.push(self.state(state, line)?);
         }
-        if states.iter().any(Stated::changes_sizes) && !self.end.is_single {
+        if states.iter().any(StatePlan::changes_sizes) && !self.end.is_single {
             return Ok(Outcome::Other(End {
                 is_single: true,
                 ..self.end
@@ -43,13 +43,13 @@ impl Planner<'_> {
     }
 
     /// Writes a state for the next step.
-    fn state(&mut self, state: &body::State, line: Option<Line>) -> Result<Stated, Error> {
+    fn state(&mut self, state: &body::State, line: Option<Line>) -> Result<StatePlan, Error> {
         if !state.is_live {
-            return Ok(Stated::Nothing);
+            return Ok(StatePlan::Nothing);
         }
         let initial = self.outer[&*state.initial].clone();
         if let Some(line) = line {
-            return Ok(Stated::Line(line, initial.sizes()));
+            return Ok(StatePlan::Line(line, initial.sizes()));
         }
         let current = self.value(&state.input)?;
         let next = self.value(&state.output)?;
@@ -72,7 +72,7 @@ impl Planner<'_> {
                 to.view.buffer()
             }
         };
-        Ok(Stated::Buffer(State {
+        Ok(StatePlan::Buffer(StateBuffers {
             initial,
             current: current.view.buffer().unwrap_or(usize::MAX),
             next: written,
@@ -86,7 +86,7 @@ impl Planner<'_> {
     fn collected(
         &mut self,
         index: usize,
-        output: &Output,
+        output: &ScanOutput,
         whole: Option<usize>,
     ) -> Result<Collected, Error> {
         let value = self.value(&output.name)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::rows::{self, Known, Parts, Spot};
+use super::rows::{self, GroupCode, Spot, ValueRef};
 use super::unit::{MemoryOf, Unit, axes};
 use super::{Operation, Primitive};
 use crate::elements::Lane;
@@ -128,7 +128,7 @@ struct Access {
 }
 
 /// What tells loads apart. A state that is read lies where its next value is written.
-type Source = (usize, isize, isize, Vec<isize>);
+type Location = (usize, isize, isize, Vec<isize>);
 
 /// A group that is written.
 struct Writer<'a> {
@@ -137,8 +137,8 @@ struct Writer<'a> {
     memory: &'a MemoryOf<'a>,
     frame: Frame,
     loads: Vec<Access>,
-    sources: Vec<Source>,
-    code: Vec<(Function, Vec<Known>)>,
+    locations: Vec<Location>,
+    code: Vec<(Function, Vec<ValueRef>)>,
     /// Values of the group, by the buffer that they are of.
     made: HashMap<usize, usize>,
     stores: Vec<(usize, Access, Option<Reduction>)>,
@@ -157,7 +157,7 @@ pub(super) fn group(
         memory,
         frame: Frame::of(&own, unit.steps)?,
         loads: vec![],
-        sources: vec![],
+        locations: vec![],
         code: vec![],
         made: HashMap::new(),
         stores: vec![],
@@ -165,7 +165,7 @@ pub(super) fn group(
     for primitive in own {
         writer.add(primitive);
     }
-    let as_rows = rows::of(&Parts {
+    let as_rows = rows::of(&GroupCode {
         axes: &writer.frame.axes,
         loads: writer.loads.iter().map(|it| &it.spot).collect(),
         code: &writer.code,
@@ -185,17 +185,19 @@ impl Writer<'_> {
     /// Adds what a primitive computes.
     fn add(&mut self, primitive: &Primitive) {
         let inputs = primitive.inputs.iter();
-        let operands: Vec<Known> = inputs.map(|view| self.operand(view)).collect();
+        let operands: Vec<ValueRef> = inputs.map(|view| self.operand(view)).collect();
         match (&primitive.operation, operands[0]) {
-            (Operation::Map(Function::Move(_)), Known::Value(value)) => self.map(primitive, value),
+            (Operation::Map(Function::Move(_)), ValueRef::Value(value)) => {
+                self.map(primitive, value)
+            }
             (Operation::Map(function), _) => {
                 let value = self.computed(*function, operands);
                 self.map(primitive, value);
             }
-            (Operation::Reduce(reduction), Known::Value(value)) => {
+            (Operation::Reduce(reduction), ValueRef::Value(value)) => {
                 self.store(value, primitive, Some(*reduction));
             }
-            (Operation::Reduce(reduction), Known::Load(_)) => {
+            (Operation::Reduce(reduction), ValueRef::Load(_)) => {
                 let moved = Function::Move(self.memory.lane(&primitive.output));
                 self.code.push((moved, operands));
                 self.store(self.code.len() - 1, primitive, Some(*reduction));
@@ -206,26 +208,26 @@ impl Writer<'_> {
     }
 
     /// A value that a primitive reads: one of the group, or a load.
-    fn operand(&mut self, view: &View) -> Known {
+    fn operand(&mut self, view: &View) -> ValueRef {
         let buffer = view.buffer().unwrap_or(usize::MAX);
         if let Some(&value) = self.made.get(&buffer) {
-            return Known::Value(value);
+            return ValueRef::Value(value);
         }
         let access = self.access(view);
         let spot = &access.spot;
-        let source = (buffer, spot.offset, spot.step, spot.strides.clone());
-        Known::Load(match self.sources.iter().position(|it| *it == source) {
+        let location = (buffer, spot.offset, spot.step, spot.strides.clone());
+        ValueRef::Load(match self.locations.iter().position(|it| *it == location) {
             Some(index) => index,
             None => {
                 self.loads.push(access);
-                self.sources.push(source);
+                self.locations.push(location);
                 self.loads.len() - 1
             }
         })
     }
 
     /// The value of a function of operands, which is computed once.
-    fn computed(&mut self, function: Function, operands: Vec<Known>) -> usize {
+    fn computed(&mut self, function: Function, operands: Vec<ValueRef>) -> usize {
         let instruction = (function, operands);
         let same = self.code.iter().position(|it| *it == instruction);
         same.unwrap_or_else(|| {
@@ -318,13 +320,13 @@ impl Registers {
 /// Gives out registers: each holds a value from where it is made to where it is read last.
 fn allocated(
     mut group: Group,
-    code: &[(Function, Vec<Known>)],
+    code: &[(Function, Vec<ValueRef>)],
     stores: Vec<(usize, Store)>,
 ) -> Group {
-    let values = |operands: &[Known]| -> Vec<usize> {
+    let values = |operands: &[ValueRef]| -> Vec<usize> {
         let values = operands.iter().filter_map(|operand| match operand {
-            Known::Value(value) => Some(*value),
-            Known::Load(_) => None,
+            ValueRef::Value(value) => Some(*value),
+            ValueRef::Load(_) => None,
         });
         values.collect()
     };
@@ -349,8 +351,8 @@ fn allocated(
         let to = registers.take(function.lanes().1);
         made.push(to);
         let mut all = operands.iter().map(|operand| match *operand {
-            Known::Value(value) => Operand::Register(made[value]),
-            Known::Load(load) => match group.loads[load].register {
+            ValueRef::Value(value) => Operand::Register(made[value]),
+            ValueRef::Load(load) => match group.loads[load].register {
                 Some(register) => Operand::Register(register),
                 None => Operand::Direct(load),
             },

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use revseq_onnx::proto::NodeProto;
 
-use super::planner::{Given, KNOWN_INPUT, Planner, Run};
+use super::planner::{KNOWN_INPUT, Planner, Run, RunInput};
 use super::value::Value;
-use super::{Operation, Plan, Source, Stated, Work};
+use super::{Operation, Plan, Source, StatePlan, Work};
 use crate::body::Body;
 use crate::elements::{Elements, Kind};
 use crate::error::{Error, values};
@@ -44,16 +44,16 @@ impl<'a> Planner<'a> {
             inputs.push(self.contiguous(&value)?.view);
             read.push((*kind, value.sizes(), known));
         }
-        let given: Vec<Given<'_>> = read
+        let run_inputs: Vec<RunInput<'_>> = read
             .iter()
-            .map(|(kind, sizes, known)| Given {
+            .map(|(kind, sizes, known)| RunInput {
                 kind: *kind,
                 sizes,
                 elements: known.as_deref().map(Elements::Int64),
             })
             .collect();
         let run = Run {
-            inputs: &given,
+            inputs: &run_inputs,
             first: 0,
             states: None,
         };
@@ -67,10 +67,10 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let sizes = match state {
-                Stated::Nothing => continue,
-                Stated::Line(_, sizes) => sizes.clone(),
-                Stated::Buffer(state) if plan.steps == Some(0) => state.sizes.clone(),
-                Stated::Buffer(state) => state.next_sizes.clone(),
+                StatePlan::Nothing => continue,
+                StatePlan::Line(_, sizes) => sizes.clone(),
+                StatePlan::Buffer(state) if plan.steps == Some(0) => state.sizes.clone(),
+                StatePlan::Buffer(state) => state.next_sizes.clone(),
             };
             outputs.push((index, kind, sizes));
         }

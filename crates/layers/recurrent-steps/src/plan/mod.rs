@@ -25,7 +25,7 @@ use crate::kernels::{At, Kernel};
 use crate::known::Line;
 use crate::view::View;
 
-pub(crate) use planner::{Given, Planner, Run};
+pub(crate) use planner::{Planner, Run, RunInput};
 pub(crate) use value::{Value, broadcast, count};
 
 /// What a value depends on.
@@ -142,7 +142,7 @@ impl Primitive {
 
 /// A state of a program.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct StateBuffers {
     /// Its elements before the first step.
     pub(crate) initial: View,
     pub(crate) current: usize,
@@ -155,10 +155,10 @@ pub(crate) struct State {
 
 /// What a state is in a program.
 #[derive(Clone, Debug)]
-pub(crate) enum Stated {
+pub(crate) enum StatePlan {
     /// Nothing depends on it.
     Nothing,
-    Buffer(State),
+    Buffer(StateBuffers),
     /// A number that follows the step's.
     Line(Line, Vec<usize>),
 }
@@ -217,13 +217,13 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<Buffer>,
     /// What runs before the steps, in each, and after them.
     pub(crate) phases: [Vec<Scheduled>; 3],
-    pub(crate) states: Vec<Stated>,
+    pub(crate) states: Vec<StatePlan>,
     pub(crate) collected: Vec<Option<Collected>>,
     /// Where the condition of the next step lies, and how far it moves with a step.
     pub(crate) condition: Option<(usize, isize, isize)>,
 }
 
-impl Stated {
+impl StatePlan {
     /// Whether a step changes its sizes.
     pub(crate) fn changes_sizes(&self) -> bool {
         match self {

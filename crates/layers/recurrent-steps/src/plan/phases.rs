@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 use super::unit::{self, MemoryOf, Unit};
 use super::units;
 use super::{
-    Collected, Needs, Operation, Plan, Planner, Primitive, Scheduled, Source, State, Stated,
+    Collected, Needs, Operation, Plan, Planner, Primitive, Scheduled, Source, StateBuffers,
+    StatePlan,
 };
 use crate::error::Error;
 use crate::function::Function;
@@ -32,7 +33,7 @@ const AFTER: usize = 2;
 /// Makes the program of a planner's primitives.
 pub(super) fn plan(
     planner: &mut Planner<'_>,
-    mut states: Vec<Stated>,
+    mut states: Vec<StatePlan>,
     collected: Vec<Option<Collected>>,
     condition: Option<View>,
 ) -> Result<Plan, Error> {
@@ -49,8 +50,8 @@ pub(super) fn plan(
     }
     let gone = phases.without_moves(planner, &mut states, &wide);
     let of_states = states.iter().filter_map(|state| match state {
-        Stated::Buffer(state) => Some([Some(state.current), state.next]),
-        Stated::Line(..) | Stated::Nothing => None,
+        StatePlan::Buffer(state) => Some([Some(state.current), state.next]),
+        StatePlan::Line(..) | StatePlan::Nothing => None,
     });
     let of_steps = collected.iter().flatten().map(|it| it.buffer);
     let outside = of_states.flatten().flatten().chain(of_steps);
@@ -164,13 +165,13 @@ impl Handed {
     fn of(
         primitives: &[Primitive],
         writers: &[Vec<usize>],
-        states: &[Stated],
+        states: &[StatePlan],
         condition: Option<usize>,
     ) -> Self {
-        let buffers = |of: fn(&State) -> Option<usize>| -> HashSet<usize> {
+        let buffers = |of: fn(&StateBuffers) -> Option<usize>| -> HashSet<usize> {
             let buffers = states.iter().filter_map(|state| match state {
-                Stated::Buffer(state) => of(state),
-                Stated::Line(..) | Stated::Nothing => None,
+                StatePlan::Buffer(state) => of(state),
+                StatePlan::Line(..) | StatePlan::Nothing => None,
             });
             buffers.collect()
         };
@@ -192,7 +193,7 @@ impl Handed {
 }
 
 impl Phases {
-    fn of(planner: &Planner<'_>, states: &[Stated], condition: Option<usize>) -> Self {
+    fn of(planner: &Planner<'_>, states: &[StatePlan], condition: Option<usize>) -> Self {
         let primitives = &planner.primitives;
         let mut writers = vec![vec![]; planner.buffers.len()];
         for (index, primitive) in primitives.iter().enumerate() {
@@ -214,20 +215,20 @@ impl Phases {
 
     /// What products are made of that depend on no state.
     fn of_products(&self, planner: &Planner<'_>) -> HashSet<usize> {
-        let mut found = HashSet::new();
+        let mut made = HashSet::new();
         for (index, primitive) in planner.primitives.iter().enumerate().rev() {
             let is_product = matches!(
                 primitive.operation,
                 Operation::Product { .. } | Operation::Multiply { .. }
             );
             let needs = planner.buffers[primitive.writes()].needs;
-            if needs == Needs::Number && (is_product || found.contains(&index)) {
-                found.insert(index);
+            if needs == Needs::Number && (is_product || made.contains(&index)) {
+                made.insert(index);
                 let sources = primitive.reads().flat_map(|it| &self.writers[it]);
-                found.extend(sources.copied());
+                made.extend(sources.copied());
             }
         }
-        found
+        made
     }
 
     /// Moves what depends on no state before the steps, if it fits.
@@ -363,13 +364,13 @@ impl Phases {
     fn without_moves(
         &self,
         planner: &Planner<'_>,
-        states: &mut [Stated],
+        states: &mut [StatePlan],
         wide: &HashSet<usize>,
     ) -> HashSet<usize> {
         let mut gone = HashSet::new();
         let mut taken: HashSet<usize> = HashSet::new();
         for state in states.iter_mut() {
-            let Stated::Buffer(state) = state else {
+            let StatePlan::Buffer(state) = state else {
                 continue;
             };
             let Some(next) = state.next else { continue };
@@ -403,13 +404,13 @@ impl Phases {
 /// behind the step. Returns where the buffers of their next values are.
 fn in_place(
     planner: &mut Planner<'_>,
-    states: &mut [Stated],
+    states: &mut [StatePlan],
     units: &mut [Vec<Unit>; 3],
     condition: Option<usize>,
 ) -> HashMap<usize, usize> {
     let mut places = HashMap::new();
     for state in states {
-        let Stated::Buffer(state) = state else {
+        let StatePlan::Buffer(state) = state else {
             continue;
         };
         let Some(next) = state.next else { continue };
@@ -437,7 +438,7 @@ fn in_place(
 /// there, if one does, of which others then change parts.
 fn written_in_place(
     primitives: &[Primitive],
-    state: &State,
+    state: &StateBuffers,
     next: usize,
     units: &[Vec<Unit>; 3],
 ) -> Option<Option<usize>> {

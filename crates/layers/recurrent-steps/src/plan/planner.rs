@@ -7,7 +7,7 @@ use revseq_onnx::proto::NodeProto;
 
 use super::value::{Value, count};
 use super::{Buffer, Data, Needs, Plan, Primitive, Source};
-use crate::body::{Body, Known};
+use crate::body::{Body, Origin};
 use crate::elements::{Elements, Kind};
 use crate::error::{Error, values};
 use crate::known::{Line, Scalar};
@@ -19,14 +19,14 @@ pub(super) const KNOWN_INPUT: usize = 8;
 
 /// What is known of an input.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct RunInput<'a> {
     pub(crate) kind: Kind,
     pub(crate) sizes: &'a [usize],
     /// Its elements, if they can be looked at.
     pub(crate) elements: Option<Elements<'a>>,
 }
 
-impl Given<'_> {
+impl RunInput<'_> {
     fn integers(&self) -> Option<Vec<i64>> {
         self.elements?.integers()
     }
@@ -36,7 +36,7 @@ impl Given<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     /// The inputs of the loop, by their index in the body's list.
-    pub(crate) inputs: &'a [Given<'a>],
+    pub(crate) inputs: &'a [RunInput<'a>],
     /// The number of the first step.
     pub(crate) first: usize,
     /// The states before it, if it is not the first of all.
@@ -92,9 +92,9 @@ impl<'a> Planner<'a> {
                 run,
                 keyed: [body.most, body.starts]
                     .into_iter()
-                    .filter_map(|known| match known? {
-                        Known::Input(index) => Some(index),
-                        Known::Constant(_) => None,
+                    .filter_map(|origin| match origin? {
+                        Origin::Input(index) => Some(index),
+                        Origin::Constant(_) => None,
                     })
                     .collect(),
                 end,
@@ -121,13 +121,13 @@ impl<'a> Planner<'a> {
 
     /// The number of steps that the loop's inputs allow; `None` if a step decides.
     fn most_steps(body: &Body, run: &Run<'_>) -> Result<Option<usize>, Error> {
-        let first_of = |known: &Known| {
-            let first = match *known {
-                Known::Constant(index) => match &body.constants[index].data {
+        let first_of = |origin: &Origin| {
+            let first = match *origin {
+                Origin::Constant(index) => match &body.constants[index].data {
                     Data::Ints(all) => all.first().copied(),
                     Data::Floats(_) => None,
                 },
-                Known::Input(index) => run.inputs[index]
+                Origin::Input(index) => run.inputs[index]
                     .integers()
                     .and_then(|all| all.first().copied()),
             };
@@ -136,16 +136,16 @@ impl<'a> Planner<'a> {
         let mut most = None;
         if let Some(slice) = body.slices.first() {
             let sizes = match slice.whole {
-                Known::Constant(index) => &*body.constants[index].sizes,
-                Known::Input(index) => run.inputs[index].sizes,
+                Origin::Constant(index) => &*body.constants[index].sizes,
+                Origin::Input(index) => run.inputs[index].sizes,
             };
             most = Some(sizes.get(slice.axis(sizes.len())?).copied().unwrap_or(0));
         }
-        if let Some(known) = &body.most {
-            most = usize::try_from(first_of(known)?.max(0)).ok();
+        if let Some(origin) = &body.most {
+            most = usize::try_from(first_of(origin)?.max(0)).ok();
         }
-        if let Some(known) = &body.starts
-            && first_of(known)? == 0
+        if let Some(origin) = &body.starts
+            && first_of(origin)? == 0
         {
             most = Some(0);
         }
@@ -251,12 +251,12 @@ impl<'a> Planner<'a> {
 
     fn bind_outer(&mut self) -> Result<(), Error> {
         let body = self.body;
-        for read in &body.reads {
-            let value = match read.known {
-                Known::Constant(index) => self.constant(index),
-                Known::Input(index) => self.input(index, read.kind)?,
+        for outer in &body.outer {
+            let value = match outer.origin {
+                Origin::Constant(index) => self.constant(index),
+                Origin::Input(index) => self.input(index, outer.kind)?,
             };
-            self.outer.insert(&read.name, value);
+            self.outer.insert(&outer.name, value);
         }
         Ok(())
     }
@@ -266,14 +266,14 @@ impl<'a> Planner<'a> {
     }
 
     fn input(&mut self, index: usize, kind: Kind) -> Result<Value, Error> {
-        let given = self.run.inputs[index];
+        let input = self.run.inputs[index];
         if kind != Kind::Float
-            && count(given.sizes)? <= KNOWN_INPUT
-            && let Some(all) = given.integers()
+            && count(input.sizes)? <= KNOWN_INPUT
+            && let Some(all) = input.integers()
         {
             self.keyed.insert(index);
             let scalars = all.into_iter().map(Scalar::from).collect();
-            return Ok(Value::known(kind, given.sizes, scalars));
+            return Ok(Value::known(kind, input.sizes, scalars));
         }
         self.outer_input(index)
     }
@@ -335,8 +335,8 @@ impl<'a> Planner<'a> {
         let body = self.body;
         for slice in &body.slices {
             let whole = match slice.whole {
-                Known::Constant(index) => self.constant(index),
-                Known::Input(index) => self.outer_input(index)?,
+                Origin::Constant(index) => self.constant(index),
+                Origin::Input(index) => self.outer_input(index)?,
             };
             let axis = slice.axis(whole.rank())?;
             let size = whole.sizes()[axis];
@@ -362,7 +362,7 @@ impl<'a> Planner<'a> {
 
     /// An input as a value, whose elements the program does not depend on.
     fn outer_input(&mut self, index: usize) -> Result<Value, Error> {
-        let Given { kind, sizes, .. } = self.run.inputs[index];
+        let RunInput { kind, sizes, .. } = self.run.inputs[index];
         let buffer = self.buffer(Buffer {
             lane: kind.lane(),
             len: count(sizes)?,

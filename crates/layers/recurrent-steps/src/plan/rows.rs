@@ -35,7 +35,7 @@ impl Spot {
 
 /// An operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum ValueRef {
     Load(usize),
     Value(usize),
 }
@@ -48,17 +48,17 @@ enum Held {
 }
 
 /// A group before registers are given out.
-pub(super) struct Parts<'a> {
+pub(super) struct GroupCode<'a> {
     /// The sizes of its axes.
     pub(super) axes: &'a [usize],
     pub(super) loads: Vec<&'a Spot>,
-    pub(super) code: &'a [(Function, Vec<Known>)],
+    pub(super) code: &'a [(Function, Vec<ValueRef>)],
     pub(super) stores: Vec<(usize, &'a Spot, Option<Reduction>)>,
 }
 
 /// Writes a program, whose arrays and numbers are few.
 struct Writer<'a> {
-    parts: &'a Parts<'a>,
+    parts: &'a GroupCode<'a>,
     made: Rows,
     held: Vec<Option<Held>>,
     loaded: Vec<Option<Held>>,
@@ -71,7 +71,7 @@ struct Writer<'a> {
 const FEWEST: [usize; 2] = [4, 16];
 
 /// Returns the program of a group, if it is one for rows.
-pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
+pub(super) fn of(parts: &GroupCode<'_>) -> Option<Rows> {
     let [outer @ .., rows, columns] = parts.axes else {
         return None;
     };
@@ -96,7 +96,7 @@ pub(super) fn of(parts: &Parts<'_>) -> Option<Rows> {
     let mut uses = vec![0; parts.code.len()];
     for (_, operands) in parts.code {
         for operand in operands {
-            if let Known::Value(value) = operand {
+            if let ValueRef::Value(value) = operand {
                 uses[*value] += 1;
             }
         }
@@ -222,10 +222,10 @@ impl Writer<'_> {
         self.numbers - 1
     }
 
-    fn operand(&mut self, operand: Known) -> Option<Held> {
+    fn operand(&mut self, operand: ValueRef) -> Option<Held> {
         let load = match operand {
-            Known::Value(value) => return self.held[value],
-            Known::Load(load) => load,
+            ValueRef::Value(value) => return self.held[value],
+            ValueRef::Load(load) => load,
         };
         if let Some(held) = self.loaded[load] {
             return Some(held);
@@ -326,15 +326,15 @@ impl Writer<'_> {
         &mut self,
         function: Float2,
         to: usize,
-        (operands, [one, other]): (&[Known], [usize; 2]),
+        (operands, [one, other]): (&[ValueRef], [usize; 2]),
     ) -> RowOp {
         if function != Float2::Add {
             return RowOp::Arrays(function, to, [one, other]);
         }
-        let mut scaled = |operand: Known, array: usize| {
+        let mut scaled = |operand: ValueRef, array: usize| {
             let is_read_once = match operand {
-                Known::Value(value) => self.uses[value] == 1,
-                Known::Load(_) => false,
+                ValueRef::Value(value) => self.uses[value] == 1,
+                ValueRef::Load(_) => false,
             };
             let place =
                 self.made.code.iter().position(

@@ -100,8 +100,8 @@ impl AttributeProto {
     /// ONNX's name of its type; `UNDEFINED` if it has none.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
-        let known = self.r#type.unwrap_or(AttributeType::UNDEFINED);
-        known.proto_name()
+        let kind = self.r#type.unwrap_or(AttributeType::UNDEFINED);
+        kind.proto_name()
     }
 
     /// The name of the function's attribute that it refers to; empty if it has a value itself.

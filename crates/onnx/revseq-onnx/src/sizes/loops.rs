@@ -113,8 +113,8 @@ pub(super) fn rank_of_input(body: &Scope<'_>, name: &str) -> Option<usize> {
     // A Scan's, from version 9 on: a state keeps those that it begins with.
     let LoopLayout { states, .. } = LoopLayout::of(node).filter(|_| outer.opset >= 9)?;
     let index = body.inputs.iter().position(|input| *input == name)?;
-    let given = sizes::rank(outer, node.input(index)?)?;
-    given.checked_sub(usize::from(index >= states))
+    let initial = sizes::rank(outer, node.input(index)?)?;
+    initial.checked_sub(usize::from(index >= states))
 }
 
 pub(super) fn rank_of_output(scope: &Scope<'_>, node: &NodeProto, output: usize) -> Option<usize> {

@@ -21,8 +21,8 @@ pub struct Progression {
 #[must_use]
 pub fn progression(scope: &Scope<'_>, name: &str) -> Option<Progression> {
     // Every type holds the numbers behind a smaller one.
-    let found = scope.visit(|| unbounded(scope, name))?;
-    (found.first.unsigned_abs() < 1 << 30).then_some(found)
+    let progression = scope.visit(|| unbounded(scope, name))?;
+    (progression.first.unsigned_abs() < 1 << 30).then_some(progression)
 }
 
 fn unbounded(scope: &Scope<'_>, name: &str) -> Option<Progression> {
