@@ -26,6 +26,7 @@ mod function;
 mod kernels;
 mod known;
 mod limits;
+mod names;
 mod nodes;
 mod operators;
 mod plan;
