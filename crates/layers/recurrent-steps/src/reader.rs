@@ -8,9 +8,7 @@ use revseq_onnx::model::{
 };
 use revseq_onnx::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
-use crate::body::{
-    Around, Body, Constant, Origin, OuterValue, ScanInput, ScanOutput, State, constant_of,
-};
+use crate::body::{Around, Body, Constant, Origin, OuterValue, ScanInput, State, constant_of};
 use crate::elements::Kind;
 use crate::names::Names;
 use crate::nodes::{added, appends, mark_live, value_of, without_constants, without_doubles};
