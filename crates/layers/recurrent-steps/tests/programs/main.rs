@@ -1,0 +1,8 @@
+//! Loops as programs, against what their formulas give.
+
+mod common;
+mod convolutions;
+mod graphs;
+mod layers;
+mod matrices;
+mod steps;
