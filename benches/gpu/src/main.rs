@@ -17,8 +17,7 @@ mod rows;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use revseq_kernels::AdapterChoice;
-use revseq_kernels::gpu::{Context, ContextOptions, wgpu};
+use revseq_kernels::gpu::{AdapterChoice, Context, ContextOptions, wgpu};
 
 /// Measure the GPU kernels beside a copy of the same bytes
 #[derive(Debug, Parser)]

@@ -39,7 +39,7 @@ def test_lengths(operator, lengths):
         (
             {"length": "clamp"},
             'unknown provider option "length" of RevSeqExecutionProvider, '
-            'expected "lengths", "device", "layers", "loops" or "assume"',
+            'expected "lengths", "layers", "loops" or "assume"',
         ),
         (
             {"lengths": "CLAMP"},

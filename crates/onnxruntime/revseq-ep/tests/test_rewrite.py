@@ -96,7 +96,7 @@ def test_errors_name_the_cause(package, tmp_path):
     session = lambda **options: package.create_session(MODEL / "model.onnx", **options)
     with pytest.raises(TypeError, match="threads is 'x', expected an int"):
         session(threads="x")
-    with pytest.raises(ValueError, match="provider_options has 'lenghts', expected lengths, device, layers"):
+    with pytest.raises(ValueError, match="provider_options has 'lenghts', expected lengths, layers"):
         session(provider_options={"lenghts": "clamp"})
     with pytest.raises(TypeError, match=r"provider_options\['layers'\] is True, expected a str"):
         session(provider_options={"layers": True})

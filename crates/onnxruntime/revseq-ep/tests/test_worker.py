@@ -223,7 +223,6 @@ for key, wrong, expected in [
     ("layers", "yes", "'on' or 'off'"),
     ("loops", "layer", "'keep' or 'layers' or 'steps'"),
     ("assume", "", "'right-padded'"),
-    ("device", "cuda", "'cpu' or 'gpu' or 'gpu:INDEX' or 'gpu:NAME' or 'gpu:software'"),
 ]:
     try:
         worker.create_session(MODEL, provider_options={key: wrong})

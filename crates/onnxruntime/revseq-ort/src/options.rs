@@ -32,7 +32,6 @@ pub struct Options {
     lengths: Option<Lengths>,
     layers: Option<bool>,
     loops: Loops,
-    device: Option<String>,
     pub(crate) threads: Option<usize>,
     #[cfg(feature = "rewrite")]
     pub(crate) rewrites: bool,
@@ -65,13 +64,6 @@ impl Options {
     #[must_use]
     pub fn with_loops(self, loops: Loops) -> Self {
         Self { loops, ..self }
-    }
-
-    /// Sets the device of reversals: `cpu`, or a GPU if the library was built for those.
-    #[must_use]
-    pub fn with_device(mut self, device: impl Into<String>) -> Self {
-        self.device = Some(device.into());
-        self
     }
 
     /// Sets the number of threads of the session, of which the provider's kernels take part.
@@ -119,9 +111,6 @@ impl Options {
         }
         if self.loops == Loops::AsLayersIfRightPadded {
             add("assume", "right-padded");
-        }
-        if let Some(device) = &self.device {
-            add("device", device);
         }
         entries
     }

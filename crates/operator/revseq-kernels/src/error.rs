@@ -282,12 +282,6 @@ pub enum Error {
         /// Its stride in the output, in elements.
         output_stride: u64,
     },
-    /// A device is called something that no device is called.
-    #[error("device {actual:?}: expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software")]
-    UnknownDevice {
-        /// Its name.
-        actual: String,
-    },
 }
 
 fn range(minimum: usize, maximum: usize) -> String {

@@ -43,7 +43,6 @@
 pub mod cpu;
 mod data_type;
 mod desc;
-mod device;
 mod dims;
 mod element;
 mod error;
@@ -67,7 +66,6 @@ struct Readme;
 
 pub use data_type::DataType;
 pub use desc::{ReverseSubsequencesDesc, TensorDesc};
-pub use device::{AdapterChoice, Device};
 pub use dims::Dims;
 pub use element::Element;
 pub use error::{Error, Tensor};

@@ -83,7 +83,7 @@ def test_completions_and_manual_pages(clean):
 
 @pytest.mark.parametrize(
     ("wheel", "crates"),
-    [(WHEELS[0], ("tract-onnx", "ort", "wgpu")), (WHEELS[1], ("smallvec", "thiserror"))],
+    [(WHEELS[0], ("tract-onnx", "ort", "rayon")), (WHEELS[1], ("smallvec", "thiserror"))],
     ids=["cli", "ep"],
 )
 def test_linked_crates_are_named(wheel, crates):

@@ -109,15 +109,6 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     escape::printable(&text).into_owned()
 }
 
-/// The error of a feature that was not built.
-#[cfg(not(all(feature = "gpu", feature = "multithread")))]
-fn not_built(what: &str) -> String {
-    format!(
-        "this revseq was built without {what}; \
-         `cargo install --path crates/tools/revseq-runner --features full` builds all of it"
-    )
-}
-
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

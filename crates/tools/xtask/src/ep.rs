@@ -18,9 +18,6 @@ const TOO_OLD: &str = "1.23";
 /// One in between, which makes the models: its environment has everything that `models/requirements.txt` pins.
 const MODELS_HOST: &str = "1.31";
 
-/// GPU tests need a library with all features.
-const WITHOUT_GPU: &str = "--ignore-glob=*/test_device.py";
-
 /// The arguments of Python that run tests.
 pub(crate) const PYTEST: &str = "-m pytest -q -rs --disable-warnings -p no:cacheprovider";
 
@@ -142,9 +139,9 @@ pub(crate) fn test() -> Result<(), String> {
     library()?;
     test_in(&[
         // In halves: each keeps one core busy.
-        (NEWEST, "", &["--short", WITHOUT_GPU]),
+        (NEWEST, "", &["--short"]),
         (NEWEST, "", &["--long"]),
-        (OLDEST, "", &["--short", WITHOUT_GPU]),
+        (OLDEST, "", &["--short"]),
         (TOO_OLD, "test_old_host.py", &[]),
     ])
 }
@@ -152,15 +149,7 @@ pub(crate) fn test() -> Result<(), String> {
 /// Runs all of them in the versions that `test` leaves out, in whole or in part.
 pub(crate) fn test_all() -> Result<(), String> {
     library()?;
-    test_in(&[
-        (MODELS_HOST, "", &[WITHOUT_GPU]),
-        (OLDEST, "", &[WITHOUT_GPU]),
-    ])
-}
-
-/// Runs those of GPUs, of the library that was built last, with all features.
-pub(crate) fn test_devices() -> Result<(), String> {
-    test_in(&[(NEWEST, "test_device.py", &[])])
+    test_in(&[(MODELS_HOST, "", &[]), (OLDEST, "", &[])])
 }
 
 /// Runs tests in ONNX Runtimes at the same time: a version, a file or all, and the options of each.

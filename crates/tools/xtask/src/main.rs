@@ -137,14 +137,14 @@ pub(crate) fn workspace(command: &str) -> Command {
         .words("--workspace --timings --exclude revseq-gpu-bench --features revseq-kernels/half")
 }
 
-/// The same with all features: GPUs, which are a sixth of all there is to compile, and tract on several threads, which
-/// takes it twice as long.
+/// The same with all features: the kernels for GPUs, with wgpu, and tract on several threads, which takes it twice as
+/// long to compile.
 fn full(command: &str) -> Command {
     cargo(command)
         .words("--workspace --timings --features")
         .arg(
-            "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,revseq-ep/gpu,\
-         revseq-tract/multithread,revseq-tract/wgpu,revseq-runner/full,revseq-tests/gpu",
+            "revseq-kernels/gpu-validation,revseq-kernels/gles,revseq-kernels/half,\
+         revseq-tract/multithread,revseq-runner/full,revseq-tests/gpu",
         )
 }
 
@@ -180,8 +180,8 @@ fn test_steps() -> Vec<Step> {
         Step::extra("asan", sanitize::short).says("the kernels' unit tests under AddressSanitizer"),
         Step::extra("hosts", ep::test_all)
             .says("the execution provider in each ONNX Runtime, with all tests"),
-        Step::extra("full", with_all_features).says(
-            "the step `test` with all features: GPUs, on software adapters, and threads of tract",
+        Step::extra("full", || tests(full("test"))?.run()).says(
+            "the step `test` with all features: the kernels on software adapters of GPUs, and threads of tract",
         ),
         Step::extra("fresh", fresh).says("plain `cargo test`, as in a fresh clone"),
         Step::extra("node-sizes", node_sizes)
@@ -208,7 +208,7 @@ fn test_steps() -> Vec<Step> {
         Step::extra("x86-64", platforms::x86_64)
             .says("kernels, layers and all models on processors of x86-64 without AVX-512 (QEMU)"),
         Step::extra("macos", platforms::macos)
-            .says("the provider linked and the command checked for macOS"),
+            .says("both wheels linked for macOS"),
         Step::extra("wasm", platforms::wasm)
             .says("the kernels, tract's operators and models on WebAssembly (Node)"),
         Step::extra("i686", platforms::i686)
@@ -232,13 +232,6 @@ fn clippy() -> Result<(), String> {
 fn doctests() -> Result<(), String> {
     let tests = workspace("test").arg("--doc");
     tests.run_together("the examples in the documentation")
-}
-
-/// The tests with all features, and those of the provider that need a GPU.
-fn with_all_features() -> Result<(), String> {
-    tests(full("test"))?.run()?;
-    full("build").words("--profile test --lib").run()?;
-    ep::test_devices()
 }
 
 fn check_models() -> Result<(), String> {

@@ -329,23 +329,10 @@ pub(crate) fn x86_64() -> Result<(), String> {
     })
 }
 
-/// Builds for macOS: the provider's wheel, linked, and the command, checked with Metal.
+/// Builds and links both wheels for macOS.
 pub(crate) fn macos() -> Result<(), String> {
-    let target = "aarch64-apple-darwin";
-    need_target(target)?;
-    ep::wheel("macos-aarch64")?;
-    let tools = crate::target().join("wheel-tools/bin");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(
-        [tools.clone()]
-            .into_iter()
-            .chain(std::env::split_paths(&path)),
-    );
-    Command::new(tools.join("cargo-zigbuild"))
-        .words("check --package revseq-runner --features full --target")
-        .arg(target)
-        .env("PATH", path.map_err(|error| error.to_string())?)
-        .run()
+    need_target("aarch64-apple-darwin")?;
+    ep::wheels("macos-aarch64", &["ep", "cli"])
 }
 
 /// Tests WebAssembly in Node: the kernels, the tract op with models, and the loops.

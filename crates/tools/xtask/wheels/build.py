@@ -123,13 +123,13 @@ def build(profile: str, wheel: str, name: str, platform: Platform) -> None:
     import check
 
     package, path = WHEELS[wheel]
-    features = platform.command if wheel == "cli" else "fault-injection" if profile == "dev" else ""
+    features = "full" if wheel == "cli" else "fault-injection" if profile == "dev" else ""
     project = ROOT / path
     built = runnable = compiled(profile, package, features, platform)
     if wheel == "cli" and not native(platform):
         # Completions and manual pages are the same everywhere, but for one's own platform to print.
         host = next(filter(native, PLATFORMS.values()))
-        runnable = compiled(profile, package, host.command, host)
+        runnable = compiled(profile, package, features, host)
     wheels = TARGET / ("wheels" if profile == "release" else "dev-wheels") / name
     wheels.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -163,7 +163,7 @@ def main() -> None:
     enter_tools()
     for name, platform in chosen.items():
         for wheel in wanted:
-            if wheel == "ep" or platform.command:
+            if wheel == "ep" or platform.has_command:
                 build(profile, wheel, name, platform)
             elif len(chosen) == 1:
                 sys.exit(f"there is no wheel of the command for {name}")

@@ -14,8 +14,8 @@ class Platform:
     program: str
     #: Of the wheel. It has the oldest glibc or macOS.
     tag: str
-    #: The features of the command; empty if there is no wheel of it.
-    command: str = "full"
+    #: Whether there is a wheel of the command.
+    has_command: bool = True
 
     @property
     def oldest(self) -> tuple[int, ...]:
@@ -46,10 +46,8 @@ PLATFORMS = {
     "linux-x86_64": Platform("x86_64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_x86_64"),
     "linux-aarch64": Platform("aarch64-unknown-linux-gnu", "lib{}.so", "{}", "manylinux_2_17_aarch64"),
     "windows-x86_64": Platform("x86_64-pc-windows-gnu", "{}.dll", "{}.exe", "win_amd64"),
-    "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64", command=""),
-    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64",
-                              # zig has no Metal to link with.
-                              command="bench,multithread"),
+    "windows-aarch64": Platform("aarch64-pc-windows-gnullvm", "{}.dll", "{}.exe", "win_arm64", has_command=False),
+    "macos-aarch64": Platform("aarch64-apple-darwin", "lib{}.dylib", "{}", "macosx_11_0_arm64"),
 }  # fmt: skip
 
 

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use revseq_graph::{ElementType, LruCache, TensorType};
 use revseq_kernels::cpu::{self, Threads};
-#[cfg(feature = "wgpu")]
-use revseq_kernels::gpu;
 use revseq_kernels::{DataType, LengthsData, Plan, ReverseSubsequencesDesc, SequenceLengths};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread::{Executor, current_tract_executor};
@@ -19,9 +17,6 @@ use crate::error::clause;
 pub(crate) struct Planned {
     inputs: TVec<(DatumType, TVec<usize>)>,
     pub(crate) plan: Plan,
-    /// The plan on the GPU, if the op runs on one.
-    #[cfg(feature = "wgpu")]
-    pass: Option<gpu::ReverseSubsequencesPass>,
 }
 
 impl Planned {
@@ -32,8 +27,6 @@ impl Planned {
                 .map(|input| (input.datum_type(), input.shape().into()))
                 .collect(),
             plan: Plan::new(desc)?,
-            #[cfg(feature = "wgpu")]
-            pass: None,
         })
     }
 
@@ -55,11 +48,33 @@ impl Planned {
 
     /// Reverses the data, in place if nothing else holds it.
     pub(crate) fn run(&self, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
-        #[cfg(feature = "wgpu")]
-        if let Some(pass) = &self.pass {
-            return on_gpu(pass, lengths, data);
+        let plan = &self.plan;
+        #[cfg(feature = "multithread")]
+        let executor = current_tract_executor();
+        #[cfg(feature = "multithread")]
+        let threads = match &executor {
+            Executor::SingleThread => Threads::Serial,
+            Executor::MultiThread(pool) => Threads::RayonPool(pool),
+            Executor::RayonGlobal => Threads::Rayon,
+        };
+        #[cfg(not(feature = "multithread"))]
+        let threads = Threads::Serial;
+
+        if data.datum_type().is_copy() && !data.is_exclusive() {
+            return out_of_place(plan, lengths, &data, threads);
         }
-        on_cpu(&self.plan, lengths, data)
+        // Takes over the memory, or clones elements that are not plain bytes.
+        let mut output = data.into_tensor();
+        let mut plain = output.try_as_plain_ram_mut()?;
+        match plain.datum_type() {
+            DatumType::String => {
+                cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<String>()?)?
+            }
+            DatumType::TDim => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<TDim>()?)?,
+            DatumType::Blob => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<Blob>()?)?,
+            _ => cpu::run_in_place(plan, lengths, plain.as_bytes_mut(), threads)?,
+        }
+        Ok(output)
     }
 }
 
@@ -93,76 +108,13 @@ fn planned(op: &ReverseSubsequences, data: &Tensor, lengths: &Tensor) -> TractRe
         };
         let desc = op.operator.lower("", data_type, lengths_type);
         let desc = desc.map_err(clause)?;
-        let planned = Planned::new(&inputs, &desc)?;
-        #[cfg(feature = "wgpu")]
-        let planned = Planned {
-            pass: op
-                .gpu()
-                .map(|context| gpu::ReverseSubsequencesPass::new(context, &planned.plan))
-                .transpose()?,
-            ..planned
-        };
-        Ok(planned)
+        Planned::new(&inputs, &desc)
     })
 }
 
 /// A tensor's sizes as the kernels count them.
 pub(crate) fn sizes(tensor: &Tensor) -> TVec<u64> {
     tensor.shape().iter().map(|&size| size as u64).collect()
-}
-
-fn on_cpu(plan: &Plan, lengths: &SequenceLengths<'_>, data: TValue) -> TractResult<Tensor> {
-    #[cfg(feature = "multithread")]
-    let executor = current_tract_executor();
-    #[cfg(feature = "multithread")]
-    let threads = match &executor {
-        Executor::SingleThread => Threads::Serial,
-        Executor::MultiThread(pool) => Threads::RayonPool(pool),
-        Executor::RayonGlobal => Threads::Rayon,
-    };
-    #[cfg(not(feature = "multithread"))]
-    let threads = Threads::Serial;
-
-    if data.datum_type().is_copy() && !data.is_exclusive() {
-        return out_of_place(plan, lengths, &data, threads);
-    }
-    // Takes over the memory, or clones elements that are not plain bytes.
-    let mut output = data.into_tensor();
-    let mut plain = output.try_as_plain_ram_mut()?;
-    match plain.datum_type() {
-        DatumType::String => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<String>()?)?,
-        DatumType::TDim => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<TDim>()?)?,
-        DatumType::Blob => cpu::reverse_in_place(plan, lengths, plain.as_slice_mut::<Blob>()?)?,
-        _ => cpu::run_in_place(plan, lengths, plain.as_bytes_mut(), threads)?,
-    }
-    Ok(output)
-}
-
-#[cfg(feature = "wgpu")]
-fn on_gpu(
-    pass: &gpu::ReverseSubsequencesPass,
-    lengths: &SequenceLengths<'_>,
-    data: TValue,
-) -> TractResult<Tensor> {
-    ensure!(
-        data.datum_type().is_copy(),
-        "elements of type {:?}, which a GPU cannot move, expected a type of a fixed size",
-        data.datum_type()
-    );
-    if !data.is_exclusive() {
-        // Data larger than a device's buffer is processed in parts that also read the output.
-        let mut output = Tensor::zero_dt(data.datum_type(), data.shape())?;
-        gpu::run(
-            pass,
-            lengths,
-            data.try_as_plain_ram()?.as_bytes(),
-            output.try_as_plain_ram_mut()?.as_bytes_mut(),
-        )?;
-        return Ok(output);
-    }
-    let mut output = data.into_tensor();
-    gpu::run_in_place(pass, lengths, output.try_as_plain_ram_mut()?.as_bytes_mut())?;
-    Ok(output)
 }
 
 #[expect(

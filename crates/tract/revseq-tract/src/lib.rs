@@ -77,9 +77,6 @@ pub use read::inference::{Inference, NodeFacts, infer};
 pub use read::{model_for_bytes, model_for_path};
 pub use revseq_graph::Operator;
 pub use revseq_kernels::LengthsPolicy;
-/// The operator on a GPU, and the choice of an adapter.
-#[cfg(feature = "wgpu")]
-pub use revseq_kernels::gpu;
 #[doc(hidden)]
 pub use revseq_onnx;
 pub use revseq_onnx::Model;

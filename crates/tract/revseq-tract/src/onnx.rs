@@ -1,6 +1,7 @@
 //! Parses ONNX nodes.
 
 use revseq_graph::{Attribute, AttributeValue, Input, Node, Operator};
+use revseq_kernels::LengthsPolicy;
 use revseq_tract_operators::operator::{self, Parsed};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -67,8 +68,8 @@ fn parse(ctx: &ParsingContext<'_>, proto: &NodeProto) -> Parsed {
         inputs: &inputs,
     });
     let operator = operator.map_err(clause)?;
-    let options = LoadOptions::of(ctx);
-    Ok((expand(OnnxNode { operator, options }), vec![]))
+    let lengths = LoadOptions::of(ctx).lengths;
+    Ok((expand(OnnxNode { operator, lengths }), vec![]))
 }
 
 /// The imported version of a domain's operators, or 0.
@@ -85,7 +86,8 @@ fn imported_version(ctx: &ParsingContext<'_>, domain: &str) -> i64 {
 #[derive(Clone, Debug)]
 struct OnnxNode {
     operator: Operator,
-    options: LoadOptions,
+    /// The policy for lengths out of range, if it is not the operator's own.
+    lengths: Option<LengthsPolicy>,
 }
 
 impl Expansion for OnnxNode {
@@ -124,15 +126,10 @@ impl Expansion for OnnxNode {
             inputs[1] = model.wire_node(format!("{prefix}.lengths"), cast, &[inputs[1]])?[0];
         }
         let rank = model.outlet_fact(inputs[0])?.rank();
-        let LoadOptions {
-            lengths, device, ..
-        } = self.options.clone();
-        let op = ReverseSubsequences::new(self.operator, rank)?;
-        let op = ReverseSubsequences {
-            policy: lengths.unwrap_or(op.policy),
-            device,
-            ..op
-        };
+        let mut op = ReverseSubsequences::new(self.operator, rank)?;
+        if let Some(policy) = self.lengths {
+            op = op.with_policy(policy);
+        }
         model.wire_node(prefix, op, &inputs)
     }
 }

@@ -5,7 +5,6 @@ use revseq_kernels::{DataType, LengthsPolicy};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::error::clause;
-use crate::options::Device;
 use crate::{axes, eval};
 
 /// Reverses the first elements of every subsequence along an axis.
@@ -15,12 +14,11 @@ use crate::{axes, eval};
 /// 64-bit integer tensor with the data's shape, but size 1 on the axis. The output has the data's
 /// type and shape. If nothing else holds the data, it is the data's own memory, and only the
 /// reversed prefixes are touched. Works on tract's executor (one thread unless the host has set
-/// another), or on a GPU if requested, with the feature `wgpu`.
+/// another).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReverseSubsequences {
     pub(crate) operator: Operator,
     pub(crate) policy: LengthsPolicy,
-    pub(crate) device: Device,
     /// Plans for the latest types and shapes.
     pub(crate) plans: LruCache<eval::Planned>,
 }
@@ -38,7 +36,6 @@ impl ReverseSubsequences {
         Ok(Self {
             operator,
             policy: operator.lengths_policy(),
-            device: Device::Cpu,
             plans: LruCache::default(),
         })
     }
@@ -47,27 +44,6 @@ impl ReverseSubsequences {
     #[must_use]
     pub fn with_policy(self, policy: LengthsPolicy) -> Self {
         Self { policy, ..self }
-    }
-
-    /// The same op on a GPU: each run uploads the data and reads the result back.
-    #[cfg(feature = "wgpu")]
-    #[must_use]
-    pub fn on_gpu(self, context: &revseq_kernels::gpu::Context) -> Self {
-        Self {
-            device: Device::Gpu(context.clone()),
-            plans: LruCache::default(),
-            ..self
-        }
-    }
-
-    /// The context of the GPU that the op runs on, if any.
-    #[cfg(feature = "wgpu")]
-    #[must_use]
-    pub fn gpu(&self) -> Option<&revseq_kernels::gpu::Context> {
-        match &self.device {
-            Device::Cpu => None,
-            Device::Gpu(context) => Some(context),
-        }
     }
 
     /// Checks ranks, types and sizes as far as they are known.
@@ -138,12 +114,7 @@ impl Op for ReverseSubsequences {
             } => format!("batch_axis: {batch_axis} time_axis: {time_axis}"),
             Operator::ReverseSubsequences { axis } => format!("axis: {axis}"),
         };
-        let device = match &self.device {
-            Device::Cpu => String::new(),
-            #[cfg(feature = "wgpu")]
-            Device::Gpu(context) => format!(" on: {}", context.adapter()),
-        };
-        Ok(vec![format!("{axes} lengths: {:?}{device}", self.policy)])
+        Ok(vec![format!("{axes} lengths: {:?}", self.policy)])
     }
 
     op_as_typed_op!();

@@ -3,24 +3,11 @@
 use std::time::Duration;
 
 use revseq_kernels::LengthsPolicy;
-#[cfg(feature = "wgpu")]
-use revseq_kernels::gpu::Context;
 use revseq_tract_operators::{Limits, template};
 use tract_onnx::model::ParsingContext;
 use tract_onnx::prelude::*;
 
 use crate::threads::Threads;
-
-/// The device of an op. It is part of the op, so that it stays with the model.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Device {
-    /// The CPU, on tract's executor.
-    #[default]
-    Cpu,
-    /// A GPU.
-    #[cfg(feature = "wgpu")]
-    Gpu(Context),
-}
 
 /// Options for the nodes of ONNX models, loops included.
 ///
@@ -42,7 +29,6 @@ pub(crate) enum Device {
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     pub(crate) lengths: Option<LengthsPolicy>,
-    pub(crate) device: Device,
     pub(crate) sizes: Sizes,
     pub(crate) threads: Threads,
     limits: Option<Limits>,
@@ -90,18 +76,6 @@ impl LoadOptions {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
-        self
-    }
-
-    /// Runs the nodes on a GPU.
-    ///
-    /// A node of constants runs while the model is optimised, on the GPU too. Tensors stay in host
-    /// memory: each run of an op uploads its data and reads the result back, which costs more than
-    /// it saves. String data is an error.
-    #[cfg(feature = "wgpu")]
-    #[must_use]
-    pub fn on_gpu(mut self, context: &Context) -> Self {
-        self.device = Device::Gpu(context.clone());
         self
     }
 

@@ -77,8 +77,6 @@ class ProviderOptions(TypedDict, total=False):
 
     #: What becomes of lengths out of range.
     lengths: Literal["reject", "clamp"]
-    #: The device of the reversals: ``cpu``, ``gpu``, ``gpu:INDEX``, ``gpu:NAME`` or ``gpu:software``.
-    device: str
     #: Whether the provider computes the LSTM, GRU and RNN nodes of the model.
     layers: Literal["on", "off"]
     #: Whether the provider replaces loops that are layers.
@@ -186,7 +184,7 @@ def create_session(
     layers, though the model stays as it is; a ``RewriteWarning`` names each that could be replaced and is
     left, and ``report(session)`` tells of all. With ``loops="steps"``, loops that are no layers run as programs
     of their steps, too. ``provider_options`` are those of ``ProviderOptions``:
-    ``lengths``, ``device``, ``layers``, ``loops``, and ``assume`` for either. ``configure`` may set further
+    ``lengths``, ``layers``, ``loops``, and ``assume`` for either. ``configure`` may set further
     session options.
 
     A rewritten model of more than 64 MB without external data is in a temporary file while ONNX
@@ -283,9 +281,6 @@ def _is_left(session: onnxruntime.InferenceSession) -> bool:
     return not found.taken or any(left.could_be_replaced for left in found.left)
 
 
-# The values of the option ``device``, beside GPUs by their names.
-_DEVICES = ("cpu", "gpu", "gpu:INDEX", "gpu:NAME", "gpu:software")
-
 # The values of the option ``loops`` with which loops are replaced.
 _REPLACING = ("layers", "steps")
 
@@ -313,8 +308,8 @@ def _options(
             raise ValueError(f"provider_options has {key!r}, expected {known}")
         if not isinstance(value, str):
             raise TypeError(f"provider_options[{key!r}] is {value!r}, expected a str")
-        allowed = get_args(get_type_hints(ProviderOptions)[key]) or _DEVICES
-        if value not in allowed and not (key == "device" and value.startswith("gpu:")):
+        allowed = get_args(get_type_hints(ProviderOptions)[key])
+        if value not in allowed:
             expected = " or ".join(map(repr, allowed))
             raise ValueError(f"provider_options[{key!r}] is {value!r}, expected {expected}")
         options[key] = value

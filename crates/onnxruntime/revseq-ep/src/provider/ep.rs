@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::gpu::Gpu;
 use super::layers::{Taken, TakenLayers};
 use super::loops::Claims;
 use super::options::Options;
@@ -15,8 +14,6 @@ use crate::plugin::session::Around;
 /// The provider of one session.
 pub(crate) struct Ep {
     pub(super) options: Options,
-    /// The GPU that runs the nodes. `None` for the CPU.
-    pub(super) gpu: Option<Gpu>,
     pub(super) log: Log,
     /// The runs in progress, if kernels or inner sessions ask for them.
     pub(super) runs: Arc<Runs>,
@@ -38,10 +35,6 @@ impl Ep {
     /// The layer that a node which was taken is, by its outputs.
     pub(super) fn layer(&self, outputs: &[CString]) -> Option<Taken> {
         self.layers.get(outputs)
-    }
-
-    pub(crate) fn gpu(&self) -> Option<&Gpu> {
-        self.gpu.as_ref()
     }
 
     pub(crate) fn log(&self) -> Log {

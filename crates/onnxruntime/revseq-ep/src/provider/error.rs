@@ -1,9 +1,6 @@
 //! The errors of the provider.
 
 use ort_sys::OrtErrorCode;
-use revseq_kernels::Device;
-#[cfg(feature = "gpu")]
-use revseq_kernels::gpu;
 
 use super::EP_NAME_STR;
 use crate::plugin::error::{self as plugin, Failure};
@@ -20,8 +17,8 @@ pub(crate) enum Error {
     InNode { node: String, source: Box<Self> },
     /// A provider option is unknown.
     #[error(
-        "unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\", \"device\", \"layers\", \
-         \"loops\" or \"assume\""
+        "unknown provider option {key:?} of {EP_NAME_STR}, expected \"lengths\", \"layers\", \"loops\" or \
+         \"assume\""
     )]
     UnknownOption { key: String },
     /// A provider option has a value that it cannot have.
@@ -40,17 +37,6 @@ pub(crate) enum Error {
     /// The variable that switches layers and loops off has another value.
     #[error("the environment has REVSEQ_EP={value}, expected REVSEQ_EP=off or REVSEQ_EP=on")]
     Switch { value: String },
-    /// The GPU that a session asks for cannot be had.
-    #[cfg(feature = "gpu")]
-    #[error("provider option \"device\" is \"{device}\": {source}")]
-    OpenGpu { device: Device, source: gpu::Error },
-    /// A session asks for a GPU, and this library was built without.
-    #[cfg(not(feature = "gpu"))]
-    #[error(
-        "provider option \"device\" is \"{device}\", but this library was built without GPU \
-         support; build revseq-ep with the feature \"gpu\""
-    )]
-    BuiltWithoutGpu { device: Device },
     /// The node or its shapes violate its schema. Names the node.
     #[error(transparent)]
     Node(#[from] revseq_graph::Error),
@@ -60,10 +46,6 @@ pub(crate) enum Error {
     /// A run failed.
     #[error(transparent)]
     Run(#[from] revseq_kernels::Error),
-    /// A run failed on a GPU.
-    #[cfg(feature = "gpu")]
-    #[error(transparent)]
-    RunOnGpu(#[from] gpu::Error),
     /// A layer's input has other sizes than it should have, in ONNX Runtime's words.
     #[error("Input {input} must have {expected}. Actual:{{{}}}", list(actual))]
     LayerShape {
@@ -162,13 +144,6 @@ impl Failure for Error {
             | Self::Steps(recurrent_steps::Error::OutOfMemory { .. }) => {
                 OrtErrorCode::ORT_RUNTIME_EXCEPTION
             }
-            #[cfg(not(feature = "gpu"))]
-            Self::BuiltWithoutGpu { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
-            // The CPU reports the same errors.
-            #[cfg(feature = "gpu")]
-            Self::RunOnGpu(gpu::Error::Operator(_)) => OrtErrorCode::ORT_INVALID_ARGUMENT,
-            #[cfg(feature = "gpu")]
-            Self::RunOnGpu(_) => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
             _ => OrtErrorCode::ORT_INVALID_ARGUMENT,
         }
     }

@@ -10,8 +10,7 @@ use revseq_kernels::{DataType, LengthsData, LengthsPolicy, Plan, SequenceLengths
 
 use super::ep::Ep;
 use super::error::Error;
-use super::gpu;
-use super::plans::{Planned, Plans, Shape};
+use super::plans::{Plans, Shape};
 use super::threads::CORES;
 use crate::plugin::info::KernelInfo;
 use crate::plugin::provider::provider_of;
@@ -34,7 +33,7 @@ impl kernel::Kernel for Kernel {
     fn create(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
             let ep: &Ep = provider_of(info)?;
-            let plans = Plans::of(info, name, ep.gpu().cloned())?;
+            let plans = Plans::of(info, name)?;
             let policy = ep.options().lengths_policy(plans.operator());
             Ok(Self::new(plans, policy, ep.log().is_verbose()))
         })
@@ -42,7 +41,7 @@ impl kernel::Kernel for Kernel {
 
     /// Runs the node.
     ///
-    /// On the CPU a repeated shape allocates nothing. The output is not touched
+    /// A repeated shape allocates nothing. The output is not touched
     /// unless all checks pass.
     ///
     /// # Errors
@@ -57,7 +56,7 @@ impl Kernel {
     /// The kernel of a node of the custom op, which runs on the CPU EP.
     pub(super) fn of_custom_op(info: KernelInfo<'_>) -> Result<Self, Error> {
         named(info, |name| {
-            let plans = Plans::of(info, name, None)?;
+            let plans = Plans::of(info, name)?;
             let policy = plans.operator().lengths_policy();
             Ok(Self::new(plans, policy, info.log()?.is_verbose()))
         })
@@ -87,14 +86,18 @@ impl Kernel {
             // SAFETY: the lengths are an input of the run, of the type and
             // sizes that the plan was made for, and nothing writes to them
             // before `run` checks whether the output overlaps them.
-            unsafe { with_lengths(inputs[1], |data| self.run(context, planned, inputs, data)) }
+            unsafe {
+                with_lengths(inputs[1], |data| {
+                    self.run(context, &planned.plan, inputs, data)
+                })
+            }
         })
     }
 
     fn run(
         &self,
         context: Context<'_>,
-        Planned { plan, pass, .. }: &Planned,
+        plan: &Plan,
         [input, lengths_input]: [Tensor<'_>; 2],
         lengths: LengthsData<'_>,
     ) -> Result<(), Error> {
@@ -120,10 +123,7 @@ impl Kernel {
                 // output, and it overlaps neither the lengths nor, as the
                 // plan's input and output are packed, ends before the plan does.
                 let data = unsafe { slice::from_raw_parts_mut(output, bytes) };
-                match pass {
-                    None => cpu::run_in_place(plan, &lengths, data, threads).map_err(Error::from),
-                    Some(pass) => gpu::run(pass, &lengths, None, data),
-                }
+                cpu::run_in_place(plan, &lengths, data, threads)
             } else {
                 if overlaps(output, bytes, input.bytes, plan.input_bytes()) {
                     return Err(self.overlap(0));
@@ -136,12 +136,7 @@ impl Kernel {
                         slice::from_raw_parts_mut(output.cast::<MaybeUninit<u8>>(), bytes),
                     )
                 };
-                match pass {
-                    None => {
-                        cpu::run_uninit(plan, &lengths, input, output, threads).map_err(Error::from)
-                    }
-                    Some(pass) => gpu::run(pass, &lengths, Some(input), zeroed(output)),
-                }
+                cpu::run_uninit(plan, &lengths, input, output, threads)
             };
             // Report the cause first: it says more than that pieces were not run.
             parallel.finish()?;
@@ -167,16 +162,13 @@ impl Kernel {
     /// Logs the choices of a run.
     #[cold]
     fn say(&self, context: Context<'_>, plan: &Plan, kernel: KernelChoice, in_place: bool) {
-        let mut line = format!(
-            "{} ran {}: {} bytes",
+        let line = format!(
+            "{} ran {}: {} bytes, by {kernel} ({})",
             self.plans.label(),
             if in_place { "in place" } else { "out of place" },
             plan.output_bytes(),
+            kernel.simd(),
         );
-        line += &match self.plans.gpu() {
-            Some(gpu) => format!(", on {gpu}"),
-            None => format!(", by {kernel} ({})", kernel.simd()),
-        };
         context.log().verbose(c"Compute", &line);
     }
 }
@@ -189,13 +181,6 @@ pub(super) fn named<T>(
     let name = info.name()?;
     let label = format!("node {name:?}");
     make(name).map_err(|error| error.of_node(label))
-}
-
-/// Memory with zeros in it.
-fn zeroed(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
-    memory.fill(MaybeUninit::new(0));
-    // SAFETY: every byte was written just now, and the two types have one layout.
-    unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
 }
 
 /// Whether two runs of bytes share one.

@@ -11,7 +11,6 @@ use revseq_graph::Operator;
 use super::custom_op::Domain;
 use super::ep::Ep;
 use super::error::Error;
-use super::gpu::Gpu;
 use super::kernel::Kernel;
 use super::layers::{self, AttentionKernel, LayerKernel, TakenLayers};
 use super::loops::{Claims, Compiled};
@@ -68,7 +67,6 @@ impl Provider for Ep {
         let runs = Arc::new(Runs::new(session.host()));
         let around = options.loops().map(|_| session.around(Arc::clone(&runs)));
         Ok(Self {
-            gpu: Gpu::open(options.device())?,
             options,
             log: session.log(),
             runs,

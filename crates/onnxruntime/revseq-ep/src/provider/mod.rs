@@ -10,7 +10,6 @@ use std::ffi::CStr;
 pub(crate) mod custom_op;
 pub(crate) mod ep;
 pub(crate) mod error;
-mod gpu;
 mod kernel;
 mod layers;
 pub(crate) mod library;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use revseq_graph::Operator;
-use revseq_kernels::{Device, LengthsPolicy};
+use revseq_kernels::LengthsPolicy;
 use revseq_rewrite::Assumptions;
 
 use super::error::Error;
@@ -12,15 +12,11 @@ use super::error::Error;
 pub(crate) const SWITCH: &str = "REVSEQ_EP";
 
 /// The options, each with its values for messages.
-const OPTIONS: [(&str, &str); 5] = [
+const OPTIONS: [(&str, &str); 4] = [
     ("lengths", r#""reject" or "clamp""#),
     ("layers", r#""on" or "off""#),
     ("loops", r#""keep", "layers" or "steps""#),
     ("assume", r#""right-padded""#),
-    (
-        "device",
-        r#""cpu", "gpu", "gpu:INDEX", "gpu:NAME" or "gpu:software""#,
-    ),
 ];
 
 /// What becomes of loops.
@@ -41,8 +37,6 @@ pub(crate) struct Options {
     /// The policy for lengths out of range: the option `lengths`. It applies to both operators. By
     /// default ReverseSequence rejects them, and ReverseSubsequences clamps them.
     lengths: Option<LengthsPolicy>,
-    /// The device that runs the nodes: the option `device`.
-    device: Device,
     /// Whether recurrent layers of the model are taken, too: the option `layers`.
     layers: Option<bool>,
     /// What becomes of loops: the option `loops`.
@@ -68,7 +62,6 @@ impl Options {
                 ("loops", "steps") => read.loops = Some(Loops::Steps),
                 ("loops", "keep") => read.loops = Some(Loops::Keep),
                 ("assume", "right-padded") => read.assume.right_padded = true,
-                ("device", _) => read.device = value.parse().map_err(|_| wrong(key, value))?,
                 _ => return Err(wrong(key, value)),
             }
         }
@@ -94,11 +87,6 @@ impl Options {
             }
         }
         Ok(self)
-    }
-
-    /// The device that runs the nodes.
-    pub(crate) fn device(&self) -> &Device {
-        &self.device
     }
 
     /// Whether recurrent layers of the model are taken, too: unless told otherwise, they are where loops
@@ -130,11 +118,7 @@ impl Options {
     }
 
     fn of_session(&self, loops: &str) -> Vec<(&'static str, String)> {
-        let mut options = vec![
-            ("device", self.device.to_string()),
-            ("layers", String::from("on")),
-            ("loops", loops.to_owned()),
-        ];
+        let mut options = vec![("layers", String::from("on")), ("loops", loops.to_owned())];
         if let Some(policy) = self.lengths {
             let policy = match policy {
                 LengthsPolicy::Clamp => "clamp",
@@ -240,23 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_run_on_the_cpu_unless_a_gpu_is_asked_for() {
-        let device =
-            |entries: &[(&str, &str)]| Options::new(entries.iter().copied()).unwrap().device;
-        let key = "device";
-        assert_eq!(device(&[]), Device::Cpu);
-        assert_eq!(device(&[(key, "cpu")]), Device::Cpu);
-        assert_eq!(device(&[(key, "gpu:3")]).to_string(), "gpu:3");
-    }
-
-    #[test]
     fn a_wrong_option_is_named_with_the_right_ones() {
         for (key, value, message) in [
             (
                 "length",
                 "clamp",
                 "unknown provider option \"length\" of RevSeqExecutionProvider, expected \
-                 \"lengths\", \"device\", \"layers\", \"loops\" or \"assume\"",
+                 \"lengths\", \"layers\", \"loops\" or \"assume\"",
             ),
             (
                 "layers",
@@ -280,16 +254,6 @@ mod tests {
             ),
         ] {
             assert_eq!(policies(&[(key, value)]).unwrap_err().to_string(), message);
-        }
-        for device in ["", "CPU", "cuda", "gpu:"] {
-            let error = policies(&[("device", device)]).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                format!(
-                    "provider option \"device\" is {device:?}, expected \"cpu\", \"gpu\", \
-                     \"gpu:INDEX\", \"gpu:NAME\" or \"gpu:software\""
-                )
-            );
         }
     }
 }

@@ -8,7 +8,6 @@ use revseq_kernels::Plan;
 use smallvec::SmallVec;
 
 use super::error::Error;
-use super::gpu::{Gpu, Pass};
 use super::node::{ATTRIBUTES, operator};
 use crate::plugin::info::KernelInfo;
 use crate::plugin::node::TypeAndSizes;
@@ -39,8 +38,6 @@ impl<'a> Shape<'a> {
 pub(crate) struct Planned {
     inputs: [(c_int, SmallVec<[i64; 6]>); 2],
     pub(crate) plan: Plan,
-    /// The plan on the GPU, if the node runs on one.
-    pub(crate) pass: Option<Pass>,
 }
 
 impl Planned {
@@ -58,8 +55,6 @@ impl Planned {
 pub(crate) struct Plans {
     node: String,
     operator: Operator,
-    /// The GPU that runs the node. `None` for the CPU.
-    gpu: Option<Gpu>,
     /// The plan for the shape that the model declares, if it does.
     known: Option<Planned>,
     /// The plans of other recent shapes.
@@ -67,15 +62,14 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// Reads the node of a kernel, which runs on `gpu` if there is one, and
-    /// plans it if the model declares its shape.
+    /// Reads the node of a kernel, and plans it if the model declares its shape.
     ///
     /// # Errors
     /// A violation of the schema, naming the node.
-    pub(super) fn of(info: KernelInfo<'_>, name: String, gpu: Option<Gpu>) -> Result<Self, Error> {
+    pub(super) fn of(info: KernelInfo<'_>, name: String) -> Result<Self, Error> {
         let node = info.node(name, &ATTRIBUTES)?;
         let operator = operator(&node)?;
-        let mut plans = Self::new(node.name, operator, gpu);
+        let mut plans = Self::new(node.name, operator);
         if let [(_, data), (_, lengths)] = node.inputs.as_slice()
             && let (Some(data), Some(lengths)) = (Shape::declared(data), Shape::declared(lengths))
         {
@@ -84,11 +78,10 @@ impl Plans {
         Ok(plans)
     }
 
-    fn new(node: String, operator: Operator, gpu: Option<Gpu>) -> Self {
+    fn new(node: String, operator: Operator) -> Self {
         Self {
             node,
             operator,
-            gpu,
             known: None,
             recent: LruCache::default(),
         }
@@ -102,11 +95,6 @@ impl Plans {
     /// The node's operator.
     pub(crate) fn operator(&self) -> Operator {
         self.operator
-    }
-
-    /// The GPU that runs the node. `None` for the CPU.
-    pub(crate) fn gpu(&self) -> Option<&Gpu> {
-        self.gpu.as_ref()
     }
 
     /// Plans the shape that the model says.
@@ -168,12 +156,9 @@ impl Plans {
             sizes: &sizes[index],
         });
         let desc = self.operator.lower(&self.node, data, lengths)?;
-        let plan = Plan::new(&desc)?;
-        let pass = self.gpu.as_ref().map(|gpu| gpu.pass(&plan)).transpose();
         Ok(Planned {
             inputs: inputs.map(|input| (input.element, input.sizes.into())),
-            pass: pass?,
-            plan,
+            plan: Plan::new(&desc)?,
         })
     }
 }
@@ -190,7 +175,7 @@ mod tests {
             batch_axis: 0,
             time_axis: 1,
         };
-        Plans::new(String::from("n"), operator, None)
+        Plans::new(String::from("n"), operator)
     }
 
     fn inputs<'a>(data: &'a [i64], lengths: &'a [i64]) -> [Shape<'a>; 2] {

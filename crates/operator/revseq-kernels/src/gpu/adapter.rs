@@ -1,10 +1,52 @@
 //! Adapters: listing them and choosing one.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::str::FromStr;
 
 use super::Error;
 use super::sync::ready;
-use crate::AdapterChoice;
+
+/// Choice among the adapters of the GPUs that there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AdapterChoice {
+    /// The best hardware: discrete before integrated before virtual. Never software.
+    #[default]
+    Auto,
+    /// The first adapter that runs on the CPU, such as lavapipe.
+    Software,
+    /// The adapter at this index of [`adapters`].
+    Index(usize),
+    /// The first adapter whose name contains this, in any case of letters.
+    Name(String),
+}
+
+impl FromStr for AdapterChoice {
+    type Err = Infallible;
+
+    /// Parses `auto`, `software`, an index, or anything else as a name.
+    fn from_str(choice: &str) -> Result<Self, Infallible> {
+        Ok(match choice {
+            "auto" => Self::Auto,
+            "software" => Self::Software,
+            _ => match choice.parse() {
+                Ok(index) => Self::Index(index),
+                Err(_) => Self::Name(choice.to_owned()),
+            },
+        })
+    }
+}
+
+impl fmt::Display for AdapterChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("hardware"),
+            Self::Software => f.write_str("software"),
+            Self::Index(index) => write!(f, "number {index}"),
+            Self::Name(name) => write!(f, "\"{name}\""),
+        }
+    }
+}
 
 /// An adapter: a GPU through a graphics API.
 #[derive(Clone, Debug, PartialEq, Eq)]

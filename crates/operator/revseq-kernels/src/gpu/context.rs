@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::Error;
-use super::adapter::{self, AdapterInfo};
+use super::adapter::{self, AdapterChoice, AdapterInfo};
 use super::shader::Variant;
 use super::sync::{lock, ready};
-use crate::AdapterChoice;
 
 /// Options of a [`Context`].
 #[derive(Clone, Debug, Default)]

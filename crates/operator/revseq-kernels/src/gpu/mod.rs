@@ -37,7 +37,7 @@ mod slabs;
 mod status;
 mod sync;
 
-pub use adapter::{AdapterInfo, adapters};
+pub use adapter::{AdapterChoice, AdapterInfo, adapters};
 pub use buffers::LengthsSlice;
 pub use context::{Context, ContextOptions};
 pub use error::Error;
@@ -45,6 +45,5 @@ pub use host::{run, run_in_place};
 pub use pass::{Bound, ReverseSubsequencesPass};
 pub use status::STATUS_BYTES;
 
-pub use crate::AdapterChoice;
 /// The version of wgpu whose types this module takes.
 pub use wgpu;

@@ -1,6 +1,5 @@
 //! The runtimes that models run on.
 
-pub(crate) mod gpu;
 pub(crate) mod ort;
 mod outputs;
 pub(crate) mod profile;
@@ -106,16 +105,15 @@ impl Engine {
         if let Some(threads) = arguments.threads {
             set_threads(threads.into(), all)?;
         }
-        let libraries = &arguments.ort.libraries;
         // There can be one in a process.
         let mut runtime: Option<Rc<Runtime>> = None;
         let mut on_ort = |with_provider| -> Result<Self> {
             let runtime = match &runtime {
                 Some(runtime) => runtime,
-                None => runtime.insert(Rc::new(Runtime::load(libraries.ort_lib.as_deref())?)),
+                None => runtime.insert(Rc::new(Runtime::load(arguments.ort.ort_lib.as_deref())?)),
             };
             if with_provider {
-                runtime.register(library::ep(libraries.ep_lib.as_deref())?)?;
+                runtime.register(library::ep(arguments.ort.ep_lib.as_deref())?)?;
             }
             Ok(Self::Ort(Ort::new(
                 Rc::clone(runtime),
@@ -124,7 +122,7 @@ impl Engine {
             )))
         };
         let engines = all.iter().map(|backend| match backend {
-            Backend::Tract => Tract::open(arguments).map(Self::Tract),
+            Backend::Tract => Ok(Self::Tract(Tract::new(arguments))),
             Backend::Ort => on_ort(true),
             Backend::OrtPlain => on_ort(false),
         });
@@ -150,15 +148,6 @@ impl Engine {
         match self {
             Self::Tract(_) => description.starts_with("tract"),
             Self::Ort(ort) => ort.is_described_by(description),
-        }
-    }
-
-    /// The GPU that runs our nodes, if any: an adapter in tract; in ONNX Runtime the
-    /// provider's option, with which it opens that GPU or fails.
-    pub(crate) fn gpu_name(&self) -> Option<String> {
-        match self {
-            Self::Tract(tract) => tract.gpu().map(ToString::to_string),
-            Self::Ort(ort) => ort.gpu().map(ToString::to_string),
         }
     }
 
@@ -228,8 +217,8 @@ fn set_threads(threads: usize, backends: &[Backend]) -> Result<()> {
     #[cfg(not(feature = "multithread"))]
     anyhow::ensure!(
         threads == 1 || !backends.contains(&Backend::Tract),
-        "--threads {threads}: {}",
-        crate::not_built("tract on more than one thread")
+        "--threads {threads}: this revseq was built without tract on more than one thread; \
+         `cargo install --path crates/tools/revseq-runner --features full` builds all of it"
     );
     #[cfg(feature = "multithread")]
     let _ = backends;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use revseq_kernels::{Device, LengthsPolicy};
+use revseq_kernels::LengthsPolicy;
 
 use super::values::{key_and_value, seconds, threads};
 use crate::note::note;
@@ -111,14 +111,6 @@ impl BackendsArguments {
 /// Options for running models, on any backend.
 #[derive(Debug, Default, Args)]
 pub(crate) struct EngineArguments {
-    /// The device for ReverseSequence and ReverseSubsequences
-    ///
-    /// All other operators stay on the CPU. gpu is the best hardware adapter, never a software one
-    /// such as lavapipe; gpu:INDEX, gpu:NAME and gpu:software choose among those that `revseq
-    /// devices` lists. Every node uploads its data and reads the result back: this is for checking,
-    /// not for speed.
-    #[arg(long, value_name = "cpu|gpu[:ADAPTER]", default_value_t)]
-    pub(crate) device: Device,
     /// The policy for lengths out of range
     ///
     /// By default ReverseSequence rejects them, as ONNX Runtime does, and ReverseSubsequences
@@ -139,9 +131,10 @@ pub(crate) struct EngineArguments {
     pub(crate) ort: OrtArguments,
 }
 
-/// The libraries of ONNX Runtime and of the provider.
+/// The libraries of ONNX Runtime and of the provider, and ONNX Runtime's options.
 #[derive(Debug, Default, Args)]
-pub(crate) struct LibraryArguments {
+#[command(next_help_heading = "ONNX Runtime")]
+pub(crate) struct OrtArguments {
     /// The shared library of ONNX Runtime
     ///
     /// By default ORT_DYLIB_PATH, or else the Python package onnxruntime.
@@ -153,14 +146,6 @@ pub(crate) struct LibraryArguments {
     /// onnxruntime-ep-revseq.
     #[arg(long, value_name = "PATH")]
     pub(crate) ep_lib: Option<PathBuf>,
-}
-
-/// The libraries of ONNX Runtime, and its options.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "ONNX Runtime")]
-pub(crate) struct OrtArguments {
-    #[command(flatten)]
-    pub(crate) libraries: LibraryArguments,
     /// How far ONNX Runtime optimises the model
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) optimization: Option<Optimization>,
@@ -173,11 +158,6 @@ pub(crate) struct OrtArguments {
 }
 
 impl EngineArguments {
-    /// The device for our nodes, if it is not the CPU.
-    pub(crate) fn gpu(&self) -> Option<&Device> {
-        (self.device != Device::Cpu).then_some(&self.device)
-    }
-
     /// Checks that the options apply to one of the backends.
     pub(crate) fn check(&self, backends: &[Backend]) -> anyhow::Result<()> {
         let with_ort = backends.iter().any(|&backend| backend != Backend::Tract);
@@ -223,8 +203,8 @@ impl EngineArguments {
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, Scope)> {
         let ort = &self.ort;
         let all = [
-            ("--ort-lib", Scope::Ort, ort.libraries.ort_lib.is_some()),
-            ("--ep-lib", Scope::Provider, ort.libraries.ep_lib.is_some()),
+            ("--ort-lib", Scope::Ort, ort.ort_lib.is_some()),
+            ("--ep-lib", Scope::Provider, ort.ep_lib.is_some()),
             ("--optimization", Scope::Ort, ort.optimization.is_some()),
             (
                 "--session-option",
@@ -236,7 +216,6 @@ impl EngineArguments {
                 Scope::Provider,
                 !ort.provider_options.is_empty(),
             ),
-            ("--device", Scope::Ours, self.gpu().is_some()),
             ("--lengths", Scope::Ours, self.lengths.is_some()),
             ("--threads", Scope::All, self.threads.is_some()),
             ("--timeout", Scope::All, self.timeout.is_some()),
@@ -252,18 +231,13 @@ const SESSION_OPTIONS: [&str; 4] = ["session.", "optimization.", "ep.", "mlas."]
 /// Checks an option of the provider before ONNX Runtime does, whose errors name its source files.
 fn check_provider_option(key: &str, value: &str) -> anyhow::Result<()> {
     let expected: &[&str] = match key {
-        "device" => {
-            let device = value.parse::<Device>();
-            let wrong = |why| anyhow::anyhow!("--provider-option {key}: {why}");
-            return device.map(drop).map_err(wrong);
-        }
         "lengths" => &["reject", "clamp"],
         "layers" => &["on", "off"],
         "loops" => &["keep", "layers", "steps"],
         "assume" => &["right-padded"],
         _ => anyhow::bail!(
-            "--provider-option {key}: the provider has no such option; it has lengths, device, layers, \
-             loops and assume"
+            "--provider-option {key}: the provider has no such option; it has lengths, layers, loops \
+             and assume"
         ),
     };
     anyhow::ensure!(

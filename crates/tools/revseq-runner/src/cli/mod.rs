@@ -3,7 +3,6 @@
 mod backend;
 mod bench;
 mod compare;
-mod devices;
 mod inputs;
 mod inspect;
 mod output;
@@ -22,12 +21,10 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use clap_complete::Shell;
 
 pub(crate) use backend::{
-    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, LibraryArguments,
-    Optimization,
+    Backend, BackendArguments, BackendsArguments, EngineArguments, Lengths, Optimization,
 };
 pub(crate) use bench::{BenchArguments, BenchFormat};
 pub(crate) use compare::CompareArguments;
-pub(crate) use devices::DevicesArguments;
 pub(crate) use inputs::{InputArguments, SizeArguments, ToleranceArguments, ValueArguments};
 pub(crate) use inspect::InspectArguments;
 pub(crate) use output::{Format, OverwriteArguments, ReportArguments};
@@ -229,8 +226,6 @@ pub(crate) enum Command {
     /// Measure which way to run a model is the fastest, and show the line of code for it
     #[command(after_help = bench::EXAMPLES, mut_arg("threads", bench::one_thread))]
     Bench(BenchArguments),
-    /// Show the CPU, the GPUs and the ONNX Runtime that are found
-    Devices(DevicesArguments),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  \
         revseq completions bash > ~/.local/share/bash-completion/completions/revseq")]
@@ -258,7 +253,6 @@ impl Command {
             Self::Compare(it) => ("compare", it.format == Format::Json, Some(&it.report)),
             Self::Inspect(it) => ("inspect", it.format == Format::Json, Some(&it.report)),
             Self::Bench(it) => ("bench", it.format == BenchFormat::Json, Some(&it.report)),
-            Self::Devices(it) => ("devices", it.format == Format::Json, Some(&it.report)),
             Self::Completions { .. } | Self::Man { .. } => return None,
         };
         let is_file = report.is_some_and(|it| it.file().is_some());

@@ -5,7 +5,6 @@ mod compare;
 mod completions;
 mod data_set;
 mod destination;
-mod devices;
 mod features;
 pub(crate) mod inputs;
 pub(crate) mod inspect;
@@ -68,7 +67,6 @@ fn run_command(command: Command) -> Result<Outcome> {
         Command::Rewrite(arguments) => rewrite::rewrite(&arguments),
         Command::Inspect(arguments) => inspect::inspect(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
-        Command::Devices(arguments) => devices::devices(&arguments),
         Command::Completions { shell } => completions::completions(shell),
         Command::Man { folder } => man::man(&folder),
     }
@@ -118,15 +116,6 @@ fn say_loops<'a>(engines: impl IntoIterator<Item = &'a Engine>, model: &Model) -
 fn say_unoptimised() {
     if cfg!(debug_assertions) {
         note("a development build, many times slower: time one built with --release");
-    }
-}
-
-/// Says which GPU ran our nodes, if one did.
-fn say_gpu(name: Option<&str>) {
-    if let Some(name) = name {
-        note(format!(
-            "ReverseSequence and ReverseSubsequences: on {name}"
-        ));
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
     match arguments.format {
         VerifyFormat::Text => {
             destination.text(|out| print_counts(out, &results))?;
-            say_where(&engine, &results);
+            say_where(&results);
         }
         VerifyFormat::Json => destination.json("verify", as_json(&engine, &results))?,
         VerifyFormat::Junit => destination.bytes(junit::render(&results).as_bytes())?,
@@ -446,8 +446,7 @@ fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
 }
 
 /// Says where our nodes ran, and loops and layers if the provider was to run them.
-fn say_where(engine: &Engine, results: &Results) {
-    super::say_gpu(engine.gpu_name().as_deref());
+fn say_where(results: &Results) {
     let mut providers: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for placement in results.tested.iter().flat_map(|tested| &tested.placements) {
         let operators = providers.entry(&placement.provider).or_default();
@@ -470,7 +469,7 @@ fn as_json(engine: &Engine, results: &Results) -> Json {
         }
         json
     });
-    let mut json = json!({
+    json!({
         "backend": engine.name(),
         "tests": tests.collect::<Json>(),
         "passed": count("ok"),
@@ -483,9 +482,5 @@ fn as_json(engine: &Engine, results: &Results) -> Json {
             .map(|path| path.display().to_string())
             .collect::<Json>(),
         "interrupted": results.interrupted,
-    });
-    if let Some(name) = engine.gpu_name() {
-        json["device"] = name.into();
-    }
-    json
+    })
 }

@@ -409,11 +409,7 @@ fn completes_backends() {
 }
 
 #[test]
-fn devices_and_completions() {
-    let text = succeeds(&["devices"]);
-    assert!(text.starts_with("CPU\n  architecture  "), "{text}");
-    let devices: Json = serde_json::from_str(&succeeds(&["devices", "--format", "json"])).unwrap();
-    assert!(devices["cpu"]["threads"].as_u64().unwrap() >= 1);
+fn completions_and_help() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = succeeds(&["completions", shell]);
         assert!(script.contains("inspect"), "{shell}");

@@ -7,11 +7,8 @@ mod compare;
 #[cfg(unix)]
 mod files;
 mod forms;
-mod gpu;
 mod hostile;
 mod inspect;
-#[cfg(not(feature = "gpu"))]
-mod left_out;
 mod made_up;
 #[cfg(target_os = "linux")]
 mod memory;

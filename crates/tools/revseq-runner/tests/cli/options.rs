@@ -189,7 +189,6 @@ fn existing_files_are_kept_without_overwrite() {
             vec!["compare", &model, &model, "-o", "REPORT"],
             "compare.txt",
         ),
-        (vec!["devices", "-o", "REPORT"], "devices.txt"),
         (vec!["rewrite", &model, "-q", "-o", "REPORT"], "out.onnx"),
     ];
     for (mut arguments, name) in commands {
@@ -235,7 +234,6 @@ fn json_names_its_schema() {
         (vec!["snapshot", &path], "snapshot"),
         (vec!["compare", &path, &path], "compare"),
         (vec!["inspect", &path], "inspect"),
-        (vec!["devices"], "devices"),
         (vec!["rewrite", &path, "-o", &out], "rewrite"),
         (vec!["bench", &tested, "--seconds", "0.05"], "bench"),
     ];
@@ -270,7 +268,7 @@ fn a_quiet_run_prints_outputs_alone_and_a_verbose_one_says_more() {
     for step in ["read in ", "prepared in "] {
         has(&verbose.stderr, step);
     }
-    assert_eq!(revseq(&["-q", "-v", "devices"]).code, Some(2));
+    assert_eq!(revseq(&["-q", "-v", "completions", "bash"]).code, Some(2));
 }
 
 #[test]

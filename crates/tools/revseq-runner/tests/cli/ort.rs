@@ -56,34 +56,6 @@ fn run_names_the_provider_and_prints_as_tract_does() {
     );
 }
 
-/// The provider's library has to be built with its feature `gpu`.
-#[cfg(feature = "gpu")]
-#[test]
-fn a_device_is_the_provider_s_option() {
-    let Some(library) = onnxruntime("a_device_is_the_provider_s_option") else {
-        return;
-    };
-    let path = model("graphs/between_neg");
-    let run = on_ort("run", &library, &[&path, "--device", "gpu:99"]);
-    assert_eq!(run.code, Some(2), "{run:?}");
-    has(
-        &run.stderr,
-        "provider option \"device\" is \"gpu:99\": no number 99 adapter; found ",
-    );
-    let run = on_ort("run", &library, &[&path, "--device", "gpu:software"]);
-    if run.stderr.contains("no software adapter") {
-        revseq_skips::skip("a_device_is_the_provider_s_option", "no software adapter");
-        return;
-    }
-    assert_eq!(run.code, Some(0), "{run:?}");
-    has(
-        &run.stderr,
-        "ReverseSequence node \"reverse\": RevSeqExecutionProvider",
-    );
-    has(&run.stderr, "on gpu:software\n");
-    assert_eq!(run.stdout, revseq(&["run", &path]).stdout);
-}
-
 /// Threads that ran a layer end after the provider's library was unregistered, and call into it.
 #[test]
 fn layers_that_threads_share_end_well() {
@@ -296,17 +268,6 @@ fn what_became_of_loops_is_told() {
     // Nobody asked for them.
     let run = on_ort("run", &library, &["-v", &taken]);
     assert!(!run.stderr.contains("Loop node"), "{run:?}");
-}
-
-#[test]
-fn devices_lists_the_libraries_that_are_found() {
-    let Some(library) = onnxruntime("devices_lists_the_libraries_that_are_found") else {
-        return;
-    };
-    let run = revseq(&["devices", "--ort-lib", &library]);
-    assert_eq!(run.code, Some(0), "{run:?}");
-    has(&run.stdout, &library);
-    has(&run.stdout, "RevSeqExecutionProvider\n  device        CPU");
 }
 
 #[test]

@@ -49,12 +49,11 @@ fn wrong_settings_are_refused_before_anything_runs() {
     assert_eq!(simd("foo"), (Some(2), why.to_owned()));
     let run = ["run", &path, "-b", "ort", "--provider-option"];
     for (option, why) in rows(
-        "foo=1 => --provider-option foo: the provider has no such option; it has lengths, device, layers, loops \
-             and assume
+        "foo=1 => --provider-option foo: the provider has no such option; it has lengths, layers, loops and \
+             assume
          lengths=x => --provider-option lengths: it is \"x\", expected reject or clamp
          assume=right-padded => --provider-option assume: it is about loops that become layers: add \
-             --provider-option loops=layers
-         device=cuda => expected cpu, gpu, gpu:INDEX, gpu:NAME or gpu:software",
+             --provider-option loops=layers",
     ) {
         refuses(&[&run[..], &[option]].concat(), why);
     }

@@ -24,7 +24,6 @@ use ort::logging::LogLevel;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{RunOptions, Session, SessionInputValue};
 use ort::value::DynValue;
-use revseq_kernels::Device as KernelDevice;
 use revseq_onnx::model::type_name;
 use revseq_ort::Report;
 
@@ -41,7 +40,7 @@ use convert::{from_ort, has_type, to_ort};
 use placement::Log;
 
 pub(crate) use placement::Placement;
-pub(crate) use runtime::{Device, Runtime};
+pub(crate) use runtime::Runtime;
 
 /// The provider's name.
 pub(crate) const EP: &str = "RevSeqExecutionProvider";
@@ -55,8 +54,6 @@ pub(crate) struct Ort {
     runtime: Rc<Runtime>,
     /// Whether our nodes are meant for this project's provider.
     pub(super) with_ep: bool,
-    /// The device of the provider.
-    device: KernelDevice,
     threads: Option<usize>,
     /// The most time of a run.
     timeout: Option<Duration>,
@@ -69,19 +66,12 @@ impl Ort {
     /// ONNX Runtime with these arguments, with the provider or without.
     pub(crate) fn new(runtime: Rc<Runtime>, with_ep: bool, arguments: &EngineArguments) -> Self {
         // A provider that is older than an option need not know it.
-        let given = [
-            arguments.gpu().map(|device| ("device", device.to_string())),
-            arguments
-                .lengths
-                .map(|lengths| ("lengths", lengths.name().to_owned())),
-        ];
-        let own = given.into_iter().flatten();
-        let own = own.map(|(key, value)| (key.to_owned(), value));
+        let lengths = arguments.lengths.into_iter();
+        let own = lengths.map(|lengths| ("lengths".to_owned(), lengths.name().to_owned()));
         let provider_options = own.chain(arguments.ort.provider_options.iter().cloned());
         Self {
             runtime,
             with_ep,
-            device: arguments.device.clone(),
             threads: arguments.threads.map(usize::from),
             timeout: arguments.timeout,
             optimization: arguments.ort.optimization,
@@ -99,11 +89,6 @@ impl Ort {
         let option = option.map(|(key, value)| (format!("{EP}.{key}"), value.to_owned()));
         with.provider_options.extend(option);
         with
-    }
-
-    /// The device that the provider is to run on, if it is not the CPU.
-    pub(crate) fn gpu(&self) -> Option<&KernelDevice> {
-        (self.with_ep && self.device != KernelDevice::Cpu).then_some(&self.device)
     }
 
     /// Whether an ONNX Runtime of any version described itself so, with the same provider.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
-use serde::Serialize;
 
 use super::library::{self, Found};
 use super::{EP, fenced, image, loader, version};
@@ -87,10 +86,7 @@ impl Runtime {
                     .register_ep_library(REGISTRATION, &ep.path)?;
                 Ok(())
             })?;
-            ensure!(
-                self.devices()?.iter().any(|device| device.ep == EP),
-                "it has no device for {EP}"
-            );
+            ensure!(self.has_device()?, "it has no device for {EP}");
             Ok(())
         };
         register().with_context(|| {
@@ -110,22 +106,10 @@ impl Runtime {
         &self.version
     }
 
-    /// The devices of all providers.
-    pub(crate) fn devices(&self) -> Result<Vec<Device>> {
-        fenced(|| {
-            self.environment
-                .devices()
-                .map(|device| {
-                    let hardware = device.hardware_device();
-                    Ok(Device {
-                        ep: device.ep()?.to_owned(),
-                        ep_vendor: device.ep_vendor()?.to_owned(),
-                        kind: format!("{:?}", hardware.ty()),
-                        vendor: hardware.vendor()?.to_owned(),
-                    })
-                })
-                .collect()
-        })
+    /// Whether the provider has a device.
+    fn has_device(&self) -> Result<bool> {
+        let mut devices = self.environment.devices();
+        fenced(|| Ok(devices.any(|device| device.ep().is_ok_and(|ep| ep == EP))))
     }
 }
 
@@ -133,16 +117,4 @@ impl std::fmt::Display for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ONNX Runtime {}", self.version())
     }
-}
-
-/// A device of a provider.
-#[derive(Debug, Serialize)]
-pub(crate) struct Device {
-    #[serde(skip)]
-    pub(crate) ep: String,
-    /// CPU, GPU or NPU.
-    pub(crate) kind: String,
-    pub(crate) vendor: String,
-    #[serde(rename = "provider_vendor")]
-    ep_vendor: String,
 }

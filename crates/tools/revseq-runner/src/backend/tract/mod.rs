@@ -8,14 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use revseq_kernels::{Device, LengthsPolicy};
+use revseq_kernels::LengthsPolicy;
 use revseq_tract::{
     ErrorKind, Execution, Inputs, Limits, LoadOptions, NodeCall, Plan, Session, Sizes,
 };
 use tract_onnx::prelude::*;
 
 use crate::backend::TimedRuns;
-use crate::backend::gpu::{self, Gpu};
 use crate::backend::outputs::{self, Declared};
 use crate::backend::profile::{Call, NodeTimes, Profile, Trace};
 use crate::cli::{EngineArguments, Lengths};
@@ -43,34 +42,21 @@ const LIMITS: Limits = Limits::none()
 /// tract, and how our nodes run there.
 #[derive(Debug, Default)]
 pub(crate) struct Tract {
-    gpu: Option<Gpu>,
     lengths: Option<LengthsPolicy>,
     /// The most time of a run.
     timeout: Option<Duration>,
 }
 
 impl Tract {
-    /// Opens tract with these arguments.
-    ///
-    /// # Errors
-    /// If there is no such GPU.
-    pub(crate) fn open(arguments: &EngineArguments) -> Result<Self> {
-        Ok(Self {
-            gpu: match &arguments.device {
-                Device::Gpu(choice) => Some(Gpu::open(choice)?),
-                _ => None,
-            },
+    /// tract with these arguments.
+    pub(crate) fn new(arguments: &EngineArguments) -> Self {
+        Self {
             lengths: arguments.lengths.map(Lengths::policy),
             timeout: arguments.timeout,
-        })
+        }
     }
 
-    /// The GPU that runs our nodes, if any.
-    pub(crate) fn gpu(&self) -> Option<&Gpu> {
-        self.gpu.as_ref()
-    }
-
-    /// A model on tract, or the feature that tract or the GPU lacks for it.
+    /// A model on tract, or the feature that tract lacks for it.
     ///
     /// Only the model decides this: an error on the way never counts as a missing feature.
     pub(crate) fn read(&self, model: &Model) -> Result<Result<Loaded, String>> {
@@ -80,11 +66,6 @@ impl Tract {
             && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Type)
         {
             return Ok(Err(in_words(error).to_string()));
-        }
-        if self.gpu.is_some()
-            && let Some(lacking) = gpu::lacks(model)?
-        {
-            return Ok(Err(lacking));
         }
         Ok(Ok(Loaded {
             session: session.map_err(|error| in_words(&error))?,
@@ -120,9 +101,6 @@ impl Tract {
         }
         if let Some(policy) = self.lengths {
             options = options.with_lengths(policy);
-        }
-        if let Some(gpu) = &self.gpu {
-            options = gpu.options(options);
         }
         // tract works on one thread by default; to a pool of one it would only
         // hand work over.

@@ -111,12 +111,11 @@ impl Ways {
             }
             Some(Ok(Engine::Tract(_))) | None => Ok(None),
         };
-        let libraries = &ort.libraries;
         let plain = next(Backend::OrtPlain);
-        let plain = available("ONNX Runtime", libraries.ort_lib.is_some(), plain)?;
+        let plain = available("ONNX Runtime", ort.ort_lib.is_some(), plain)?;
         // Where there is no ONNX Runtime, it is said once.
         let provider = next(Backend::Ort).filter(|_| plain.is_some());
-        let provider = available("the provider", libraries.ep_lib.is_some(), provider)?;
+        let provider = available("the provider", ort.ep_lib.is_some(), provider)?;
         let mut tract = next(Backend::Tract).transpose()?;
         let mut engine = |way: &Way| match way.on {
             On::Plain => plain.as_ref().map(|it| Engine::Ort(it.with_option(None))),

@@ -163,7 +163,7 @@ impl Check<'_> {
     fn engines(&self) -> Result<Vec<(Backend, Result<Engine>)>> {
         let on = &self.arguments.on;
         let backends = on.or(&[Backend::Tract, Backend::OrtPlain]);
-        let is_asked = !on.backends.is_empty() || on.engine.ort.libraries.ort_lib.is_some();
+        let is_asked = !on.backends.is_empty() || on.engine.ort.ort_lib.is_some();
         on.engine.check(backends)?;
         let engines = Engine::open_each(&on.engine, backends)?;
         let engines = std::iter::zip(backends.iter().copied(), engines);

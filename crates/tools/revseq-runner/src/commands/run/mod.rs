@@ -198,8 +198,6 @@ struct Results {
     placements: Option<Vec<Placement>>,
     /// The number of nodes that each of them ran.
     providers: Option<BTreeMap<String, usize>>,
-    /// The GPU on which our nodes ran.
-    gpu: Option<String>,
     /// The data set that was written.
     data_set: Option<PathBuf>,
     /// Whether Ctrl-C ended the timed runs early.
@@ -273,7 +271,6 @@ fn execute(
         profile,
         placements,
         providers,
-        gpu: engine.gpu_name(),
         data_set: None,
         is_interrupted,
     })

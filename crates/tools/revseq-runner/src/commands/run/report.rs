@@ -231,14 +231,12 @@ pub(super) fn say(results: &Results) {
         times,
         placements,
         providers,
-        gpu,
         data_set,
         ..
     } = results;
     if let Some(set) = data_set {
         note(format!("recorded in {}", set.display()));
     }
-    commands::say_gpu(gpu.as_deref());
     // Those with a reason were noted when the model was prepared, and so was what loops became.
     let placements = placements.iter().flatten();
     let is_new = |it: &&Placement| it.reason.is_none() && it.to.is_none();
@@ -267,7 +265,6 @@ pub(super) fn as_json(
         profile,
         placements,
         providers,
-        gpu,
         data_set,
         is_interrupted,
     } = results;
@@ -296,9 +293,6 @@ pub(super) fn as_json(
         "backend": engine.name(),
         "outputs": outputs,
     });
-    if let Some(gpu) = gpu {
-        json["device"] = gpu.as_str().into();
-    }
     if let Some(placements) = placements {
         json["nodes"] = json!(placements);
         json["providers"] = json!(providers);
