@@ -187,22 +187,6 @@ fn test_in(hosts: &[(&str, &str, &[&str])]) -> Result<(), String> {
     })
 }
 
-/// Runs the Ray or Spark example on a cluster whose nodes are processes of this machine.
-pub(crate) fn cluster(name: &str) -> Result<(), String> {
-    library()?;
-    let root = crate::root();
-    let tests = root.join("crates/onnxruntime/revseq-ep/cluster-tests");
-    let python = python::environment(name, &tests.join(format!("{name}.txt")))?;
-    Command::new(python)
-        .words(PYTEST)
-        .arg(tests.join(format!("test_{name}.py")))
-        .env(
-            "REVSEQ_EP_LIBRARY",
-            crate::target().join("debug").join(library_name()),
-        )
-        .run()
-}
-
 fn command_name() -> String {
     format!("revseq{}", std::env::consts::EXE_SUFFIX)
 }

@@ -191,9 +191,6 @@ fn test_steps() -> Vec<Step> {
         ),
         Step::extra("wheels", ep::test_wheels)
             .says("both wheels, installed where there is no Rust (minutes to build)"),
-        Step::extra("ray", || ep::cluster("ray"))
-            .says("the example of Ray on a cluster of two nodes"),
-        Step::extra("spark", || ep::cluster("spark")).says("the example of Spark (Java)"),
         Step::extra("rten", rten).says("rten among the contestants of the benchmarks"),
         Step::extra("runtimes", runtimes::test).says(
             "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm, Chromium)",
