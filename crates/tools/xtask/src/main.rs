@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bench_models;
-mod chart;
 mod ep;
 mod files;
 mod folders;
@@ -33,10 +31,6 @@ Commands:
   models          Make the files under models/ again
   onnx [--check]  Generate the messages of crates/onnx/revseq-onnx again, or check them
   api             Record the public API of the libraries, in their public-api.txt
-  bench-models [PART]...
-                  Time the models of crates/tools/xtask/bench_models.py whose names have all these parts,
-                  on tract, on ONNX Runtime and with its provider (minutes to build)
-  chart           Draw the chart of docs/benchmarks.md from its table
   wheel [ep|cli]... [--all-platforms]
                   Build the Python wheels, of the execution provider and of the command line, or
                   those named, for this machine or for all platforms, into
@@ -57,8 +51,6 @@ fn main() -> ExitCode {
         ["onnx"] => messages::write(),
         ["onnx", "--check"] => messages::check(),
         ["api"] => packages::write_api(),
-        ["bench-models", parts @ ..] => bench_models::run(parts),
-        ["chart"] => chart::write(),
         ["wheel", arguments @ ..] => wheels(arguments),
         ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
@@ -74,10 +66,7 @@ fn main() -> ExitCode {
         }
         [command] if is_help(command) => help(),
         [] => Err(format!("no command given\n\n{USAGE}")),
-        [
-            command @ ("models" | "onnx" | "api" | "chart" | "steps"),
-            rest @ ..,
-        ] => Err(format!(
+        [command @ ("models" | "onnx" | "api" | "steps"), rest @ ..] => Err(format!(
             "{command} does not take {}\n\n{USAGE}",
             rest.join(" ")
         )),
@@ -346,6 +335,17 @@ fn metadata() -> &'static Metadata {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn pictures_have_colours_for_dark_backgrounds() {
+        for name in ["crates.svg", "reverse-sequence.svg"] {
+            let svg = crate::files::read(&crate::root().join("docs").join(name)).unwrap();
+            let (style, drawn) = svg.split_once("</style>").unwrap();
+            assert!(style.contains("prefers-color-scheme: dark"), "{name}");
+            // A colour outside of the style sheet would be the same on both.
+            assert!(!drawn.contains("\"#"), "{name}");
+        }
+    }
+
     #[test]
     fn wheels_are_named_or_all() {
         let here = super::ep::this_platform();

@@ -1,4 +1,8 @@
-"""Write the models that `cargo xtask bench-models` times into a folder, and print their names."""
+"""Write models into a folder, for `revseq bench`, and print their names; those with all of some parts in them.
+
+    python benches/models.py FOLDER LSTM "batch 8"
+    revseq bench --threads 1 FOLDER/*.onnx
+"""
 
 import sys
 from pathlib import Path
