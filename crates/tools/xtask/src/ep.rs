@@ -89,37 +89,29 @@ fn requirements(version: &str) -> PathBuf {
     tests.join(format!("requirements-{version}.txt"))
 }
 
-/// Returns the name of this machine's platform in the table of the wheels' platforms.
-pub(crate) fn this_platform() -> String {
+/// The name of this machine's platform in the table of the wheels' platforms.
+fn this_platform() -> String {
     use std::env::consts::{ARCH, OS};
     format!("{OS}-{ARCH}")
 }
 
-/// Builds wheels of a platform, or of `all`, each into its platform's folder.
-pub(crate) fn wheels(platform: &str, names: &[&str]) -> Result<(), String> {
-    build_wheels(&[platform], names)
-}
-
-/// Builds wheels with the options of the script.
-fn build_wheels(options: &[&str], names: &[&str]) -> Result<(), String> {
+/// Builds wheels, each into its platform's folder, by the arguments of the script.
+pub(crate) fn wheels(arguments: &[&str]) -> Result<(), String> {
     let script = crate::root().join("crates/tools/xtask/wheels/build.py");
-    Command::new(python::INTERPRETER)
-        .arg(script)
-        .args(options)
-        .args(names)
-        .run()
+    let build = Command::new(python::INTERPRETER).arg(script);
+    build.args(arguments).run()
 }
 
 /// The provider's wheel of a platform, built.
 pub(crate) fn wheel(platform: &str) -> Result<PathBuf, String> {
-    wheels(platform, &["ep"])?;
+    wheels(&["ep", "--platform", platform])?;
     only_wheel("wheels", platform, EP_WHEEL)
 }
 
 /// Builds both wheels, and tests that of the command line.
 pub(crate) fn test_wheels() -> Result<(), String> {
     let platform = this_platform();
-    wheels(&platform, &["ep", "cli"])?;
+    wheels(&[])?;
     Command::new(host(NEWEST)?)
         .words(PYTEST)
         .arg(crate::root().join("crates/tools/revseq-runner/python/test_wheel.py"))
@@ -157,7 +149,7 @@ fn test_in(hosts: &[(&str, &str, &[&str])]) -> Result<(), String> {
     // What a wheel has around the library does not depend on how that is optimised, nor on the failures that tests
     // have it inject.
     let platform = this_platform();
-    build_wheels(&["--dev", &platform], &["ep"])?;
+    wheels(&["ep", "--dev"])?;
     let wheel = only_wheel("dev-wheels", &platform, EP_WHEEL)?;
     let (target, library) = (crate::target(), library_name());
     let faulty = target.join("dev-wheels").join(&platform).join(&library);
@@ -199,18 +191,9 @@ pub(crate) fn library_name() -> String {
 /// The only wheel of a name among those of a platform, in a folder of the target folder.
 fn only_wheel(folder: &str, platform: &str, name: &str) -> Result<PathBuf, String> {
     let folder = crate::target().join(folder).join(platform);
-    let is_wheel = |path: &PathBuf| {
-        let file = path.file_name().and_then(|file| file.to_str());
-        file.is_some_and(|file| file.starts_with(&format!("{name}-")) && file.ends_with(".whl"))
-    };
-    let mut wheels = files::list(&folder)?.filter(is_wheel);
-    match (wheels.next(), wheels.next()) {
-        (Some(wheel), None) => Ok(wheel),
-        _ => Err(format!(
-            "{}: expected exactly one wheel of {name}",
-            folder.display()
-        )),
-    }
+    files::only(&folder, |file| {
+        file.starts_with(&format!("{name}-")) && file.ends_with(".whl")
+    })
 }
 
 #[cfg(test)]

@@ -31,6 +31,24 @@ pub(crate) fn list(folder: &Path) -> Result<impl Iterator<Item = PathBuf>, Strin
     Ok(entries.filter_map(Result::ok).map(|entry| entry.path()))
 }
 
+/// The only file in a folder whose name is as it should be.
+pub(crate) fn only(folder: &Path, is_named: impl Fn(&str) -> bool) -> Result<PathBuf, String> {
+    let mut found = list(folder)?.filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(&is_named)
+    });
+    match (found.next(), found.next()) {
+        (Some(file), None) => Ok(file),
+        (None, _) => Err(format!("{}: it has not the file", folder.display())),
+        (Some(one), Some(other)) => Err(format!(
+            "{}: expected one file, and there are {} and {}",
+            folder.display(),
+            one.display(),
+            other.display()
+        )),
+    }
+}
+
 /// Makes something of a file, unless it was made of the same text, which `stamp` holds. That is written last,
 /// so that what is incomplete is made again.
 pub(crate) fn make_once(

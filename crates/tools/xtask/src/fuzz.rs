@@ -38,18 +38,10 @@ const SECONDS: &str = "60";
 pub(crate) fn fuzz(arguments: &[&str]) -> Result<(), String> {
     let (name, seconds) = match *arguments {
         [] => (None, SECONDS),
-        ["--seconds", seconds] => (None, seconds),
         [name] => (Some(name), SECONDS),
-        [name, "--seconds", seconds] => (Some(name), seconds),
-        _ => {
-            return Err(format!(
-                "expected [TARGET] [--seconds N], got {arguments:?}"
-            ));
-        }
+        [name, seconds] if seconds.parse::<u32>().is_ok() => (Some(name), seconds),
+        _ => return Err(format!("expected [TARGET [SECONDS]], got {arguments:?}")),
     };
-    if seconds.parse::<u32>().is_err() {
-        return Err(format!("--seconds {seconds:?} is not a number"));
-    }
     let known = TARGETS.map(|target| target.name);
     if let Some(name) = name.filter(|name| !known.contains(name)) {
         let known = known.join(", ");

@@ -26,51 +26,40 @@ Usage: cargo xtask <COMMAND>
 
 Commands:
   test [STEP]...  Run all tests, or only the steps named
+  steps           List the steps of `test`
   sanitize [asan|valgrind|tsan|miri]...
                   Run the kernels' tests under sanitizers, the first two or those named
+  fuzz [TARGET [SECONDS]]
+                  Fuzz a target of tests/fuzz, or each, for a minute or so many seconds
   models          Make the files under models/ again
-  onnx [--check]  Generate the messages of crates/onnx/revseq-onnx again, or check them
+  onnx            Generate the messages of crates/onnx/revseq-onnx again
   api             Record the public API of the libraries, in their public-api.txt
   wheel [ep|cli]... [--all-platforms]
                   Build the Python wheels, of the execution provider and of the command line, or
-                  those named, for this machine or for all platforms, into
-                  target/wheels/PLATFORM
-  fuzz [TARGET] [--seconds N]
-                  Fuzz a target of tests/fuzz, or each for a minute
-  steps           List the steps of `test`
+                  those named, for this machine or for all platforms, into target/wheels/PLATFORM
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
-        [_, rest @ ..] if rest.iter().any(|it| is_help(it)) => help(),
         ["test", names @ ..] => step::select(test_steps(), names).and_then(step::run_all),
-        ["sanitize", names @ ..] => sanitize::run(names),
-        ["models"] => models(&[]),
-        ["onnx"] => messages::write(),
-        ["onnx", "--check"] => messages::check(),
-        ["api"] => packages::write_api(),
-        ["wheel", arguments @ ..] => wheels(arguments),
-        ["fuzz", arguments @ ..] => fuzz::fuzz(arguments),
         ["steps"] => {
-            for step in test_steps() {
-                let named = if step.is_extra {
-                    " (only if named)"
-                } else {
-                    ""
-                };
-                println!("{:<10} {}{named}", step.name, step.summary);
-            }
+            test_steps().iter().for_each(Step::print);
             Ok(())
         }
-        [command] if is_help(command) => help(),
+        ["sanitize", names @ ..] => sanitize::run(names),
+        ["fuzz", rest @ ..] => fuzz::fuzz(rest),
+        ["models"] => models(&[]),
+        ["onnx"] => messages::write(),
+        ["api"] => packages::write_api(),
+        ["wheel", rest @ ..] => ep::wheels(rest),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
         [] => Err(format!("no command given\n\n{USAGE}")),
-        [command @ ("models" | "onnx" | "api" | "steps"), rest @ ..] => Err(format!(
-            "{command} does not take {}\n\n{USAGE}",
-            rest.join(" ")
-        )),
-        [command, ..] => Err(format!("unknown command {command:?}\n\n{USAGE}")),
+        other => Err(format!("unknown command {:?}\n\n{USAGE}", other.join(" "))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,44 +69,6 @@ fn main() -> ExitCode {
         }
     }
 }
-
-fn is_help(argument: &str) -> bool {
-    ["help", "--help", "-h"].contains(&argument)
-}
-
-fn help() -> Result<(), String> {
-    print!("{USAGE}");
-    Ok(())
-}
-
-/// Builds the wheels that the arguments of `wheel` name.
-fn wheels(arguments: &[&str]) -> Result<(), String> {
-    let (platform, names) = wanted_wheels(arguments)?;
-    ep::wheels(&platform, &names)
-}
-
-/// The platform and the wheels that arguments name.
-fn wanted_wheels<'a>(arguments: &[&'a str]) -> Result<(String, Vec<&'a str>), String> {
-    let (options, mut names): (Vec<&str>, _) = arguments.iter().partition(|it| it.starts_with('-'));
-    if let Some(option) = options.iter().find(|&&it| it != "--all-platforms") {
-        return Err(format!("wheel does not take {option}\n\n{USAGE}"));
-    }
-    if let Some(name) = names.iter().find(|it| !WHEELS.contains(it)) {
-        let wheels = WHEELS.join(" and ");
-        return Err(format!("there is no wheel {name:?}, there are {wheels}"));
-    }
-    if names.is_empty() {
-        names = WHEELS.to_vec();
-    }
-    let platform = match options.is_empty() {
-        true => ep::this_platform(),
-        false => "all".to_owned(),
-    };
-    Ok((platform, names))
-}
-
-/// The wheels, as `wheels/build.py` names them.
-const WHEELS: [&str; 2] = ["ep", "cli"];
 
 /// A cargo command on the whole workspace, with the features of the command that `cargo run` builds, the same for
 /// every step, so that each reuses what earlier ones compiled.
@@ -152,9 +103,8 @@ fn test_steps() -> Vec<Step> {
         Step::new("doctest", doctests)
             .says("the examples in the documentation")
             .beside(),
-        Step::new("models", check_models).says(
-            "the models equal their script's output, ONNX's messages what their generator made",
-        ),
+        Step::new("models", || models(&["--check"]))
+            .says("the models equal their script's output"),
         Step::new("ep", ep::test).says(
             "the execution provider in the newest and the oldest ONNX Runtime, and its wheel",
         ),
@@ -164,6 +114,8 @@ fn test_steps() -> Vec<Step> {
         Step::extra("clippy", clippy).says("the lints, warnings denied"),
         Step::extra("doc", packages::check_api)
             .says("the documentation, warnings denied, and the public API on record"),
+        Step::extra("messages", messages::check)
+            .says("ONNX's messages equal their generator's output"),
         Step::extra("package", packages::package)
             .says("the crates that are published, as they would be"),
         Step::extra("asan", sanitize::short).says("the kernels' unit tests under AddressSanitizer"),
@@ -172,15 +124,10 @@ fn test_steps() -> Vec<Step> {
         Step::extra("full", || tests(full("test"))?.run()).says(
             "the step `test` with all features: the kernels on software adapters of GPUs, and threads of tract",
         ),
-        Step::extra("fresh", fresh).says("plain `cargo test`, as in a fresh clone"),
         Step::extra("node-sizes", node_sizes)
             .says("ONNX's own tests of nodes in sizes that one session plans at once (minutes)"),
-        Step::extra("random", random).says(
-            "the step `test` with another seed, which it prints, and four times the random models",
-        ),
         Step::extra("wheels", ep::test_wheels)
             .says("both wheels, installed where there is no Rust (minutes to build)"),
-        Step::extra("rten", rten).says("rten among the contestants of the benchmarks"),
         Step::extra("runtimes", runtimes::test).says(
             "all models on OpenVINO, onnxruntime-web, rten and plain tract (Node, npm, Chromium)",
         ),
@@ -193,13 +140,10 @@ fn test_steps() -> Vec<Step> {
         Step::extra("neon", platforms::neon).says("the kernels on Linux AArch64 (QEMU)"),
         Step::extra("x86-64", platforms::x86_64)
             .says("kernels, layers and all models on processors of x86-64 without AVX-512 (QEMU)"),
-        Step::extra("macos", platforms::macos)
-            .says("both wheels linked for macOS"),
         Step::extra("wasm", platforms::wasm)
             .says("the kernels, tract's operators and models on WebAssembly (Node)"),
         Step::extra("i686", platforms::i686)
             .says("the kernels with addresses of 32 bits (gcc-multilib)"),
-        Step::extra("candle", candle).says("the example of candle, which is built for it"),
     ]
 }
 
@@ -220,28 +164,6 @@ fn doctests() -> Result<(), String> {
     tests.run_together("the examples in the documentation")
 }
 
-fn check_models() -> Result<(), String> {
-    models(&["--check"]).and_then(|()| messages::check_record())
-}
-
-/// What the machine lacks is skipped, as it is for whoever tries it first.
-fn fresh() -> Result<(), String> {
-    let tests = cargo("test --timings").env("INSTA_UPDATE", "no");
-    tests.env_remove("REVSEQ_SKIPS").run()
-}
-
-fn rten() -> Result<(), String> {
-    cargo("test --package revseq-benches --features rten").run()
-}
-
-fn candle() -> Result<(), String> {
-    cargo(
-        "run --manifest-path crates/operator/revseq-graph/examples/candle/Cargo.toml --target-dir",
-    )
-    .arg(target().join("candle"))
-    .run()
-}
-
 /// All tests except doctests.
 fn tests(command: Command) -> Result<Command, String> {
     let environment = ep::environment()?;
@@ -250,20 +172,6 @@ fn tests(command: Command) -> Result<Command, String> {
         .fold(command, |test, (name, path)| test.env(name, path))
         .words("--tests --no-fail-fast")
         .env("INSTA_UPDATE", "no"))
-}
-
-/// Runs the tests with a new seed; otherwise `.cargo/config.toml` sets it.
-fn random() -> Result<(), String> {
-    let now = std::time::UNIX_EPOCH.elapsed();
-    let seed = now.map_or(0, |it| it.as_nanos() as u64).to_string();
-    let repeat = format!("PROPTEST_RNG_SEED={seed} REVSEQ_RANDOM_TIMES=4 cargo xtask test test");
-    eprintln!("the seed is {seed}; to run these tests again: {repeat}");
-    let tests = tests(workspace("test"))?
-        .env("PROPTEST_RNG_SEED", seed)
-        .env("REVSEQ_RANDOM_TIMES", "4");
-    tests
-        .run()
-        .map_err(|error| format!("{error}; to run it again: {repeat}"))
 }
 
 /// Runs ONNX's own node tests: no test that plain tract passes may fare worse with revseq.
@@ -340,26 +248,9 @@ mod tests {
         for name in ["crates.svg", "reverse-sequence.svg"] {
             let svg = crate::files::read(&crate::root().join("docs").join(name)).unwrap();
             let (style, drawn) = svg.split_once("</style>").unwrap();
-            assert!(style.contains("prefers-color-scheme: dark"), "{name}");
+            assert!(style.contains("prefers-color-scheme:dark"), "{name}");
             // A colour outside of the style sheet would be the same on both.
             assert!(!drawn.contains("\"#"), "{name}");
         }
-    }
-
-    #[test]
-    fn wheels_are_named_or_all() {
-        let here = super::ep::this_platform();
-        let wanted = |arguments: &[&'static str]| super::wanted_wheels(arguments);
-        assert_eq!(wanted(&[]), Ok((here.clone(), vec!["ep", "cli"])));
-        assert_eq!(wanted(&["ep"]), Ok((here, vec!["ep"])));
-        let all = Ok(("all".to_owned(), vec!["cli"]));
-        assert_eq!(wanted(&["--all-platforms", "cli"]), all);
-        let error = wanted(&["--fast"]).unwrap_err();
-        assert!(error.starts_with("wheel does not take --fast\n"), "{error}");
-        let error = wanted(&["provider"]).unwrap_err();
-        assert_eq!(
-            error,
-            "there is no wheel \"provider\", there are ep and cli"
-        );
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::{create, list, write};
+use crate::files::{create, list, only, write};
 use crate::step::{Command, cargo};
 use crate::{ep, python};
 
@@ -88,10 +88,10 @@ impl OnnxRuntime {
             .arg(&unpacked)
             .run()?;
         Ok(Self {
-            runtime: the_file(&site.join("onnxruntime/capi"), |name| {
+            runtime: only(&site.join("onnxruntime/capi"), |name| {
                 name == "onnxruntime.dll" || name.starts_with("libonnxruntime.so.")
             })?,
-            provider: the_file(&unpacked.join("onnxruntime_ep_revseq"), |name| {
+            provider: only(&unpacked.join("onnxruntime_ep_revseq"), |name| {
                 name.contains("revseq_ep.")
             })?,
         })
@@ -329,12 +329,6 @@ pub(crate) fn x86_64() -> Result<(), String> {
     })
 }
 
-/// Builds and links both wheels for macOS.
-pub(crate) fn macos() -> Result<(), String> {
-    need_target("aarch64-apple-darwin")?;
-    ep::wheels("macos-aarch64", &["ep", "cli"])
-}
-
 /// Tests WebAssembly in Node: the kernels, the tract op with models, and the loops.
 pub(crate) fn wasm() -> Result<(), String> {
     let target = "wasm32-wasip1";
@@ -396,16 +390,4 @@ fn need_target(target: &str) -> Result<(), String> {
 fn make_folder(name: &str) -> Result<PathBuf, String> {
     let folder = crate::target().join("platforms").join(name);
     create(&folder).map(|()| folder)
-}
-
-/// The one file of a name in a folder.
-fn the_file(folder: &Path, is_named: impl Fn(&str) -> bool) -> Result<PathBuf, String> {
-    let mut found = list(folder)?.filter(|path| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(&is_named)
-    });
-    match (found.next(), found.next()) {
-        (Some(file), None) => Ok(file),
-        _ => Err(format!("{}: expected one library", folder.display())),
-    }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// One thing that has to hold.
 pub(crate) struct Step {
-    pub(crate) name: &'static str,
-    pub(crate) summary: &'static str,
+    name: &'static str,
+    summary: &'static str,
     /// Whether it runs only by name.
-    pub(crate) is_extra: bool,
+    is_extra: bool,
     /// Whether it runs beside the one before it.
     is_beside: bool,
     run: fn() -> Result<(), String>,
@@ -36,6 +36,16 @@ impl Step {
     pub(crate) fn beside(self) -> Self {
         let is_beside = true;
         Self { is_beside, ..self }
+    }
+
+    /// Prints its name and its summary.
+    pub(crate) fn print(&self) {
+        let named = if self.is_extra {
+            " (only if named)"
+        } else {
+            ""
+        };
+        println!("{:<10} {}{named}", self.name, self.summary);
     }
 
     /// A step with requirements that not every machine meets.
@@ -138,11 +148,6 @@ impl Command {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
-        self
-    }
-
-    pub(crate) fn env_remove(mut self, name: &str) -> Self {
-        self.0.env_remove(name);
         self
     }
 

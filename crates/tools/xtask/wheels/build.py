@@ -1,15 +1,16 @@
 """Builds wheels of a platform, or of all, into target/wheels/PLATFORM, and checks them.
 
-    python crates/tools/xtask/wheels/build.py linux-x86_64 ep cli
+    python crates/tools/xtask/wheels/build.py [ep] [cli]
 
-With `--dev` first, what is compiled is not optimised, and the provider has the failures that its tests inject; the
+With `--dev`, what is compiled is not optimised, and the provider has the failures that its tests inject; the
 wheels go into target/dev-wheels/PLATFORM, with what they were made of.
-`ep` is onnxruntime-ep-revseq, `cli` is revseq-cli. Needs cargo, the target (`rustup target add`), and a
+`ep` is onnxruntime-ep-revseq, `cli` is revseq-cli; both, unless one is named. Needs cargo, the target (`rustup target add`), and a
 network for the pinned tools of requirements.txt, which go into an environment of their own under target/.
 zig, one of them, links for any platform, and for an old glibc, so that what is built runs wherever ONNX
 Runtime's own wheel does.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -150,13 +151,20 @@ def build(profile: str, wheel: str, name: str, platform: Platform) -> None:
 
 
 def main() -> None:
-    arguments = sys.argv[1:]
-    profile = "dev" if arguments[:1] == ["--dev"] else "release"
-    name, *wanted = arguments[profile == "dev" :] or [""]
-    if name not in (*PLATFORMS, "all") or not wanted or not set(wanted) <= set(WHEELS):
-        sys.exit(f"usage: build.py [--dev] PLATFORM WHEEL..., the platform all or one of {', '.join(PLATFORMS)}, "
-                 f"each wheel one of {', '.join(WHEELS)}")  # fmt: skip
-    chosen = PLATFORMS if name == "all" else {name: PLATFORMS[name]}
+    parser = argparse.ArgumentParser(prog="cargo xtask wheel", description="Build wheels into target/wheels/PLATFORM.")
+    parser.add_argument("wheels", nargs="*", metavar="ep|cli", help="the provider or the command; by default both")
+    parser.add_argument("--platform", choices=PLATFORMS, help="by default this machine's")
+    parser.add_argument("--all-platforms", action="store_true")
+    parser.add_argument("--dev", action="store_true", help="unoptimised, with the failures that tests inject")
+    arguments = parser.parse_args()
+    wanted = arguments.wheels or list(WHEELS)
+    if unknown := set(wanted) - set(WHEELS):
+        parser.error(f"there is no wheel {min(unknown)!r}, there are {' and '.join(WHEELS)}")
+    profile = "dev" if arguments.dev else "release"
+    name = arguments.platform or next((name for name, it in PLATFORMS.items() if native(it)), None)
+    if name is None:
+        parser.error(f"there are no wheels of this machine's platform, but with --platform of {', '.join(PLATFORMS)}")
+    chosen = PLATFORMS if arguments.all_platforms else {name: PLATFORMS[name]}
     missing = [it.triple for it in chosen.values() if not is_installed(it)]
     if missing:
         sys.exit(f"Rust's standard library is missing for them; rustup target add {' '.join(missing)}")
