@@ -6,9 +6,9 @@ elements that are multiples of a power of 2 and small have one right answer, wha
 sums is. Only such ones are compared, rounded or become integers, where a small difference would make
 a large one."""
 
-import dataclasses
 import math
 import random
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -19,12 +19,7 @@ import harness
 #: Before 1.31, ONNX Runtime's Erf of NaN is 1.
 ERF_KEEPS_NAN = harness.HOST >= (1, 31)
 
-FLOAT, INT64, INT32, BOOL = (
-    TensorProto.FLOAT,
-    TensorProto.INT64,
-    TensorProto.INT32,
-    TensorProto.BOOL,
-)
+FLOAT, INT64, INT32, BOOL = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
 TYPES = {FLOAT: np.float32, INT64: np.int64, INT32: np.int32, BOOL: np.bool_}
 OPSETS = [9, 11, 13, 17, 18, 21]
 #: Runs of each model; the last has the sizes of the first and other elements.
@@ -51,7 +46,7 @@ class Changing:
         self.most, self.after = most, after
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Value:
     """A value of a graph."""
 
@@ -80,6 +75,19 @@ class Value:
     def is_fixed(self) -> bool:
         """Whether its sizes are the same in all steps."""
         return not any(isinstance(size, Changing) for size in self.shape)
+
+    def with_size(self, at: int, size) -> tuple:
+        """Its sizes, but for one axis."""
+        return (*self.shape[:at], size, *self.shape[at + 1 :])
+
+    @property
+    def has_axes(self) -> bool:
+        return self.is_fixed and self.rank > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has axes, and elements in each run."""
+        return self.has_axes and not is_empty(self.shape)
 
     @property
     def is_exact(self) -> bool:
@@ -122,13 +130,15 @@ def broadcast(*shapes):
     made = ()
     for shape in shapes:
         rank = max(len(made), len(shape))
-        pairs = zip(
-            (ONE,) * (rank - len(made)) + made, (ONE,) * (rank - len(shape)) + shape, strict=True
-        )
+        pairs = zip((ONE,) * (rank - len(made)) + made, (ONE,) * (rank - len(shape)) + shape, strict=True)
         made = tuple(joined(a, b) for a, b in pairs)
         if None in made:
             return None
     return made
+
+
+class Nothing(Exception):
+    """There is no value that a node could be made of."""
 
 
 class Maker:
@@ -224,9 +234,7 @@ class Maker:
         name = self.new("x")
         for run, feed in enumerate(self.feeds):
             sizes = [size[run] for size in shape]
-            feed[name] = (
-                self.elements(kind, sizes) if data is None else np.asarray(data[run], TYPES[kind])
-            )
+            feed[name] = self.elements(kind, sizes) if data is None else np.asarray(data[run], TYPES[kind])
         declared = [
             size[0] if len(set(size)) == 1 and self.chance(0.7) else f"{name}_{at}"
             for at, size in enumerate(shape)
@@ -251,12 +259,8 @@ class Maker:
         most = float(np.abs(finite.astype(np.float64)).max()) if finite.size else 0.0
         grain = 1.0
         if kind == FLOAT:
-            grain = next(
-                (it for it in (1.0, 0.25, 2.0**-6) if (np.mod(finite, it) == 0).all()), 1e-9
-            )
-        return Value(
-            name, kind, shape, most, grain=grain, wild=finite.size < array.size, known=kind != FLOAT
-        )
+            grain = next((it for it in (1.0, 0.25, 2.0**-6) if (np.mod(finite, it) == 0).all()), 1e-9)
+        return Value(name, kind, shape, most, grain=grain, wild=finite.size < array.size, known=kind != FLOAT)
 
     def constant_node(self, array, name):
         """A Constant, in one of its forms."""
@@ -291,7 +295,7 @@ class Maker:
             # One that a node makes.
             made = self.given(kind, shape)
             (name,) = self.emit(self.choose(["Neg", "Abs", "Identity"]), [made])
-            return dataclasses.replace(made, name=name)
+            return replace(made, name=name)
         made = self.given(kind, shape)
         self.outer.append(made)
         return made
@@ -325,21 +329,30 @@ class Maker:
             return None
         return self.made(op, inputs, FLOAT, shape, most, error, 0.0, **attributes)
 
+    def signed(self, at: int, rank: int, since=11) -> int:
+        """An axis, which operator sets take from the end as well since one."""
+        return at - rank if self.opset >= since and self.chance(0.3) else at
+
     def like(self, op, value: Value, shape, others=(), kind=None, **attributes) -> Value:
         """Elements of a value, elsewhere."""
         (name,) = self.emit(op, [value, *others], **attributes)
         is_known = value.known and all(it.known for it in others if isinstance(it, Value))
         stepped = value.stepped or any(it.stepped for it in others if isinstance(it, Value))
-        return dataclasses.replace(
-            value, name=name, shape=tuple(shape), known=is_known, stepped=stepped
-        )
+        return replace(value, name=name, shape=tuple(shape), known=is_known, stepped=stepped)
 
-    def pick(self, *kinds, of=lambda it: True) -> Value | None:
+    def find(self, *kinds, of=lambda it: True) -> Value | None:
         """A value of the body, more often a new one."""
         fits = [it for it in self.pool if (not kinds or it.type in kinds) and of(it)]
         if not fits:
             return None
         return self.choose(fits[-6:]) if self.chance(0.6) else self.choose(fits)
+
+    def pick(self, *kinds, of=lambda it: True) -> Value:
+        """The same, which has to be there."""
+        found = self.find(*kinds, of=of)
+        if found is None:
+            raise Nothing
+        return found
 
     def other(self, value: Value) -> Value | None:
         """Another that broadcasts to a value."""
@@ -348,7 +361,7 @@ class Maker:
             shape = broadcast(value.shape, it.shape)
             return shape is not None and count(shape) <= MOST_ELEMENTS
 
-        found = self.pick(value.type, of=fits)
+        found = self.find(value.type, of=fits)
         if found is not None and self.chance(0.7):
             return found
         shape = [size if self.chance(0.6) else ONE for size in value.shape]
@@ -381,19 +394,13 @@ class Maker:
             (name,) = self.emit("Concat", [self.size_of(size) for size in shape], axis=0)
         return Value(name, INT64, ((len(shape),) * RUNS,), 100.0, known=True)
 
-    # Nodes of a body. Each returns a value, or None if none is there to be made of.
+    # Nodes of a body. Each returns a value, or None or `Nothing` if none is there to be made of.
 
     def unary(self):
         value = self.pick(FLOAT, INT64, INT32)
-        if value is None:
-            return None
         if value.type != FLOAT:
             return self.made(
-                self.choose(["Abs", "Neg", "Sign"]),
-                [value],
-                value.type,
-                value.shape,
-                max(1.0, value.most),
+                self.choose(["Abs", "Neg", "Sign"]), [value], value.type, value.shape, max(1.0, value.most)
             )
         most, error = value.most, value.error
         alpha = self.choose([0.25, 0.5, 1.0, 1.5])
@@ -417,11 +424,7 @@ class Maker:
         if self.opset >= 12:
             table["Celu"] = (most + 1.5, error * 1.5, some)
         if value.is_exact:
-            table |= {
-                "Floor": (most + 1, 0.0, {}),
-                "Ceil": (most + 1, 0.0, {}),
-                "Sign": (1.0, 0.0, {}),
-            }
+            table |= {"Floor": (most + 1, 0.0, {}), "Ceil": (most + 1, 0.0, {}), "Sign": (1.0, 0.0, {})}
             if self.opset >= 11:
                 table["Round"] = (most + 1, 0.0, {})
             if self.opset >= 10:
@@ -441,7 +444,7 @@ class Maker:
     def positive(self, value: Value) -> Value | None:
         """Elements that are a quarter at least."""
         (name,) = self.emit("Abs", [value])
-        value = dataclasses.replace(value, name=name)
+        value = replace(value, name=name)
         return self.number(
             "Add",
             [value, self.constant(np.float32(0.25))],
@@ -453,8 +456,7 @@ class Maker:
 
     def of_positive(self):
         """Functions of positive numbers."""
-        value = self.pick(FLOAT)
-        base = value and self.positive(value)
+        base = self.positive(self.pick(FLOAT))
         if base is None:
             return None
         op = self.choose(["Log", "Sqrt", "Reciprocal", "Div", "Pow", "ReduceLogSum"])
@@ -469,8 +471,8 @@ class Maker:
             return self.number(op, [base], shape, 4.0, error * 16, 0.0)
         if op == "Div":
             over = self.pick(FLOAT, of=lambda it: broadcast(it.shape, shape) is not None)
-            made = over and broadcast(over.shape, shape)
-            if over is None or count(made) > MOST_ELEMENTS:
+            made = broadcast(over.shape, shape)
+            if count(made) > MOST_ELEMENTS:
                 return None
             return self.number(
                 op, [over, base], made, over.most * 4, over.error * 4 + over.most * error * 16, 0.0
@@ -483,9 +485,7 @@ class Maker:
 
     def binary(self):
         one = self.pick(FLOAT, INT64, INT32)
-        other = one and self.other(one)
-        if one is None:
-            return None
+        other = self.other(one)
         if self.chance(0.5):
             one, other = other, one
         shape = broadcast(one.shape, other.shape)
@@ -503,41 +503,23 @@ class Maker:
     def by_constant(self):
         """Quotients and remainders; a quotient of integers by 0 is not defined."""
         value = self.pick(FLOAT, INT64, INT32)
-        if value is None:
-            return None
         if value.type == FLOAT:
             by = self.constant(np.float32(self.choose([0.5, 2.0, 4.0, -2.0, 3.0])))
             if self.opset >= 10 and value.is_exact and self.chance(0.4):
                 return self.made(
-                    "Mod",
-                    [value, by],
-                    FLOAT,
-                    value.shape,
-                    value.most,
-                    0.0,
-                    min(value.grain, 0.25),
-                    fmod=1,
+                    "Mod", [value, by], FLOAT, value.shape, value.most, 0.0, min(value.grain, 0.25), fmod=1
                 )
-            return self.number(
-                "Div", [value, by], value.shape, value.most * 2, value.error * 2, 0.0
-            )
+            return self.number("Div", [value, by], value.shape, value.most * 2, value.error * 2, 0.0)
         by = self.constant(TYPES[value.type](self.choose([-3, -2, -1, 2, 3, 5])))
         if self.opset >= 10 and self.chance(0.6):
             return self.made(
-                "Mod",
-                [value, by],
-                value.type,
-                value.shape,
-                5.0,
-                **({"fmod": 1} if self.chance(0.4) else {}),
+                "Mod", [value, by], value.type, value.shape, 5.0, **({"fmod": 1} if self.chance(0.4) else {})
             )
         return self.made("Div", [value, by], value.type, value.shape, value.most)
 
     def variadic(self):
         kinds = [FLOAT] if self.opset < 12 else [FLOAT, INT64, INT32]
         one = self.pick(*kinds)
-        if one is None:
-            return None
         all = [one]
         for _ in range(self.choose([0, 1, 1, 2, 3])):
             other = self.other(one)
@@ -561,8 +543,6 @@ class Maker:
 
     def clip(self):
         value = self.pick(FLOAT) if self.opset < 12 else self.pick(FLOAT, INT64, INT32)
-        if value is None:
-            return None
         low, high = self.choose([-3, -1, 0, None]), self.choose([1, 2, 6, None])
         if self.opset < 11:
             some = {"min": low, "max": high}
@@ -574,12 +554,12 @@ class Maker:
             others.pop()
         most = max(value.most, 6.0)
         made = self.like("Clip", value, value.shape, others)
-        return dataclasses.replace(made, known=False, most=most, grain=min(value.grain, 1.0))
+        return replace(made, known=False, most=most, grain=min(value.grain, 1.0))
 
     def compared(self):
         one = self.pick(FLOAT, INT64, INT32, of=lambda it: it.is_exact)
-        other = one and self.other(one)
-        if one is None or not other.is_exact:
+        other = self.other(one)
+        if not other.is_exact:
             return None
         ops = ["Greater", "Less"]
         if self.opset >= 12:
@@ -591,10 +571,8 @@ class Maker:
     def truth(self):
         if self.chance(0.2):
             value = self.pick(FLOAT)
-            return value and self.made("IsNaN", [value], BOOL, value.shape)
+            return self.made("IsNaN", [value], BOOL, value.shape)
         one = self.pick(BOOL)
-        if one is None:
-            return None
         if self.chance(0.3):
             return self.made("Not", [one], BOOL, one.shape)
         other = self.other(one)
@@ -602,7 +580,7 @@ class Maker:
         return self.made(self.choose(ops), [one, other], BOOL, broadcast(one.shape, other.shape))
 
     def where(self):
-        truth, one = self.pick(BOOL), self.pick()
+        truth, one = self.find(BOOL), self.find()
         other = one and self.other(one)
         if truth is None or one is None:
             return None
@@ -616,7 +594,7 @@ class Maker:
         )
 
     def cast(self):
-        value = self.pick()
+        value = self.find()
         to = self.choose(TYPES)
         if value is None:
             return None
@@ -635,8 +613,6 @@ class Maker:
 
     def transpose(self):
         value = self.pick(of=lambda it: it.rank > 0)
-        if value is None:
-            return None
         order = list(range(value.rank))
         self.random.shuffle(order)
         if self.chance(0.3):
@@ -652,8 +628,6 @@ class Maker:
 
     def unsqueeze(self):
         value = self.pick(of=lambda it: it.rank < 4)
-        if value is None:
-            return None
         number = self.random.randint(1, min(2, 4 - value.rank))
         all = self.random.sample(range(value.rank + number), number)
         shape = list(value.shape)
@@ -665,14 +639,8 @@ class Maker:
 
     def squeeze(self):
         value = self.pick(of=lambda it: ONE in it.shape)
-        if value is None:
-            return None
         all = [at for at, size in enumerate(value.shape) if size == ONE]
-        if (
-            value.is_fixed
-            and self.chance(0.3)
-            and not any(1 in it for it in value.shape if it != ONE)
-        ):
+        if value.is_fixed and self.chance(0.3) and not any(1 in it for it in value.shape if it != ONE):
             return self.by_axes("Squeeze", value, [it for it in value.shape if it != ONE], None)
         # ONNX Runtime 1.31 takes those of older operator sets in order.
         all = sorted(self.random.sample(all, self.random.randint(1, len(all))))
@@ -683,8 +651,6 @@ class Maker:
 
     def flatten(self):
         value = self.pick(of=lambda it: it.is_fixed)
-        if value is None:
-            return None
         at = self.random.randint(0, value.rank)
         shape = [
             tuple(math.prod(size[run] for size in part) for run in range(RUNS))
@@ -696,8 +662,6 @@ class Maker:
 
     def reshape(self):
         value = self.pick(of=lambda it: it.is_fixed)
-        if value is None:
-            return None
         shape = list(value.shape)
         if self.chance(0.2) and not is_empty(shape):
             whole = tuple(math.prod(size[run] for size in shape) for run in range(RUNS))
@@ -718,10 +682,7 @@ class Maker:
         if kind != "same" and self.chance(0.5) and not is_empty(shape) and shape:
             at = self.random.randrange(len(shape))
             # The open size stands for one that no other is 0 beside.
-            to = [
-                self.ints(-1) if place == at else self.size_of(size)
-                for place, size in enumerate(shape)
-            ]
+            to = [self.ints(-1) if place == at else self.size_of(size) for place, size in enumerate(shape)]
             (name,) = self.emit("Concat", to, axis=0)
             return self.like(
                 "Reshape", value, shape, [Value(name, INT64, ((len(shape),) * RUNS,), known=True)]
@@ -736,8 +697,6 @@ class Maker:
 
     def expand(self):
         value = self.pick(of=lambda it: it.is_fixed)
-        if value is None:
-            return None
         other = self.some_shape()
         shape = broadcast(value.shape, other)
         if shape is None or count(shape) > MOST_ELEMENTS:
@@ -745,23 +704,18 @@ class Maker:
         return self.like("Expand", value, shape, [self.shape_of(self.choose([other, shape]))])
 
     def tile(self):
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0)
-        if value is None:
-            return None
+        value = self.pick(of=lambda it: it.has_axes)
         repeats = [self.choose([1, 1, 2, 3]) for _ in value.shape]
         shape = [
-            tuple(size * repeat for size in all)
-            for all, repeat in zip(value.shape, repeats, strict=True)
+            tuple(size * repeat for size in all) for all, repeat in zip(value.shape, repeats, strict=True)
         ]
         if count(shape) > MOST_ELEMENTS or is_empty(shape):
             return None
         made = self.like("Tile", value, shape, [self.ints(*repeats)])
-        return dataclasses.replace(made, known=False)
+        return replace(made, known=False)
 
     def slice(self):
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0)
-        if value is None:
-            return None
+        value = self.pick(of=lambda it: it.has_axes)
         number = self.random.randint(1, min(2, value.rank))
         all = self.random.sample(range(value.rank), number)
         if self.chance(0.3):
@@ -770,9 +724,7 @@ class Maker:
         starts, ends, steps = [], [], []
         for at in all:
             step = self.choose([1, 1, 1, 2, 3, -1, -2]) if self.opset >= 10 else 1
-            start, end = self.choose([0, 0, 1, -1, -2, 100]), self.choose(
-                [1, 2, 3, -1, 2**31 - 1, 2**62]
-            )
+            start, end = self.choose([0, 0, 1, -1, -2, 100]), self.choose([1, 2, 3, -1, 2**31 - 1, 2**62])
             if step < 0:
                 start, end = self.choose([-1, -1, 2, 1, 100]), self.choose([-(2**31), -100, 0, -3])
             sizes = tuple(len(range(*slice(start, end, step).indices(size))) for size in shape[at])
@@ -797,22 +749,15 @@ class Maker:
 
     def split(self):
         value = self.pick(
-            of=lambda it: it.is_fixed
-            and any(len(set(size)) == 1 and size[0] > 0 for size in it.shape)
+            of=lambda it: it.is_fixed and any(len(set(size)) == 1 and size[0] > 0 for size in it.shape)
         )
-        if value is None:
-            return None
-        at = self.choose(
-            [at for at, size in enumerate(value.shape) if len(set(size)) == 1 and size[0] > 0]
-        )
+        at = self.choose([at for at, size in enumerate(value.shape) if len(set(size)) == 1 and size[0] > 0])
         size = value.shape[at][0]
         number = self.choose([1, 2, 3])
-        axis = at - value.rank if self.opset >= 11 and self.chance(0.3) else at
+        axis = self.signed(at, value.rank)
         if self.chance(0.5) or size % number and self.opset < 18:
             # Some are empty.
-            marks = sorted(
-                self.random.randint(0 if self.chance(0.1) else 1, size) for _ in range(number - 1)
-            )
+            marks = sorted(self.random.randint(0 if self.chance(0.1) else 1, size) for _ in range(number - 1))
             parts = [b - a for a, b in zip([0, *marks], [*marks, size], strict=True)]
             if 0 in parts and self.chance(0.9):
                 return None
@@ -828,15 +773,12 @@ class Maker:
             some = {"num_outputs": number} if self.opset >= 18 else {}
             names = self.emit("Split", [value], number, axis=axis, **some)
         for name, part in zip(names, parts, strict=True):
-            shape = list(value.shape)
-            shape[at] = (part,) * RUNS
-            self.keep(dataclasses.replace(value, name=name, shape=tuple(shape)))
+            shape = value.with_size(at, (part,) * RUNS)
+            self.keep(replace(value, name=name, shape=tuple(shape)))
         return None
 
     def concat(self):
-        one = self.pick(of=lambda it: it.is_fixed and it.rank > 0)
-        if one is None:
-            return None
+        one = self.pick(of=lambda it: it.has_axes)
         at = self.random.randrange(one.rank)
 
         def fits(it):
@@ -852,50 +794,31 @@ class Maker:
 
         all_ = [one]
         for _ in range(self.choose([1, 1, 2])):
-            shape = list(one.shape)
-            shape[at] = self.choose(self.sizes)
-            found = self.pick(one.type, of=fits) if self.chance(0.7) else None
-            all_.insert(
-                self.random.randint(0, len(all_)), found or self.source(one.type, tuple(shape))
-            )
-        shape = list(one.shape)
-        shape[at] = tuple(sum(it.shape[at][run] for it in all_) for run in range(RUNS))
+            shape = one.with_size(at, self.choose(self.sizes))
+            found = self.find(one.type, of=fits) if self.chance(0.7) else None
+            all_.insert(self.random.randint(0, len(all_)), found or self.source(one.type, tuple(shape)))
+        shape = one.with_size(at, tuple(sum(it.shape[at][run] for it in all_) for run in range(RUNS)))
         if count(shape) > MOST_ELEMENTS:
             return None
-        axis = at - one.rank if self.opset >= 11 and self.chance(0.3) else at
+        axis = self.signed(at, one.rank)
         most, error = max(it.most for it in all_), max(it.error for it in all_)
         return self.made(
-            "Concat",
-            all_,
-            one.type,
-            tuple(shape),
-            most,
-            error,
-            min(it.grain for it in all_),
-            axis=axis,
+            "Concat", all_, one.type, tuple(shape), most, error, min(it.grain for it in all_), axis=axis
         )
 
     def sizes_as_value(self):
         value = self.pick(of=lambda it: it.is_fixed)
-        if value is None:
-            return None
         if self.chance(0.3):
             return self.made("Size", [value], INT64, (), float(count(value.shape)))
         some, shape = {}, value.shape
         if self.opset >= 15 and self.chance(0.4):
             start, end = self.random.randint(-2, 2), self.choose([None, 1, 2, -1])
             some = {"start": start} | ({} if end is None else {"end": end})
-            shape = (
-                shape[slice(start if -start <= len(shape) else 0, end)]
-                if end != -1 or shape
-                else ()
-            )
+            shape = shape[slice(start if -start <= len(shape) else 0, end)] if end != -1 or shape else ()
         if not shape:
             return None
         made = self.made("Shape", [value], INT64, ((len(shape),) * RUNS,), 100.0, **some)
-        return dataclasses.replace(
-            made, most=float(max(largest(size) for size in shape)), known=True
-        )
+        return replace(made, most=float(max(largest(size) for size in shape)), known=True)
 
     def filled(self):
         if self.opset >= 11 and self.chance(0.4):
@@ -906,18 +829,10 @@ class Maker:
             return self.made("Range", numbers, kind, ((size,) * RUNS,), 8.0)
         shape = self.some_shape()
         number = self.choose([None, np.float32(0.5), np.int64(3), np.int32(-2), np.array(True)])
-        kind = (
-            FLOAT if number is None else helper.np_dtype_to_tensor_dtype(np.asarray(number).dtype)
-        )
-        some = (
-            {}
-            if number is None
-            else {"value": numpy_helper.from_array(np.array([number]).reshape(1))}
-        )
-        made = self.made(
-            "ConstantOfShape", [self.shape_of(shape)], kind, shape, 3.0, 0.0, 0.25, **some
-        )
-        return dataclasses.replace(made, known=kind != FLOAT)
+        kind = FLOAT if number is None else helper.np_dtype_to_tensor_dtype(np.asarray(number).dtype)
+        some = {} if number is None else {"value": numpy_helper.from_array(np.array([number]).reshape(1))}
+        made = self.made("ConstantOfShape", [self.shape_of(shape)], kind, shape, 3.0, 0.0, 0.25, **some)
+        return replace(made, known=kind != FLOAT)
 
     def turned(self):
         """A state beside its elements in another order: it cannot be written where it lies."""
@@ -928,12 +843,7 @@ class Maker:
         at = self.random.randrange(state.rank)
         kind = self.choose(["transpose", "reverse", "roll", "row"])
         if kind == "transpose":
-            pairs = [
-                (a, b)
-                for a in range(state.rank)
-                for b in range(a)
-                if state.shape[a] == state.shape[b]
-            ]
+            pairs = [(a, b) for a in range(state.rank) for b in range(a) if state.shape[a] == state.shape[b]]
             if not pairs:
                 return None
             a, b = self.choose(pairs)
@@ -947,11 +857,10 @@ class Maker:
         elif self.opset < 10:
             return None
         else:
-            shape = list(state.shape)
-            shape[at] = ONE
+            shape = state.with_size(at, ONE)
             row = self.sliced(state, shape, self.ints(0), self.ints(1), [at], [1])
             if kind == "roll":
-                shape[at] = tuple(size - 1 for size in state.shape[at])
+                shape = state.with_size(at, tuple(size - 1 for size in state.shape[at]))
                 rest = self.sliced(state, shape, self.ints(1), self.ints(2**31 - 1), [at], [1])
                 value = self.like("Concat", rest, state.shape, [row], axis=at)
             else:
@@ -982,9 +891,7 @@ class Maker:
             shape = self.choose([(), (1,), (2,), (2, 2), (5,)])
             array = self.numpy.integers(-least if self.opset >= 11 else 0, least, shape)
             return self.constant(np.asarray(array, TYPES[self.choose(kinds)]))
-        value = self.pick(
-            *kinds, of=lambda it: it.is_fixed and count(it.shape) <= 12 and it.most < 1e6
-        )
+        value = self.find(*kinds, of=lambda it: it.is_fixed and count(it.shape) <= 12 and it.most < 1e6)
         if value is None or self.opset < 10:
             return None
         by = self.constant(TYPES[value.type](least))
@@ -1002,15 +909,15 @@ class Maker:
             # Backwards from the end.
             one = self.made("Add", [number, self.constant(np.int64(1))], INT64, ())
             number = self.made("Neg", [one], INT64, ()) if self.opset >= 11 else number
-            number = dataclasses.replace(number, known=False)
+            number = replace(number, known=False)
         if self.chance(0.3):
             number = self.made("Cast", [number], INT32, (), to=INT32)
         if self.chance(0.3):
             number = self.by_axes("Unsqueeze", number, [ONE], [0])
-        return dataclasses.replace(number, most=100.0)
+        return replace(number, most=100.0)
 
     def gather(self):
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0)
+        value = self.find(of=lambda it: it.has_axes)
         if self.chance(0.3):
             value = self.source(
                 self.choose([FLOAT, FLOAT, INT64, BOOL]),
@@ -1025,36 +932,32 @@ class Maker:
         shape = (*value.shape[:at], *index.shape, *value.shape[at + 1 :])
         if count(shape) > MOST_ELEMENTS:
             return None
-        axis = at - value.rank if self.chance(0.3) else at
+        axis = self.signed(at, value.rank, since=0)
         return self.like("Gather", value, shape, [index], axis=axis)
+
+    def long_axis(self, value: Value | None, size) -> int:
+        """An axis of this size at least, in each run."""
+        shape = () if value is None else value.shape
+        axes = [at for at, it in enumerate(shape) if all(a >= b for a, b in zip(it, size, strict=True))]
+        if not axes:
+            raise Nothing
+        return self.choose(axes)
 
     def window(self):
         """A part that moves with the step's number."""
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0)
+        value = self.find(of=lambda it: it.has_axes)
         if self.step_number is None or self.opset < 10:
             return None
         more = self.choose([0, 1, 2])
         size = tuple(steps + more for steps in self.steps)
         if self.chance(0.6):
             value = self.source(self.choose([FLOAT, FLOAT, INT64]), (size, *self.some_shape(2)))
-        axes = (
-            []
-            if value is None
-            else [
-                at
-                for at, it in enumerate(value.shape)
-                if all(a >= b for a, b in zip(it, size, strict=True))
-            ]
-        )
-        if not axes:
-            return None
-        at = self.choose(axes)
+        at = self.long_axis(value, size)
         starts = self.by_axes("Unsqueeze", self.step_number, [ONE], [0])
         if self.chance(0.4) and len(set(self.steps)) == 1:
             starts = self.made("Sub", [self.ints(self.steps[0] - 1), starts], INT64, (ONE,))
         ends = self.made("Add", [starts, self.ints(more + 1)], INT64, (ONE,))
-        shape = list(value.shape)
-        shape[at] = (more + 1,) * RUNS
+        shape = value.with_size(at, (more + 1,) * RUNS)
         if count(shape) > MOST_ELEMENTS:
             return None
         return self.sliced(value, shape, starts, ends, [at], [1])
@@ -1063,28 +966,18 @@ class Maker:
         """What there is of a part that is longer or shorter in each step."""
         if self.step_number is None or self.opset < 10:
             return None
-        value = self.pick(FLOAT, INT64, of=lambda it: it.is_fixed and it.rank > 0)
+        value = self.find(FLOAT, INT64, of=lambda it: it.has_axes)
         if self.chance(0.6):
             value = self.source(self.choose([FLOAT, INT64]), (self.steps, *self.some_shape(2)))
-        axes = (
-            []
-            if value is None
-            else [
-                at
-                for at, it in enumerate(value.shape)
-                if all(a >= b for a, b in zip(it, self.steps, strict=True))
-            ]
-        )
-        if not axes or is_empty(value.shape):
+        if value is not None and is_empty(value.shape):
             return None
-        at = self.choose(axes)
+        at = self.long_axis(value, self.steps)
         here = self.by_axes("Unsqueeze", self.step_number, [ONE], [0])
         if self.chance(0.5):
             bounds = self.ints(0), self.made("Add", [here, self.ints(1)], INT64, (ONE,))
         else:
             bounds = here, self.ints(self.choose([2**31 - 1, 1000]))
-        shape = list(value.shape)
-        shape[at] = Changing(largest(shape[at]))
+        shape = value.with_size(at, Changing(largest(value.shape[at])))
         part = self.sliced(value, shape, *bounds, [at], [1])
         ops = (
             ["ReduceSum"]
@@ -1094,8 +987,8 @@ class Maker:
         return self.reduced(self.choose(ops), part, at)
 
     def gather_elements(self):
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape))
-        if value is None or self.opset < 11:
+        value = self.pick(of=lambda it: it.is_full)
+        if self.opset < 11:
             return None
         at = self.random.randrange(value.rank)
         sizes = [
@@ -1104,7 +997,7 @@ class Maker:
         ]
         index = self.constant(self.numpy.integers(-value.least(at), value.least(at), sizes))
         if self.chance(0.4):
-            some = self.pick(INT64, of=lambda it: it.rank == 0)
+            some = self.find(INT64, of=lambda it: it.rank == 0)
             if some is not None:
                 added = self.made("Add", [index, some], INT64, index.shape)
                 index = self.made(
@@ -1113,10 +1006,10 @@ class Maker:
         if count(index.shape) > MOST_ELEMENTS:
             return None
         made = self.like("GatherElements", value, index.shape, [index], axis=at)
-        return dataclasses.replace(made, known=False)
+        return replace(made, known=False)
 
     def scatter(self):
-        value = self.pick(of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape))
+        value = self.find(of=lambda it: it.is_full)
         if self.chance(0.4):
             # All of it may be written.
             value = self.source(self.choose([FLOAT, INT64]), (ONE, *self.some_shape(2)))
@@ -1133,7 +1026,7 @@ class Maker:
             index = self.constant(np.array(index, np.int64))
             updates = self.source(value.type, index.shape)
             if self.chance(0.5):
-                found = self.pick(value.type, of=lambda it: it.shape == index.shape)
+                found = self.find(value.type, of=lambda it: it.shape == index.shape)
                 updates = found or updates
             op, attributes = "ScatterElements", {"axis": at}
         else:
@@ -1142,18 +1035,12 @@ class Maker:
             if any(it is None or it.type != INT64 or count(it.shape) != 1 for it in places):
                 return None
             places = [self.like("Reshape", it, [ONE], [self.ints(1)]) for it in places]
-            index = (
-                self.made("Concat", places, INT64, ((depth,) * RUNS,), axis=0)
-                if depth > 1
-                else places[0]
-            )
+            index = self.made("Concat", places, INT64, ((depth,) * RUNS,), axis=0) if depth > 1 else places[0]
             shape = value.shape[depth:]
             if self.chance(0.4):
                 index = self.by_axes("Unsqueeze", index, (ONE, *index.shape), [0])
                 shape = (ONE, *shape)
-            updates = self.pick(value.type, of=lambda it: it.shape == shape) or self.source(
-                value.type, shape
-            )
+            updates = self.find(value.type, of=lambda it: it.shape == shape) or self.source(value.type, shape)
             op, attributes = "ScatterND", {}
         most, error = max(value.most, updates.most), max(value.error, updates.error)
         times = count(index.shape)
@@ -1173,36 +1060,22 @@ class Maker:
             min(value.grain, updates.grain),
             **attributes,
         )
-        made = self.keep(dataclasses.replace(made, known=False))
+        made = self.keep(replace(made, known=False))
         if value.type != FLOAT or self.chance(0.5):
             return None
         # The one who reads it may run together with what wrote it.
-        return self.number(
-            "Mul", [made, made], made.shape, most * most, 2 * most * error, made.grain**2
-        )
+        return self.number("Mul", [made, made], made.shape, most * most, 2 * most * error, made.grain**2)
 
     def best(self):
         # NaN is no best; ONNX Runtime has none of int64.
-        value = self.pick(
-            FLOAT,
-            INT32,
-            of=lambda it: it.is_fixed
-            and it.rank > 0
-            and it.is_exact
-            and not it.wild
-            and not is_empty(it.shape),
-        )
-        if value is None:
-            return None
+        value = self.pick(FLOAT, INT32, of=lambda it: it.is_full and it.is_exact and not it.wild)
         at = self.random.randrange(value.rank)
         keeps = self.chance(0.5)
         some = {"select_last_index": 1} if self.opset >= 12 and self.chance(0.4) else {}
         shape = [
-            ONE if place == at else size
-            for place, size in enumerate(value.shape)
-            if keeps or place != at
+            ONE if place == at else size for place, size in enumerate(value.shape) if keeps or place != at
         ]
-        axis = at - value.rank if self.opset >= 11 and self.chance(0.3) else at
+        axis = self.signed(at, value.rank)
         made = self.made(
             self.choose(["ArgMax", "ArgMin"]),
             [value],
@@ -1213,14 +1086,12 @@ class Maker:
             keepdims=int(keeps),
             **some,
         )
-        return dataclasses.replace(made, known=False)
+        return replace(made, known=False)
 
     # Sums and products.
 
     def reduce(self):
         value = self.pick(FLOAT, FLOAT, INT64, INT32)
-        if value is None:
-            return None
         ops = ["ReduceSum", "ReduceProd"]
         # In ONNX Runtime NaN is the largest element if it is the first.
         ops += [] if value.wild else ["ReduceMax", "ReduceMin"]
@@ -1233,9 +1104,7 @@ class Maker:
         all = self.random.sample(range(value.rank), self.random.randint(0, value.rank))
         if at is not None:
             all = [*{*all, at}]
-        is_noop = (
-            at is None and self.opset >= (13 if op == "ReduceSum" else 18) and self.chance(0.1)
-        )
+        is_noop = at is None and self.opset >= (13 if op == "ReduceSum" else 18) and self.chance(0.1)
         if not all and not is_noop:
             all = None
         keeps = self.chance(0.5)
@@ -1245,16 +1114,12 @@ class Maker:
         if (
             is_empty(value.shape)
             or is_noop
-            and (
-                all or op not in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean")
-            )
+            and (all or op not in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean"))
         ):
             return None
         number = count(sizes)
         shape = tuple(
-            ONE if at in along else size
-            for at, size in enumerate(value.shape)
-            if keeps or at not in along
+            ONE if at in along else size for at, size in enumerate(value.shape) if keeps or at not in along
         )
         most, error, grain = value.most, value.error, value.grain
         if op in ("ReduceSum", "ReduceL1"):
@@ -1294,20 +1159,16 @@ class Maker:
             some["noop_with_empty_axes"] = 1
             all = self.choose([None, []])
         if all:
-            all = [at - value.rank if self.opset >= 11 and self.chance(0.3) else at for at in all]
+            all = [self.signed(at, value.rank) for at in all]
         made = self.by_axes(op, value, shape, all, 13 if op == "ReduceSum" else 18, **some)
-        return dataclasses.replace(made, most=most, error=error, grain=grain, known=False)
+        return replace(made, most=most, error=error, grain=grain, known=False)
 
     def convolved(self):
         """A Conv of one or two axes."""
         value = self.pick(
-            FLOAT,
-            of=lambda it: it.is_fixed
-            and it.rank in (3, 4)
-            and not is_empty(it.shape)
-            and len(set(it.shape[1])) == 1,
+            FLOAT, of=lambda it: it.is_full and it.rank in (3, 4) and len(set(it.shape[1])) == 1
         )
-        if value is None or self.opset < 11:
+        if self.opset < 11:
             return None
         channels = value.shape[1][0]
         groups = self.choose([1, 1, channels])
@@ -1348,29 +1209,21 @@ class Maker:
 
     def top(self):
         """The largest or smallest elements of an axis, and where they are."""
-        value = self.pick(
-            FLOAT,
-            INT64,
-            of=lambda it: it.is_fixed and it.rank > 0 and it.is_exact and not it.wild,
-        )
-        if value is None or self.opset < 11 or is_empty(value.shape):
+        value = self.pick(FLOAT, INT64, of=lambda it: it.has_axes and it.is_exact and not it.wild)
+        if self.opset < 11 or is_empty(value.shape):
             return None
         at = self.random.randrange(value.rank)
         number = self.random.randint(1, value.least(at))
-        axis = at - value.rank if self.chance(0.3) else at
+        axis = self.signed(at, value.rank, since=0)
         some = {"axis": axis} if axis != -1 or self.chance(0.5) else {}
         some |= {"largest": 0} if self.chance(0.4) else {}
         best, places = self.emit("TopK", [value, self.ints(number)], 2, **some)
         shape = (*value.shape[:at], (number,) * RUNS, *value.shape[at + 1 :])
-        self.keep(dataclasses.replace(value, name=best, shape=shape, known=False))
+        self.keep(replace(value, name=best, shape=shape, known=False))
         return Value(places, INT64, shape, float(largest(value.shape[at])))
 
     def softmax(self):
-        value = self.pick(
-            FLOAT, of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape)
-        )
-        if value is None:
-            return None
+        value = self.pick(FLOAT, of=lambda it: it.is_full)
         at = self.random.randint(-value.rank if self.opset >= 11 else 0, value.rank - 1)
         some = {"axis": at}
         if self.chance(0.3) and (self.opset >= 13 or value.rank > 1):
@@ -1382,10 +1235,8 @@ class Maker:
         )
 
     def layer_normalization(self):
-        value = self.pick(
-            FLOAT, of=lambda it: it.is_fixed and it.rank > 0 and not is_empty(it.shape)
-        )
-        if value is None or self.opset < 17:
+        value = self.pick(FLOAT, of=lambda it: it.is_full)
+        if self.opset < 17:
             return None
         at = self.random.randrange(value.rank)
         # Of a small variance each rounding is large.
@@ -1417,7 +1268,7 @@ class Maker:
 
     def with_shape(self, shape) -> Value:
         """Floats with these sizes."""
-        found = self.pick(FLOAT, of=lambda it: it.shape == shape)
+        found = self.find(FLOAT, of=lambda it: it.shape == shape)
         return found if found is not None and self.chance(0.5) else self.source(FLOAT, shape)
 
     def is_transposed(self, name: str) -> bool:
@@ -1430,9 +1281,7 @@ class Maker:
         return maker.op_type == "Transpose"
 
     def mat_mul(self):
-        one = self.pick(FLOAT, of=lambda it: it.is_fixed and 0 < it.rank and not is_empty(it.shape))
-        if one is None:
-            return None
+        one = self.pick(FLOAT, of=lambda it: it.is_full)
         is_left = self.chance(0.7)
         size = self.choose(self.sizes)
         if min(size) == 0:
@@ -1465,11 +1314,7 @@ class Maker:
         return self.product("MatMul", [a, b], (*batch, *rows, *columns), largest(term))
 
     def gemm(self):
-        one = self.pick(
-            FLOAT, of=lambda it: it.is_fixed and it.rank == 2 and not is_empty(it.shape)
-        )
-        if one is None:
-            return None
+        one = self.pick(FLOAT, of=lambda it: it.is_full and it.rank == 2)
         turns = [self.chance(0.4), self.chance(0.4)]
         rows, term = one.shape[::-1] if turns[0] else one.shape
         size = self.choose(self.sizes)
@@ -1484,9 +1329,7 @@ class Maker:
         some |= {name: it for name, it in (("alpha", alpha), ("beta", beta)) if it is not None}
         inputs = [one, other]
         if self.opset < 11 or self.chance(0.6):
-            inputs.append(
-                self.with_shape(self.choose([(), (size,), (rows, size), (ONE, size), (rows, ONE)]))
-            )
+            inputs.append(self.with_shape(self.choose([(), (size,), (rows, size), (ONE, size), (rows, ONE)])))
         number = max(1, largest(term))
         most = one.most * other.most * number * 2
         error = (one.error * other.most + other.error * one.most) * number * 2
@@ -1500,10 +1343,8 @@ class Maker:
         return self.number("Gemm", inputs, (rows, size), most, error, grain, **some)
 
     def einsum(self):
-        one = self.pick(
-            FLOAT, of=lambda it: it.is_fixed and 0 < it.rank < 4 and not is_empty(it.shape)
-        )
-        if one is None or self.opset < 12:
+        one = self.pick(FLOAT, of=lambda it: it.is_full and it.rank < 4)
+        if self.opset < 12:
             return None
         equations = {
             1: ["i,j->ij", "i,i->", "i,ij->j", "i,i->i", "i->", "i,j,ij->"],
@@ -1549,17 +1390,15 @@ class Maker:
         if self.chance(0.3):
             equation = equation.replace(",", ", ").replace("->", " -> ")
         terms = count([size for letter, size in sizes.items() if letter not in to])
-        return self.product(
-            "Einsum", inputs, tuple(sizes[letter] for letter in to), terms, equation=equation
-        )
+        return self.product("Einsum", inputs, tuple(sizes[letter] for letter in to), terms, equation=equation)
 
     def branches(self):
         """An If whose condition is known before the run, or computed by a step."""
         value = self.pick(FLOAT, INT64)
-        if value is None or self.in_branch:
+        if self.in_branch:
             return None
         kind = self.choose(["constant", "given", "sizes", "value", "value", "value"])
-        computed = self.pick(BOOL, of=lambda it: it.shape in ((), (ONE,)))
+        computed = self.find(BOOL, of=lambda it: it.shape in ((), (ONE,)))
         if kind == "value" and (computed is None or not value.is_fixed):
             return None
         if kind == "constant":
@@ -1569,7 +1408,7 @@ class Maker:
         elif kind == "value":
             truth = computed
         else:
-            of = self.pick(of=lambda it: it.is_fixed)
+            of = self.find(of=lambda it: it.is_fixed)
             size = self.made("Size", [of], INT64, ())
             truth = self.made("Greater", [size, self.constant(np.int64(4))], BOOL, ())
         graphs, results = [], []
@@ -1581,7 +1420,7 @@ class Maker:
         for name in ("then", "other"):
             self.nodes, self.pool = [], [value]
             for _ in range(self.random.randint(1, 3)):
-                made = self.choose(nodes)()
+                made = self.attempt(self.choose(nodes))
                 if made is not None and made.shape == value.shape and made.type == value.type:
                     self.keep(made)
             result = self.pool[-1]
@@ -1605,8 +1444,6 @@ class Maker:
 
     def same(self):
         value = self.pick()
-        if value is None:
-            return None
         ops = ["Identity"] + (["Dropout"] if value.type == FLOAT else [])
         return self.like(self.choose(ops), value, value.shape)
 
@@ -1654,11 +1491,18 @@ class Maker:
             self.same: 1,
         }
 
+    def attempt(self, make) -> Value | None:
+        try:
+            return make()
+        except Nothing:
+            return None
+
     def fill(self, number: int) -> None:
         """Makes so many nodes."""
         turns = self.turns()
         for _ in range(number):
-            value = self.random.choices(list(turns), list(turns.values()))[0]()
+            (make,) = self.random.choices(list(turns), list(turns.values()))
+            value = self.attempt(make)
             if value is not None and value.rank <= 4:
                 self.keep(value)
 
@@ -1666,8 +1510,8 @@ class Maker:
 
     def state_value(self, state: Value, is_exact: bool) -> Value:
         """What a state becomes: of the same type and sizes, and bounded."""
-        is_new = (
-            lambda it: it.type == state.type
+        is_new = lambda it: (
+            it.type == state.type
             and it.is_fixed
             and (it.is_exact or not is_exact)
             and (it.grain > 1e-6 or not is_exact)
@@ -1676,11 +1520,7 @@ class Maker:
         if same and self.chance(0.9):
             value = self.choose(same[-4:])
         else:
-            fits = [
-                it
-                for it in self.pool
-                if is_new(it) and broadcast(state.shape, it.shape) == state.shape
-            ]
+            fits = [it for it in self.pool if is_new(it) and broadcast(state.shape, it.shape) == state.shape]
             # The state itself is one of them.
             value = self.choose(fits)
         if value.shape != state.shape or self.chance(0.3):
@@ -1721,8 +1561,8 @@ class Maker:
             for op, by in (("Mul", 1 / STATE_GRAIN), ("Floor", None), ("Mul", STATE_GRAIN)):
                 others = [] if by is None else [self.constant(np.float32(by))]
                 (name,) = self.emit(op, [value, *others])
-                value = dataclasses.replace(value, name=name)
-            value = dataclasses.replace(value, grain=STATE_GRAIN, most=value.most + 1)
+                value = replace(value, name=name)
+            value = replace(value, grain=STATE_GRAIN, most=value.most + 1)
         if value.error > STATE_ERROR:
             factor = np.float32(STATE_ERROR / value.error)
             value = self.made(
@@ -1737,14 +1577,8 @@ class Maker:
         if value.most > most:
             if is_exact or self.chance(0.5):
                 bounds = {"min": -most, "max": most} if self.opset < 11 else {}
-                others = (
-                    []
-                    if bounds
-                    else [self.constant(np.float32(-most)), self.constant(np.float32(most))]
-                )
-                value = dataclasses.replace(
-                    self.like("Clip", value, value.shape, others, **bounds), most=most
-                )
+                others = [] if bounds else [self.constant(np.float32(-most)), self.constant(np.float32(most))]
+                value = replace(self.like("Clip", value, value.shape, others, **bounds), most=most)
             else:
                 value = self.made("Tanh", [value], FLOAT, value.shape, 1.0, STATE_ERROR, 0.0)
         return value
@@ -1755,9 +1589,7 @@ class Maker:
         self.steps = self.step_number = None
         for _ in range(self.random.randint(1, 4)):
             self.outer.append(
-                self.source(
-                    self.choose([FLOAT, FLOAT, FLOAT, INT64, INT32, BOOL]), self.some_shape()
-                )
+                self.source(self.choose([FLOAT, FLOAT, FLOAT, INT64, INT32, BOOL]), self.some_shape())
             )
         for _ in range(2 if self.chance(0.15) else 1):
             self.loop()
@@ -1798,13 +1630,7 @@ class Maker:
             initials.append(initial)
             error, grain = (0.0, STATE_GRAIN) if is_exact else (STATE_ERROR, 0.0)
             state = Value(
-                self.new("s"),
-                kind,
-                shape,
-                STATE_MOST[kind],
-                error,
-                grain,
-                self.is_wild and kind == FLOAT,
+                self.new("s"), kind, shape, STATE_MOST[kind], error, grain, self.is_wild and kind == FLOAT
             )
             states.append((state, is_exact))
         slices: list[tuple[Value, Value, int, int]] = []
@@ -1816,20 +1642,11 @@ class Maker:
             if count(shape) > 4 * MOST_ELEMENTS or at > 0 and is_empty(shape):
                 shape, at = [steps], 0
             whole = self.source(self.choose([FLOAT, FLOAT, INT64, INT32, BOOL]), tuple(shape))
-            each = dataclasses.replace(
-                whole, name=self.new("e"), shape=(*shape[:at], *shape[at + 1 :]), known=False
-            )
-            slices.append(
-                (
-                    whole,
-                    each,
-                    at - len(shape) if self.opset >= 11 and self.chance(0.3) else at,
-                    int(self.chance(0.4)),
-                )
-            )
+            each = replace(whole, name=self.new("e"), shape=(*shape[:at], *shape[at + 1 :]), known=False)
+            slices.append((whole, each, self.signed(at, len(shape)), int(self.chance(0.4))))
         if is_scan and not slices:
             whole = self.source(FLOAT, (steps,))
-            slices.append((whole, dataclasses.replace(whole, name=self.new("e"), shape=()), 0, 0))
+            slices.append((whole, replace(whole, name=self.new("e"), shape=()), 0, 0))
         self.is_body, self.nodes, self.body_initializers = True, [], []
         number = go = None
         if not is_scan:
@@ -1856,9 +1673,7 @@ class Maker:
             elif kind < 0.3 and len(same) > 1:
                 # Another's value of before, as of states that shift or change places.
                 new = self.choose(same)
-            elif (
-                kind < 0.4 and state.type in (INT64, INT32) and len(initials) and state.most >= 100
-            ):
+            elif kind < 0.4 and state.type in (INT64, INT32) and len(initials) and state.most >= 100:
                 apart = self.constant(TYPES[state.type](self.choose([1, 2, -1])))
                 new = self.made("Add", [state, apart], state.type, state.shape)
             else:
@@ -1873,11 +1688,7 @@ class Maker:
         collected: list[tuple[Value, int, int]] = []
         good = [it for it in self.pool if it.is_fixed and it not in self.outer]
         if not states and not good:
-            good = [
-                self.made(
-                    "Add", [self.pool[0], self.pool[0]], self.pool[0].type, self.pool[0].shape
-                )
-            ]
+            good = [self.made("Add", [self.pool[0], self.pool[0]], self.pool[0].type, self.pool[0].shape)]
         wanted = self.choose([0, 1, 1, 2, 3]) or int(not states)
         for _ in range(wanted if good else 0):
             value = self.choose(good[-8:] if self.chance(0.6) else good)
@@ -1886,11 +1697,7 @@ class Maker:
             at = self.random.randint(0, value.rank) if is_scan and not is_empty(value.shape) else 0
             is_negative = is_scan and self.opset >= 11 and self.chance(0.3)
             collected.append(
-                (
-                    value,
-                    at - value.rank - 1 if is_negative else at,
-                    int(is_scan and self.chance(0.3)),
-                )
+                (value, at - value.rank - 1 if is_negative else at, int(is_scan and self.chance(0.3)))
             )
         extra = [(initial, state, next_of()) for initial, state, next_of in changing]
         condition = None
@@ -1909,9 +1716,7 @@ class Maker:
         outs += [out(value) for value, _, _ in collected]
         declared = [it for it in (number, go) if it is not None]
         declared += (
-            [it for it, _ in states]
-            + [state for _, state, _ in extra]
-            + [each for _, each, _, _ in slices]
+            [it for it, _ in states] + [state for _, state, _ in extra] + [each for _, each, _, _ in slices]
         )
         ins = [helper.make_tensor_value_info(it.name, it.type, None) for it in declared]
         for it in ins[: 0 if number is None else 2]:
@@ -1948,7 +1753,7 @@ class Maker:
                 and (value.type != FLOAT or value.grain >= STATE_GRAIN)
             ):
                 self.outer.append(
-                    dataclasses.replace(
+                    replace(
                         value,
                         name=name,
                         known=False,
@@ -1969,13 +1774,9 @@ class Maker:
                 "scan_output_axes": [at for _, at, _ in collected],
                 "scan_output_directions": [way for _, _, way in collected],
             }
-            some |= {
-                name: all for name, all in forms.items() if any(all) or all and self.chance(0.3)
-            }
+            some |= {name: all for name, all in forms.items() if any(all) or all and self.chance(0.3)}
         self.nodes.append(
-            helper.make_node(
-                "Scan" if is_scan else "Loop", inputs, names, name=self.new("loop"), **some
-            )
+            helper.make_node("Scan" if is_scan else "Loop", inputs, names, name=self.new("loop"), **some)
         )
 
     def changing(self):
@@ -2013,7 +1814,7 @@ class Maker:
                     return self.made("Xor", both, kind, shape)
                 if kind == FLOAT:
                     new = self.made("Sub", both, kind, shape, 8.0, 2 * STATE_ERROR, 0.0)
-                    return dataclasses.replace(self.bounded(new, False), most=8.0)
+                    return replace(self.bounded(new, False), most=8.0)
                 return self.bounded(self.made("Add", both, kind, shape, 1e9), True)
 
             return initial, state, next_of
@@ -2025,13 +1826,7 @@ class Maker:
         around = lambda size: (*rest[:at], size, *rest[at:])
         initial = self.given(FLOAT, around(first))
         state = Value(
-            self.new("s"),
-            FLOAT,
-            around(Changing(largest(first) + 40)),
-            4.0,
-            0.0,
-            initial.grain,
-            self.is_wild,
+            self.new("s"), FLOAT, around(Changing(largest(first) + 40)), 4.0, 0.0, initial.grain, self.is_wild
         )
         if min(first) > 0:
             self.of_growing(state, at)
@@ -2046,11 +1841,7 @@ class Maker:
                 and it.most <= 4
                 and it.grain >= initial.grain
             ]
-            part = (
-                self.choose(found)
-                if found and self.chance(0.7)
-                else self.source(FLOAT, around(ONE))
-            )
+            part = self.choose(found) if found and self.chance(0.7) else self.source(FLOAT, around(ONE))
             parts = [state, part] if self.chance(0.7) else [part, state]
             return self.made("Concat", parts, FLOAT, state.shape, 4.0, 0.0, initial.grain, axis=at)
 
@@ -2061,12 +1852,7 @@ class Maker:
         rest = state.shape[:at] + state.shape[at + 1 :]
         if self.chance(0.4):
             half = self.number(
-                "Mul",
-                [state, self.constant(np.float32(0.5))],
-                state.shape,
-                2.0,
-                0.0,
-                state.grain / 2,
+                "Mul", [state, self.constant(np.float32(0.5))], state.shape, 2.0, 0.0, state.grain / 2
             )
             value = half and self.reduced("ReduceMean", half, at)
             if value is not None:
@@ -2087,9 +1873,7 @@ class Maker:
             if scores is None or scores.most > 200:
                 return
             some = {"axis": 0} if self.opset < 13 else {"axis": -1}
-            weights = self.number(
-                "Softmax", [scores], scores.shape, 1.0, scores.error * 2, 0.0, **some
-            )
+            weights = self.number("Softmax", [scores], scores.shape, 1.0, scores.error * 2, 0.0, **some)
             made = weights and self.made(
                 "MatMul", [weights, state], FLOAT, rest, 4.0, 8 * weights.error + 1e-4, 0.0
             )
@@ -2111,9 +1895,7 @@ class Maker:
                 name = self.constant(np.full([1] * len(shape), steps[0], np.int64)).name
                 self.is_body = True
             else:
-                name = self.given(
-                    INT64, shape, [np.full([1] * len(shape), it) for it in steps]
-                ).name
+                name = self.given(INT64, shape, [np.full([1] * len(shape), it) for it in steps]).name
         condition = go if self.chance(0.5) else self.constant(np.array(True))
         least = max(1, min(steps)) if not has_trips else self.choose([1, 2, 4, 50])
         if kind != "trips" and not has_trips and min(steps) == 0:
@@ -2142,8 +1924,8 @@ class Maker:
             new = self.made("Add", [state, self.constant(of(apart))], initial.type, (), 100.0)
             condition = self.made("Less", [new, self.constant(of(end))], BOOL, ())
             states.append((state, True))
-            initials.append(dataclasses.replace(initial, error=0.0))
-            news.append(dataclasses.replace(new, error=0.0))
+            initials.append(replace(initial, error=0.0))
+            news.append(replace(new, error=0.0))
         elif kind == "value":
             found = [it for it in self.pool if it.type == BOOL and it.is_fixed and it.shape == ()]
             if found:
