@@ -281,12 +281,12 @@ fn invalid_libraries_are_refused() {
         &[&arguments[..], &[&file]].concat(),
         "pip install -U onnxruntime",
     );
-    // Half a library would end the process where the system's loader reads the rest.
+    // The process ends where the system's loader reads what is missing.
     let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    folder.write("libonnxruntime.so", &whole[..whole.len() / 2]);
+    folder.write("libonnxruntime.so", &whole[..1 << 14]);
     refuses(
         &[&arguments[..], &[&file]].concat(),
-        "it is truncated: it has ",
+        "libonnxruntime.so cannot be loaded (SIGBUS): the file may be truncated",
     );
     refuses(
         &[&arguments[..], &["nowhere.so"]].concat(),
@@ -315,12 +315,12 @@ fn a_truncated_provider_is_refused() {
     };
     let whole = std::fs::read(std::env::var_os("REVSEQ_EP_LIBRARY").unwrap()).unwrap();
     let folder = Folder::new();
-    let path = folder.write("librevseq_ep.so", &whole[..whole.len() / 2]);
+    let path = folder.write("librevseq_ep.so", &whole[..1 << 14]);
     let path = path.display().to_string();
     let model = model("graphs/between_neg");
     refuses(
         &format!("run {model} -b ort --ort-lib {library} --ep-lib {path}"),
-        "as an execution provider: it is truncated: it has ",
+        "librevseq_ep.so cannot be loaded (SIGBUS): the file may be truncated",
     );
 }
 

@@ -1,7 +1,9 @@
-//! Crashes of ONNX Runtime: they end the process, with an error that says whose fault it was.
+//! Crashes of ONNX Runtime, and of the system's loader, which reads what a truncated library lacks: they end
+//! the process, with an error that says whose fault it was.
 //!
 //! ```text
 //! error: ONNX Runtime 1.32.0 crashed on model.onnx (SIGSEGV); --backend tract may run it
+//! error: libonnxruntime.so cannot be loaded (SIGBUS): the file may be truncated
 //! ```
 
 #![expect(unsafe_code, reason = "handles signals")]
@@ -11,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::escape::printable;
 
-/// The error without the signal's name. One that was replaced is never freed: a thread may be
+/// The error before and after the signal's name. One that was replaced is never freed: a thread may be
 /// crashing with it.
-static MESSAGE: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
+static MESSAGE: AtomicPtr<(String, &str)> = AtomicPtr::new(std::ptr::null_mut());
 
 const SIGNALS: [(libc::c_int, &str); 5] = [
     (libc::SIGSEGV, "SIGSEGV"),
@@ -23,11 +25,22 @@ const SIGNALS: [(libc::c_int, &str); 5] = [
     (libc::SIGABRT, "SIGABRT"),
 ];
 
-/// Names the model that a crash is an error of from now on.
+/// Has a crash be an error of a model from now on.
 pub(super) fn name(runtime: &str, model: &Path) {
     let model = model.display().to_string();
-    let message = format!("error: {runtime} crashed on {}", printable(&model));
-    let message = Box::into_raw(Box::new(message));
+    let begin = format!("error: {runtime} crashed on {}", printable(&model));
+    set(begin, "; --backend tract may run it\n");
+}
+
+/// Has a crash be an error of a library that is loaded from now on.
+pub(super) fn name_library(path: &Path) {
+    let path = path.display().to_string();
+    let begin = format!("error: {} cannot be loaded", printable(&path));
+    set(begin, ": the file may be truncated\n");
+}
+
+fn set(begin: String, end: &'static str) {
+    let message = Box::into_raw(Box::new((begin, end)));
     MESSAGE.store(message, Ordering::Release);
 }
 
@@ -74,10 +87,13 @@ impl Drop for Watch {
 extern "C" fn on_crash(signal: libc::c_int) {
     let message = MESSAGE.load(Ordering::Acquire);
     // SAFETY: a message that was stored is never changed or freed.
-    let message = unsafe { message.as_ref() }.map_or("error: ONNX Runtime crashed", String::as_str);
+    let (begin, end) = unsafe { message.as_ref() }
+        .map_or(("error: ONNX Runtime crashed", "\n"), |(begin, end)| {
+            (begin, end)
+        });
     let name = SIGNALS.iter().find(|(number, _)| *number == signal);
     let name = name.map_or("a signal", |(_, name)| *name);
-    for part in [message, " (", name, "); --backend tract may run it\n"] {
+    for part in [begin, " (", name, ")", end] {
         // SAFETY: the bytes are valid; a closed standard error is ignored.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }

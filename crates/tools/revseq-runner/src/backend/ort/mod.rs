@@ -6,7 +6,6 @@ mod crash;
 mod deadline;
 mod image;
 pub(crate) mod library;
-mod loader;
 mod message;
 mod placement;
 mod profile;

@@ -1,6 +1,7 @@
 //! ONNX Runtime's library, loaded.
 
 use std::cell::OnceCell;
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use ort::environment::Environment;
 use ort::logging::LogLevel;
 
 use super::library::{self, Found};
-use super::{EP, fenced, image, loader, version};
+use super::{EP, fenced, image, version};
 use crate::chain;
 use crate::note::detail;
 
@@ -34,8 +35,7 @@ impl Runtime {
     /// It is not there, does not load, or is too old.
     pub(crate) fn load(option: Option<&Path>) -> Result<Self> {
         let library = library::onnxruntime(option)?;
-        let loaded = fenced(|| {
-            image::check(&library.path)?;
+        let loaded = loading(&library.path, || {
             // ONNX Runtime's own lines would go to standard error; its errors come back.
             let silence = Arc::new(|_: LogLevel, _: &str, _: &str, _: &str, _: &str| {});
             let environment = ort::init_from(&library.path)
@@ -44,10 +44,12 @@ impl Runtime {
                         "it is ONNX Runtime {version_str}, and 1.{} or later is needed",
                         ort::MINOR_VERSION
                     ),
-                    error => match loader::refusal(&library.path) {
-                        Some(why) => anyhow!(why),
+                    // The loader's own words are the error's cause.
+                    ort::LoadDynamicError::Dlopen { error, .. } => match error.source() {
+                        Some(cause) => anyhow!(cause.to_string()),
                         None => error.into(),
                     },
+                    error => error.into(),
                 })?
                 .with_logger(silence)
                 .with_telemetry(false)
@@ -80,8 +82,7 @@ impl Runtime {
             return Ok(());
         }
         let register = || -> Result<()> {
-            image::check(&ep.path)?;
-            fenced(|| {
+            loading(&ep.path, || {
                 self.environment
                     .register_ep_library(REGISTRATION, &ep.path)?;
                 Ok(())
@@ -117,4 +118,12 @@ impl std::fmt::Display for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ONNX Runtime {}", self.version())
     }
+}
+
+/// Loads a library of this system. A crash of the system's loader is the process' last error.
+fn loading<T>(path: &Path, load: impl FnOnce() -> Result<T>) -> Result<T> {
+    image::check(path)?;
+    #[cfg(unix)]
+    super::crash::name_library(path);
+    fenced(load)
 }
