@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::destination::Destination;
 use super::inputs::in_model;
-use super::report::{self, Outcome as Found, Report, value_json};
+use super::report::{self, ERROR, Report, value_json};
 use super::trial::{self, Sizes};
 use super::{Outcome, say_loops};
 use crate::backend::Engine;
@@ -62,18 +62,11 @@ pub(crate) fn inspect(arguments: &InspectArguments) -> Result<Outcome> {
         Some(outputs) if !has_ours => Shapes::of_outputs(outputs),
         _ => tract::shapes(&model, &bindings),
     };
-    let (reports, others) = nodes(&model, &bindings, &shapes).with_context(&in_model)?;
-    let signature = Signature::new(&model, &bindings, &shapes);
-    let mut lines = about(&model, &signature);
-    lines.push(share_in_words(&reports, &others));
-    lines.extend(support.iter().map(Support::in_words));
-    let runs = runs(&support, &signature.symbols);
+    let inspected = Inspected::new(&model, &bindings, &shapes).with_context(&in_model)?;
     match arguments.format {
-        Format::Text => {
-            destination.text(|out| print_text(out, &model, &lines, &runs, &reports, &others))?;
-        }
+        Format::Text => destination.text(|out| inspected.print(out, &support))?,
         Format::Json => {
-            let mut json = as_json(&model, &signature, &reports, &others);
+            let mut json = inspected.json();
             json["backends"] = support.iter().map(Support::json).collect();
             destination.json("inspect", json)?;
         }
@@ -178,39 +171,191 @@ fn execution_json(execution: &Execution) -> Json {
     json
 }
 
-/// The inputs and outputs of a model.
-struct Signature {
+/// A model, and what is found of it.
+struct Inspected<'m> {
+    model: &'m Model,
     inputs: Vec<Input>,
     outputs: Vec<(String, ValueType)>,
     /// The inputs' sizes that have no value.
     symbols: Vec<String>,
     /// Reason why not all types and shapes are known.
     stopped: Option<String>,
+    /// Our nodes.
+    reports: Vec<Report>,
+    /// The numbers of others, by operator.
+    others: BTreeMap<String, usize>,
 }
 
-impl Signature {
-    fn new(model: &Model, bindings: &Bindings, shapes: &Shapes) -> Self {
+impl<'m> Inspected<'m> {
+    fn new(model: &'m Model, bindings: &Bindings, shapes: &Shapes) -> Result<Self> {
+        let mut reports: Vec<Report> = Vec::new();
+        let mut others: BTreeMap<String, usize> = BTreeMap::new();
+        walk::walk(model, bindings, |mut site| {
+            shapes.refine(&mut site);
+            match report::report(&site) {
+                Some(report) => reports.push(report),
+                None => {
+                    let call = if site.is_call { " (function)" } else { "" };
+                    *others.entry(site.operator() + call).or_default() += 1;
+                }
+            }
+        })?;
         // Before version 4 of the format, initializers had to be inputs as well.
         let with_defaults = model.proto.ir_version.unwrap_or_default() >= 4;
-        let inputs = model.inputs().into_iter();
+        let mut inputs = model.inputs();
+        inputs.retain(|input| with_defaults || !input.optional);
+        for input in &mut inputs {
+            input.value_type = input.value_type.clone().bind(bindings);
+        }
         let outputs = model.graph().output.iter().enumerate();
-        Self {
-            inputs: inputs
-                .filter(|input| with_defaults || !input.optional)
-                .map(|input| Input {
-                    value_type: input.value_type.bind(bindings),
-                    ..input
-                })
-                .collect(),
-            outputs: outputs
-                .map(|(index, output)| {
-                    let declared = ValueType::declared(output).bind(bindings);
-                    (output.name().to_owned(), shapes.output(index, declared))
-                })
-                .collect(),
+        let outputs = outputs.map(|(index, output)| {
+            let declared = ValueType::declared(output).bind(bindings);
+            (output.name().to_owned(), shapes.output(index, declared))
+        });
+        Ok(Self {
+            model,
+            inputs,
+            outputs: outputs.collect(),
             symbols: open_symbols(model, bindings),
             stopped: shapes.stopped.clone(),
+            reports,
+            others,
+        })
+    }
+
+    /// The number of all nodes.
+    fn node_count(&self) -> usize {
+        self.reports.len() + self.others.values().sum::<usize>()
+    }
+
+    /// The share of our nodes, in words.
+    fn share(&self) -> String {
+        let reports = self.reports.iter();
+        let operators: BTreeSet<&str> = reports.map(|it| it.operator.as_str()).collect();
+        let operators: Vec<&str> = operators.into_iter().collect();
+        let operators = match operators.as_slice() {
+            [] => "ReverseSequence or ReverseSubsequences".to_owned(),
+            found => found.join(" or "),
+        };
+        let (ours, all) = (self.reports.len(), count(self.node_count(), "node"));
+        format!("{operators}: {ours} of {all}")
+    }
+
+    /// The description of the model itself, a line each.
+    fn about(&self) -> Vec<String> {
+        let proto = &self.model.proto;
+        let imports = proto
+            .opset_import
+            .iter()
+            .map(|import| match import.domain() {
+                "" => format!("ONNX {}", import.version()),
+                domain => format!("{domain} {}", import.version()),
+            });
+        let imports: Vec<String> = imports.collect();
+        let mut lines = vec![format!("operator sets: {}", imports.join(", "))];
+        if let Some(producer) = producer(self.model) {
+            lines.push(format!("producer: {producer}"));
         }
+        for entry in &proto.metadata_props {
+            let value = shortened(entry.value());
+            lines.push(format!("metadata {}: {value}", entry.key()));
+        }
+        let weights = self.model.weights();
+        if weights.constants > 0 {
+            let (constants, size) = (count(weights.constants, "constant"), bytes(weights.bytes));
+            let parameters = weights.parameters;
+            lines.push(format!("parameters: {parameters} in {constants}, {size}"));
+        }
+        for input in &self.inputs {
+            let optional = if input.optional { " (optional)" } else { "" };
+            let (name, value_type) = (&input.name, &input.value_type);
+            lines.push(format!("input {name}: {value_type}{optional}"));
+        }
+        for (name, value_type) in &self.outputs {
+            lines.push(format!("output {name}: {value_type}"));
+        }
+        if !self.symbols.is_empty() {
+            let symbols = self.symbols.join(", ");
+            lines.push(format!("sizes to give with --dim NAME=SIZE: {symbols}"));
+        }
+        if let Some(stopped) = &self.stopped {
+            lines.push(format!("not all shapes are known: {stopped}"));
+        }
+        lines
+    }
+
+    /// Prints the model in lines, how it runs, our nodes, and the counts of others: the longest comes last.
+    fn print(&self, out: &mut dyn Write, support: &[Support]) -> Result<()> {
+        let path = self.model.path.display().to_string();
+        writeln!(out, "{BOLD}{}{BOLD:#}", printable(&path))?;
+        let support_in_words = support.iter().map(Support::in_words);
+        let lines = self.about().into_iter().chain([self.share()]);
+        for line in lines.chain(support_in_words) {
+            writeln!(out, "{}", printable(&line))?;
+        }
+        for (title, lines) in runs(support, &self.symbols) {
+            writeln!(out, "\n{BOLD}{}{BOLD:#}", printable(&title))?;
+            for line in lines {
+                writeln!(out, "  {}", printable(&line))?;
+            }
+        }
+        for report in &self.reports {
+            let (path, operator) = (printable(&report.path), printable(&report.operator));
+            writeln!(out, "\n{BOLD}{path}{BOLD:#}: {operator}")?;
+            let width = report.lines.iter().map(|(what, _)| what.len()).max();
+            let width = width.unwrap_or(0);
+            for (what, text) in &report.lines {
+                let style = match *what {
+                    ERROR => RED,
+                    _ => Style::new(),
+                };
+                let text = printable(text);
+                writeln!(out, "  {style}{what:width$}  {text}{style:#}")?;
+            }
+        }
+        if !self.others.is_empty() {
+            writeln!(out, "\n{BOLD}other operators{BOLD:#}")?;
+        }
+        let width = self.others.keys().map(|name| printable(name).len()).max();
+        let width = width.map_or(0, |width| width.min(WIDEST_OPERATOR));
+        for (operator, count) in &self.others {
+            let operator = printable(operator);
+            writeln!(out, "  {operator:width$}  {count}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Json {
+        let proto = &self.model.proto;
+        let imports = proto.opset_import.iter();
+        let imports = imports.map(|it| (it.domain().to_owned(), Json::from(it.version)));
+        let metadata = proto.metadata_props.iter();
+        let metadata = metadata.map(|it| (it.key().to_owned(), Json::from(it.value())));
+        let inputs = self.inputs.iter().map(|input| {
+            let mut json = value_json(&input.name, &input.value_type);
+            json["optional"] = input.optional.into();
+            json
+        });
+        let outputs = self.outputs.iter();
+        let outputs = outputs.map(|(name, value_type)| value_json(name, value_type));
+        let weights = self.model.weights();
+        json!({
+            "model": self.model.path.display().to_string(),
+            "operator_sets": imports.collect::<Json>(),
+            "ir_version": proto.ir_version.unwrap_or_default(),
+            "producer": producer(self.model),
+            "metadata": metadata.collect::<Json>(),
+            "constants": weights.constants,
+            "parameters": weights.parameters,
+            "parameter_bytes": weights.bytes,
+            "inputs": inputs.collect::<Json>(),
+            "outputs": outputs.collect::<Json>(),
+            "symbols": self.symbols,
+            "inference_error": self.stopped,
+            "nodes": self.reports.iter().map(|it| &it.json).collect::<Vec<_>>(),
+            "other_operators": self.others,
+            "node_count": self.node_count(),
+        })
     }
 }
 
@@ -226,34 +371,10 @@ pub(crate) fn everything(model: &Model) -> Result<()> {
     let bindings = Bindings::new();
     collect_symbols(model, &mut model.input_symbols())?;
     let shapes = tract::shapes(model, &bindings);
-    let (reports, others) = nodes(model, &bindings, &shapes)?;
-    let signature = Signature::new(model, &bindings, &shapes);
-    let lines = about(model, &signature);
-    let mut text = Vec::<u8>::new();
-    print_text(&mut text, model, &lines, &[], &reports, &others)?;
-    serde_json::to_string_pretty(&as_json(model, &signature, &reports, &others))?;
+    let inspected = Inspected::new(model, &bindings, &shapes)?;
+    inspected.print(&mut Vec::<u8>::new(), &[])?;
+    serde_json::to_string_pretty(&inspected.json())?;
     Ok(())
-}
-
-/// Returns our nodes, and the counts of others.
-fn nodes(
-    model: &Model,
-    bindings: &Bindings,
-    shapes: &Shapes,
-) -> Result<(Vec<Report>, BTreeMap<String, usize>)> {
-    let mut reports: Vec<Report> = Vec::new();
-    let mut others: BTreeMap<String, usize> = BTreeMap::new();
-    walk::walk(model, bindings, |mut site| {
-        shapes.refine(&mut site);
-        match report::report(&site) {
-            Some(report) => reports.push(report),
-            None => {
-                let call = if site.is_call { " (function)" } else { "" };
-                *others.entry(site.operator() + call).or_default() += 1;
-            }
-        }
-    })?;
-    Ok((reports, others))
 }
 
 /// Finds where ONNX Runtime places our nodes, or why it does not run the model.
@@ -335,123 +456,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The description of the model itself, a line each.
-fn about(model: &Model, signature: &Signature) -> Vec<String> {
-    let imports: Vec<String> = model
-        .proto
-        .opset_import
-        .iter()
-        .map(|import| match import.domain() {
-            "" => format!("ONNX {}", import.version()),
-            domain => format!("{domain} {}", import.version()),
-        })
-        .collect();
-    let mut lines = vec![format!("operator sets: {}", imports.join(", "))];
-    if let Some(producer) = producer(model) {
-        lines.push(format!("producer: {producer}"));
-    }
-    for entry in &model.proto.metadata_props {
-        let value = shortened(entry.value());
-        lines.push(format!("metadata {}: {value}", entry.key()));
-    }
-    let weights = model.weights();
-    if weights.constants > 0 {
-        let constants = count(weights.constants, "constant");
-        lines.push(format!(
-            "parameters: {} in {constants}, {}",
-            weights.parameters,
-            bytes(weights.bytes)
-        ));
-    }
-    for input in &signature.inputs {
-        let optional = if input.optional { " (optional)" } else { "" };
-        lines.push(format!(
-            "input {}: {}{optional}",
-            input.name, input.value_type
-        ));
-    }
-    for (name, value_type) in &signature.outputs {
-        lines.push(format!("output {name}: {value_type}"));
-    }
-    if !signature.symbols.is_empty() {
-        let symbols = signature.symbols.join(", ");
-        lines.push(format!("sizes to give with --dim NAME=SIZE: {symbols}"));
-    }
-    if let Some(stopped) = &signature.stopped {
-        lines.push(format!("not all shapes are known: {stopped}"));
-    }
-    lines
-}
-
-/// Prints the model in lines, how it runs, our nodes, and the counts of others: the longest comes last.
-fn print_text(
-    out: &mut dyn Write,
-    model: &Model,
-    lines: &[String],
-    runs: &[(String, Vec<String>)],
-    reports: &[Report],
-    others: &BTreeMap<String, usize>,
-) -> Result<()> {
-    let path = model.path.display().to_string();
-    writeln!(out, "{BOLD}{}{BOLD:#}", printable(&path))?;
-    for line in lines {
-        writeln!(out, "{}", printable(line))?;
-    }
-    for (title, lines) in runs {
-        writeln!(out, "\n{BOLD}{}{BOLD:#}", printable(title))?;
-        for line in lines {
-            writeln!(out, "  {}", printable(line))?;
-        }
-    }
-    for report in reports {
-        writeln!(out)?;
-        let (path, operator) = (printable(&report.path), printable(&report.operator));
-        writeln!(out, "{BOLD}{path}{BOLD:#}: {operator}")?;
-        let lines = report.lines();
-        let width = lines.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
-        for (what, text) in lines {
-            let style = match &report.outcome {
-                Found::Invalid(_) if what == "error" => RED,
-                _ => Style::new(),
-            };
-            let text = printable(&text);
-            writeln!(out, "  {style}{what:width$}  {text}{style:#}")?;
-        }
-    }
-    if !others.is_empty() {
-        writeln!(out)?;
-        writeln!(out, "{BOLD}other operators{BOLD:#}")?;
-        let others = others.iter().map(|(name, count)| (printable(name), count));
-        let others: Vec<_> = others.collect();
-        let width = others.iter().map(|(name, _)| name.len()).max();
-        let width = width.map_or(0, |width| width.min(WIDEST_OPERATOR));
-        for (operator, count) in others {
-            writeln!(out, "  {operator:width$}  {count}")?;
-        }
-    }
-    Ok(())
-}
-
-/// The number of nodes, and of our nodes.
-fn share(reports: &[Report], others: &BTreeMap<String, usize>) -> (usize, usize) {
-    (
-        reports.len(),
-        reports.len() + others.values().sum::<usize>(),
-    )
-}
-
-/// The same in words.
-fn share_in_words(reports: &[Report], others: &BTreeMap<String, usize>) -> String {
-    let (ours, all) = share(reports, others);
-    let operators: BTreeSet<&str> = reports.iter().map(|it| it.operator.as_str()).collect();
-    let operators: Vec<&str> = operators.into_iter().collect();
-    let operators = match operators.as_slice() {
-        [] => "ReverseSequence or ReverseSubsequences".to_owned(),
-        found => found.join(" or "),
-    };
-    format!("{operators}: {ours} of {}", count(all, "node"))
-}
-
 /// Finds how tract runs the model, as far as that is known without its inputs.
 fn on_tract(
     tract: &Tract,
@@ -507,48 +511,4 @@ fn on_tract(
         }
         _ => Err(format!(": {why}{advice}")),
     }
-}
-
-fn as_json(
-    model: &Model,
-    signature: &Signature,
-    reports: &[Report],
-    others: &BTreeMap<String, usize>,
-) -> Json {
-    let imports: serde_json::Map<String, Json> = model
-        .proto
-        .opset_import
-        .iter()
-        .map(|import| (import.domain().to_owned(), import.version.into()))
-        .collect();
-    let metadata = model.proto.metadata_props.iter();
-    let metadata = metadata.map(|entry| (entry.key().to_owned(), entry.value().into()));
-    let weights = model.weights();
-    json!({
-        "model": model.path.display().to_string(),
-        "operator_sets": imports,
-        "ir_version": model.proto.ir_version.unwrap_or_default(),
-        "producer": producer(model),
-        "metadata": metadata.collect::<serde_json::Map<String, Json>>(),
-        "constants": weights.constants,
-        "parameters": weights.parameters,
-        "parameter_bytes": weights.bytes,
-        "inputs": signature.inputs.iter().map(input_json).collect::<Json>(),
-        "outputs": signature
-            .outputs
-            .iter()
-            .map(|(name, value_type)| value_json(name, value_type))
-            .collect::<Json>(),
-        "symbols": signature.symbols,
-        "inference_error": signature.stopped,
-        "nodes": reports.iter().map(Report::json).collect::<Json>(),
-        "other_operators": others,
-        "node_count": share(reports, others).1,
-    })
-}
-
-fn input_json(input: &Input) -> Json {
-    let mut json = value_json(&input.name, &input.value_type);
-    json["optional"] = input.optional.into();
-    json
 }

@@ -1,7 +1,5 @@
 //! The report of one of our nodes: its axes, descriptor and plan, and in JSON its feature level.
 
-use std::fmt;
-
 use revseq_graph::{
     Attribute, AttributeValue, ElementType, Error, Input, Node, Operator, TensorType,
 };
@@ -13,45 +11,35 @@ use serde_json::{Value as Json, json};
 use crate::model::values::{Dim, ValueType};
 use crate::model::walk::Site;
 
-/// One of our nodes.
+/// One of our nodes, reported.
 pub(super) struct Report {
     pub(super) path: String,
     pub(super) operator: String,
-    /// The inputs' and the output's roles, names and types.
-    values: Vec<(&'static str, String, ValueType)>,
-    /// The axes as the model has them; `None` for a default.
-    written: Vec<(&'static str, Option<String>)>,
-    /// The axes that they are; none if no runtime may take it.
-    axes: Vec<(&'static str, i64)>,
-    pub(super) outcome: Outcome,
+    /// Its lines, as labels and texts; the label of an error is [`ERROR`].
+    pub(super) lines: Vec<(&'static str, String)>,
+    pub(super) json: Json,
 }
+
+pub(super) const ERROR: &str = "error";
 
 /// The kernel of strings (`cpu::reverse_in_place`).
 const SWAPS: &str = "swaps of elements";
 
 /// The outcome of lowering a node.
-pub(super) enum Outcome {
+enum Outcome {
     /// No runtime may take it.
     Invalid(String),
     /// Sizes or types that it depends on are not declared by the model.
     Missing(Vec<String>),
-    Lowered(Box<Lowered>),
-}
-
-/// A node with a descriptor.
-pub(super) struct Lowered {
-    desc: ReverseSubsequencesDesc,
-    /// Strings have no fixed size: the descriptor describes their positions, not their bytes.
-    is_of_strings: bool,
-    /// The lowest feature level of DirectML that takes it, or why the highest does not.
-    level: Result<FeatureLevel, String>,
-    /// The next lower level, and why that does not take it.
-    refused: Option<(FeatureLevel, String)>,
-    plan: Result<Plan, String>,
+    Lowered {
+        desc: Box<ReverseSubsequencesDesc>,
+        /// Strings have no fixed size: the descriptor describes their positions, not their bytes.
+        is_of_strings: bool,
+    },
 }
 
 /// The operator of a node, if it is one of ours, or the node's error.
-pub(super) fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
+fn operator(site: &Site<'_>) -> Option<Result<Operator, Error>> {
     let node = site.node;
     if !Operator::is_known(node.domain(), node.op()) {
         return None;
@@ -93,56 +81,50 @@ fn attribute_value(attribute: &AttributeProto) -> AttributeValue<'_> {
 /// Reports a node, if it is one of ours.
 pub(super) fn report(site: &Site<'_>) -> Option<Report> {
     let operator = operator(site)?;
-    let (roles, axes): ([&'static str; 3], &[&'static str]) = if site.node.op() == "ReverseSequence"
-    {
-        (
+    let (roles, names): ([&str; 3], &[&str]) = match site.node.op() {
+        "ReverseSequence" => (
             ["input", "sequence_lens", "output"],
             &["batch_axis", "time_axis"],
-        )
-    } else {
-        (["data", "sequence_lengths", "output"], &["axis"])
+        ),
+        _ => (["data", "sequence_lengths", "output"], &["axis"]),
     };
-    let value = |role, name: Option<&String>, value_type: Option<&ValueType>| {
-        (
-            role,
-            name.cloned().unwrap_or_default(),
-            value_type.cloned().unwrap_or_default(),
-        )
-    };
-    let values = vec![
-        value(roles[0], site.node.input.first(), site.inputs.first()),
-        value(roles[1], site.node.input.get(1), site.inputs.get(1)),
-        value(roles[2], site.node.output.first(), site.outputs.first()),
-    ];
-    let written = axes
-        .iter()
-        .map(|&axis| {
-            let found = site.attributes.iter().find(|(name, _)| *name == axis);
-            (axis, found.map(|(_, attribute)| written(attribute)))
-        })
-        .collect();
-    let (mut axes, outcome) = match operator {
-        Ok(operator) => (self::axes(operator), outcome(site, operator)),
-        Err(error) => (Vec::new(), Outcome::Invalid(error.to_string())),
-    };
-    if let Outcome::Invalid(_) = outcome {
-        axes.clear();
-    }
-    Some(Report {
+    let mut report = Report {
         path: site.path.clone(),
         operator: site.operator(),
-        values,
-        written,
-        axes,
-        outcome,
-    })
-}
-
-fn written(attribute: &AttributeProto) -> String {
-    match attribute_value(attribute) {
-        AttributeValue::Int(value) => value.to_string(),
-        AttributeValue::Other(other) => format!("of type {other}"),
+        lines: Vec::new(),
+        json: json!({ "path": site.path, "operator": site.operator() }),
+    };
+    let node = site.node;
+    report.add_value(roles[0], node.input.first(), site.inputs.first());
+    report.add_value(roles[1], node.input.get(1), site.inputs.get(1));
+    report.add_value(roles[2], node.output.first(), site.outputs.first());
+    let (axes, outcome) = match operator {
+        Ok(operator) => (axes(operator), outcome(site, operator)),
+        Err(error) => (Vec::new(), Outcome::Invalid(error.to_string())),
+    };
+    match outcome {
+        Outcome::Invalid(error) => {
+            report.add_axes(site, names, &[]);
+            report.json["error"] = error.as_str().into();
+            report.lines.push((ERROR, error));
+        }
+        Outcome::Missing(what) => {
+            report.add_axes(site, names, &axes);
+            let text = format!("depends on {}", what.join(", "));
+            report.lines.push(("descriptor", text));
+            report.json["missing"] = what.into();
+        }
+        Outcome::Lowered {
+            desc,
+            is_of_strings,
+        } => {
+            report.add_axes(site, names, &axes);
+            report.add_descriptor(&desc, is_of_strings);
+            report.json["directml"] = directml(&desc, is_of_strings);
+            report.add_plan(&desc, is_of_strings);
+        }
     }
+    Some(report)
 }
 
 fn axes(operator: Operator) -> Vec<(&'static str, i64)> {
@@ -204,10 +186,10 @@ fn outcome(site: &Site<'_>, operator: Operator) -> Outcome {
         tensor(lengths_type, &lengths_sizes),
     );
     match operator.lower(site.node.name(), data, lengths) {
-        Ok(desc) => {
-            let lowered = Lowered::new(desc, data_type == ElementType::String);
-            Outcome::Lowered(Box::new(lowered))
-        }
+        Ok(desc) => Outcome::Lowered {
+            desc: Box::new(desc),
+            is_of_strings: data_type == ElementType::String,
+        },
         Err(error) => Outcome::Invalid(error.to_string()),
     }
 }
@@ -234,105 +216,119 @@ fn missing_sizes(data: &ValueType, name: &str, missing: &mut Vec<String>) {
     }
 }
 
-impl Lowered {
-    fn new(desc: ReverseSubsequencesDesc, is_of_strings: bool) -> Self {
-        let level = match is_of_strings {
-            true => Err("DirectML has no strings".to_owned()),
-            false => (desc.lowest_feature_level()).map_err(|error| error.to_string()),
-        };
-        let refused = level.as_ref().ok().and_then(|level| {
-            let lower = FeatureLevel::ALL.into_iter().rfind(|lower| lower < level)?;
-            Some((lower, desc.validate(lower).err()?.to_string()))
-        });
-        let plan = Plan::new(&desc).map_err(|error| error.to_string());
-        Self {
-            desc,
-            is_of_strings,
-            level,
-            refused,
-            plan,
+impl Report {
+    /// Adds an input or an output in its role.
+    fn add_value(&mut self, role: &'static str, name: Option<&String>, value: Option<&ValueType>) {
+        let name = name.map_or("", String::as_str);
+        let value = value.cloned().unwrap_or_default();
+        self.json["values"][role] = value_json(name, &value);
+        self.lines.push((role, format!("{name}: {value}")));
+    }
+
+    /// Adds the axes as the model has them, and as they are; no runtime may take a node without these.
+    fn add_axes(&mut self, site: &Site<'_>, names: &[&str], axes: &[(&str, i64)]) {
+        let mut all = Vec::new();
+        for &name in names {
+            let found = site.attributes.iter().find(|(it, _)| *it == name);
+            let (text, json) = match found.map(|(_, attribute)| attribute_value(attribute)) {
+                None => ("left out".to_owned(), Json::Null),
+                Some(AttributeValue::Int(value)) => (value.to_string(), value.into()),
+                Some(AttributeValue::Other(other)) => {
+                    let text = format!("of type {other}");
+                    (text.clone(), text.into())
+                }
+            };
+            all.push(format!("{name} {text}"));
+            self.json["written_axes"][name] = json;
         }
+        let written = all.join(", ");
+        let axes = axes.iter();
+        let all: Vec<String> = axes
+            .clone()
+            .map(|(axis, at)| format!("{axis} {at}"))
+            .collect();
+        let text = match all.join(", ") {
+            all if all.is_empty() || all == written => written,
+            all => format!("{all} (written: {written})"),
+        };
+        self.lines.push(("axes", text));
+        if !all.is_empty() {
+            self.json["axes"] = axes.copied().collect();
+        }
+    }
+
+    fn add_descriptor(&mut self, desc: &ReverseSubsequencesDesc, is_of_strings: bool) {
+        let (input, lengths) = (&desc.input, &desc.sequence_lengths);
+        let data_type = match is_of_strings {
+            true => "STRING",
+            false => input.data_type.name(),
+        };
+        let strides = match &lengths.strides {
+            Some(strides) => format!("strides {strides:?}"),
+            None => "packed".to_owned(),
+        };
+        let text = format!(
+            "{data_type} {:?}, axis {}; lengths {} {:?}, {strides}",
+            input.sizes, desc.axis, lengths.data_type, lengths.sizes
+        );
+        self.lines.push(("descriptor", text));
+        let tensor = |tensor: &TensorDesc, data_type: &str| {
+            json!({
+                "data_type": data_type,
+                "sizes": tensor.sizes[..],
+                "strides": tensor.strides.as_deref(),
+            })
+        };
+        self.json["descriptor"] = json!({
+            "input": tensor(input, data_type),
+            "sequence_lengths": tensor(lengths, lengths.data_type.name()),
+            "output": tensor(&desc.output, data_type),
+            "axis": desc.axis,
+        });
+    }
+
+    fn add_plan(&mut self, desc: &ReverseSubsequencesDesc, is_of_strings: bool) {
+        let (text, json) = match Plan::new(desc) {
+            Ok(_) if is_of_strings => (SWAPS.to_owned(), json!({ "kernel": SWAPS })),
+            Ok(plan) => {
+                let kernel = KernelChoice::of_plan(&plan).to_string();
+                let (row_bytes, moved_bytes) = (plan.row_bytes(), plan.moved_bytes());
+                let text = format!("{kernel}, row bytes {row_bytes}, moved bytes {moved_bytes}");
+                let json = json!({
+                    "kernel": kernel,
+                    "row_bytes": row_bytes,
+                    "moved_bytes": moved_bytes,
+                });
+                (text, json)
+            }
+            Err(error) => {
+                let json = json!({ "error": error.to_string() });
+                (format!("none: {error}"), json)
+            }
+        };
+        self.lines.push(("plan", text));
+        self.json["plan"] = json;
     }
 }
 
-impl Report {
-    /// The node's lines, as labels and texts.
-    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
-        let mut lines: Vec<(&'static str, String)> = self
-            .values
-            .iter()
-            .map(|(role, name, value_type)| (*role, format!("{name}: {value_type}")))
-            .collect();
-        let written = self.written.iter();
-        let written: Vec<String> = written
-            .map(|(axis, value)| format!("{axis} {}", value.as_deref().unwrap_or("left out")))
-            .collect();
-        let axes = self.axes.iter();
-        let axes: Vec<String> = axes.map(|(axis, at)| format!("{axis} {at}")).collect();
-        let (written, axes) = (written.join(", "), axes.join(", "));
-        let axes = match axes.is_empty() || axes == written {
-            true => written,
-            false => format!("{axes} (written: {written})"),
-        };
-        lines.push(("axes", axes));
-        match &self.outcome {
-            Outcome::Invalid(error) => lines.push(("error", error.clone())),
-            Outcome::Missing(what) => {
-                lines.push(("descriptor", format!("depends on {}", what.join(", "))));
-            }
-            Outcome::Lowered(lowered) => {
-                lines.push(("descriptor", lowered.to_string()));
-                let plan = match &lowered.plan {
-                    Ok(_) if lowered.is_of_strings => SWAPS.to_owned(),
-                    Ok(plan) => format!(
-                        "{}, row bytes {}, moved bytes {}",
-                        KernelChoice::of_plan(plan),
-                        plan.row_bytes(),
-                        plan.moved_bytes()
-                    ),
-                    Err(error) => format!("none: {error}"),
-                };
-                lines.push(("plan", plan));
-            }
-        }
-        lines
+/// The lowest feature level of DirectML that takes a node, and why the next lower one does not; or why the
+/// highest does not.
+fn directml(desc: &ReverseSubsequencesDesc, is_of_strings: bool) -> Json {
+    let level = match is_of_strings {
+        true => Err("DirectML has no strings".to_owned()),
+        false => (desc.lowest_feature_level()).map_err(|error| error.to_string()),
+    };
+    let level = match level {
+        Ok(level) => level,
+        Err(why) => return json!({ "level": null, "reason": why }),
+    };
+    let mut json = json!({ "level": level.to_string() });
+    if let Some(lower) = FeatureLevel::ALL.into_iter().rfind(|&it| it < level)
+        && let Err(why) = desc.validate(lower)
+    {
+        json["refused"] = json!({ "level": lower.to_string(), "reason": why.to_string() });
     }
-
-    /// The node as JSON.
-    pub(super) fn json(&self) -> Json {
-        let values: serde_json::Map<String, Json> = self
-            .values
-            .iter()
-            .map(|(role, name, value_type)| ((*role).to_owned(), value_json(name, value_type)))
-            .collect();
-        let written: serde_json::Map<String, Json> = self
-            .written
-            .iter()
-            .map(|(axis, value)| {
-                let value = value.as_ref().map(|value| match value.parse::<i64>() {
-                    Ok(value) => Json::from(value),
-                    Err(_) => Json::from(value.as_str()),
-                });
-                ((*axis).to_owned(), value.into())
-            })
-            .collect();
-        let mut json = json!({
-            "path": self.path,
-            "operator": self.operator,
-            "values": values,
-            "written_axes": written,
-        });
-        if !self.axes.is_empty() {
-            let axes = self.axes.iter();
-            json["axes"] = axes.map(|(axis, at)| ((*axis).to_owned(), *at)).collect();
-        }
-        match &self.outcome {
-            Outcome::Invalid(error) => json["error"] = error.as_str().into(),
-            Outcome::Missing(what) => json["missing"] = what.clone().into(),
-            Outcome::Lowered(lowered) => lowered.add_json(&mut json),
-        }
-        json
-    }
+    json
 }
 
 pub(super) fn value_json(name: &str, value_type: &ValueType) -> Json {
@@ -349,69 +345,4 @@ pub(super) fn value_json(name: &str, value_type: &ValueType) -> Json {
         "type": value_type.element_type.map(type_name),
         "shape": shape,
     })
-}
-
-impl Lowered {
-    /// The name of the data's type, as the descriptor's language has it.
-    fn data_type(&self) -> &'static str {
-        match self.is_of_strings {
-            true => "STRING",
-            false => self.desc.input.data_type.name(),
-        }
-    }
-
-    fn add_json(&self, json: &mut Json) {
-        let tensor = |tensor: &TensorDesc, data_type: &str| {
-            json!({
-                "data_type": data_type,
-                "sizes": tensor.sizes[..],
-                "strides": tensor.strides.as_deref(),
-            })
-        };
-        json["descriptor"] = json!({
-            "input": tensor(&self.desc.input, self.data_type()),
-            "sequence_lengths": tensor(
-                &self.desc.sequence_lengths,
-                self.desc.sequence_lengths.data_type.name(),
-            ),
-            "output": tensor(&self.desc.output, self.data_type()),
-            "axis": self.desc.axis,
-        });
-        json["directml"] = match (&self.level, &self.refused) {
-            (Ok(level), None) => json!({ "level": level.to_string() }),
-            (Ok(level), Some((lower, why))) => json!({
-                "level": level.to_string(),
-                "refused": { "level": lower.to_string(), "reason": why },
-            }),
-            (Err(why), _) => json!({ "level": null, "reason": why }),
-        };
-        json["plan"] = match &self.plan {
-            Ok(_) if self.is_of_strings => json!({ "kernel": SWAPS }),
-            Ok(plan) => json!({
-                "kernel": KernelChoice::of_plan(plan).to_string(),
-                "row_bytes": plan.row_bytes(),
-                "moved_bytes": plan.moved_bytes(),
-            }),
-            Err(error) => json!({ "error": error }),
-        };
-    }
-}
-
-impl fmt::Display for Lowered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (input, lengths) = (&self.desc.input, &self.desc.sequence_lengths);
-        write!(
-            f,
-            "{} {:?}, axis {}; lengths {} {:?}",
-            self.data_type(),
-            input.sizes,
-            self.desc.axis,
-            lengths.data_type,
-            lengths.sizes
-        )?;
-        match &lengths.strides {
-            Some(strides) => write!(f, ", strides {strides:?}"),
-            None => write!(f, ", packed"),
-        }
-    }
 }
