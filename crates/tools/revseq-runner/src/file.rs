@@ -32,6 +32,11 @@ pub(crate) fn abandon_all() -> impl Drop {
     all
 }
 
+/// Whether a path means standard input or standard output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 /// Refuses to write over a file without `overwrite`. A pipe or a device is no file.
 ///
 /// # Errors
@@ -311,7 +316,7 @@ fn shared(_: u32) -> Builder<'static, 'static> {
 }
 
 /// The folder of a path.
-fn folder(path: &Path) -> &Path {
+pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -35,6 +35,8 @@ pub(crate) use snapshot::SnapshotArguments;
 pub(crate) use values::NamedFile;
 pub(crate) use verify::{VerifyArguments, VerifyFormat};
 
+use crate::file::is_standard;
+
 /// The environment variables that the command reads, in its long help and its manual pages.
 pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
     (
@@ -247,7 +249,7 @@ impl Command {
             Self::Run(it) => ("run", it.format == Format::Json, None),
             Self::Snapshot(it) => ("snapshot", it.format == Format::Json, None),
             // Standard output may be the model.
-            Self::Rewrite(it) if it.output.as_os_str() == "-" => return None,
+            Self::Rewrite(it) if is_standard(&it.output) => return None,
             Self::Rewrite(it) => ("rewrite", it.format == Format::Json, None),
             Self::Verify(it) => ("verify", it.format == VerifyFormat::Json, Some(&it.report)),
             Self::Compare(it) => ("compare", it.format == Format::Json, Some(&it.report)),

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use crate::file::is_standard;
+
 /// Format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -27,7 +29,7 @@ impl ReportArguments {
     /// The file that it goes to, unless that is standard output.
     pub(crate) fn file(&self) -> Option<&Path> {
         let file = self.output.as_deref();
-        file.filter(|path| path.as_os_str() != "-")
+        file.filter(|path| !is_standard(path))
     }
 }
 

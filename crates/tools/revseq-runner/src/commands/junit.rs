@@ -4,28 +4,25 @@ use std::time::Duration;
 
 use maud::{PreEscaped, html};
 
-use super::results::{INTERRUPTED, Results, Verdict};
+use super::results::{Counts, INTERRUPTED, Results, Verdict};
 use crate::escape::printable;
 
 /// One suite with a case for each test, and after Ctrl-C an error for those that were not run. Models without
 /// one are properties, and count nowhere, as in JSON.
 pub(super) fn render(results: &Results) -> String {
     let cases = &results.tested;
-    let count = |is_counted: fn(&Verdict) -> bool| {
-        let counted = cases.iter().filter(|it| is_counted(&it.verdict));
-        counted.count()
-    };
-    let failures = count(|verdict| matches!(verdict, Verdict::Failed(_)));
-    let skipped = count(|verdict| matches!(verdict, Verdict::Skipped(_)));
+    let Counts {
+        failed, skipped, ..
+    } = results.counts();
     let errors = usize::from(results.interrupted);
     let tests = cases.len() + errors;
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
     let time = seconds(cases.iter().map(|it| it.time.0).sum());
     let xml = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
-        testsuites tests=(tests) failures=(failures) skipped=(skipped) errors=(errors) time=(time) {
+        testsuites tests=(tests) failures=(failed) skipped=(skipped) errors=(errors) time=(time) {
             "\n"
-            testsuite name="revseq verify" tests=(tests) failures=(failures) skipped=(skipped)
+            testsuite name="revseq verify" tests=(tests) failures=(failed) skipped=(skipped)
                 errors=(errors) time=(time)
             {
                 @if !results.without_snapshot.is_empty() {
@@ -40,9 +37,9 @@ pub(super) fn render(results: &Results) -> String {
                     "\n"
                     testcase classname="revseq" name=(printable(&case.path)) time=(seconds(case.time.0)) {
                         @match &case.verdict {
-                            Verdict::Ok | Verdict::Updated(_) => {},
-                            Verdict::Failed(why) => failure message=(printable(why)) {},
-                            Verdict::Skipped(why) => skipped message=(printable(why)) {},
+                            Verdict::Ok { .. } | Verdict::Updated { .. } => {},
+                            Verdict::Failed { reason } => failure message=(printable(reason)) {},
+                            Verdict::Skipped { reason } => skipped message=(printable(reason)) {},
                         }
                     }
                 }
@@ -67,11 +64,7 @@ mod tests {
 
     #[test]
     fn tests_that_were_not_run_are_an_error() {
-        let mut results = Results {
-            tested: Vec::new(),
-            without_snapshot: Vec::new(),
-            interrupted: false,
-        };
+        let mut results = Results::default();
         let [all, interrupted] = [false, true].map(|interrupted| {
             results.interrupted = interrupted;
             render(&results)

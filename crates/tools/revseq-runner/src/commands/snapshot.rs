@@ -16,6 +16,7 @@ use super::{Outcome, say_nan, trial};
 use crate::backend::Engine;
 use crate::chain;
 use crate::cli::{Format, InputArguments, SnapshotArguments, ToleranceArguments};
+use crate::file;
 use crate::model::{Bindings, Model, read};
 use crate::note::note;
 use crate::progress::Progress;
@@ -177,7 +178,7 @@ fn check(arguments: &SnapshotArguments, models: &[PathBuf]) -> Result<Vec<Own>> 
 /// Reads a model that has no data set, unless it may get another one.
 fn unrecorded(arguments: &SnapshotArguments, path: &Path) -> Result<Model> {
     ensure!(
-        !read::is_standard_input(path),
+        !file::is_standard(path),
         "a model on standard input has no folder for its data sets: give its file"
     );
     let located = read::locate(path)?;

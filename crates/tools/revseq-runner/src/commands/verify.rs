@@ -10,20 +10,19 @@ use serde_json::{Value as Json, json};
 use walkdir::WalkDir;
 
 use super::destination::Destination;
-use super::results::{INTERRUPTED, Results, Tested, Verdict};
+use super::results::{Counts, INTERRUPTED, Results, Tested, Verdict};
 use super::tolerance::Tolerances;
 use super::{Outcome, data_set, junit, say_nan};
-use crate::backend::ort::Placement;
 use crate::backend::{Engine, Session};
 use crate::chain;
 use crate::cli::{VerifyArguments, VerifyFormat};
 use crate::escape::printable;
+use crate::file;
 use crate::interrupt::Watch;
 use crate::model::Model;
 use crate::model::read::{self, DataSet};
 use crate::note::{is_quiet, note};
 use crate::progress::Progress;
-use crate::style::{CYAN, FAILED, GREEN, YELLOW};
 use crate::tensor::compare::compare;
 use crate::tensor::{Tensor, Tensors};
 use crate::units::{self, Time};
@@ -43,72 +42,36 @@ struct Test {
 
 /// Runs every test below the paths, until Ctrl-C is pressed.
 pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
-    let Found {
-        tests,
-        failures,
-        without_snapshot,
-        ..
-    } = find(&arguments.paths, arguments.require_snapshots)?;
+    let mut found = find(&arguments.paths, arguments.require_snapshots)?;
     let mut destination = Destination::open(&arguments.report)?;
     let engine = Engine::open(&arguments.on)?;
     let watch = Watch::new();
-    let progress = Progress::new(tests.len() as u64);
-    let mut tested: Vec<Tested> = Vec::new();
+    let progress = Progress::new(found.tests.len() as u64);
     let mut show = |one: &Tested| match arguments.format {
-        VerifyFormat::Text => progress.suspend(|| destination.text(|out| print_verdict(out, one))),
+        VerifyFormat::Text => progress.suspend(|| destination.text(|out| print_tested(out, one))),
         VerifyFormat::Json | VerifyFormat::Junit => Ok(()),
     };
-    let mut interrupted = false;
+    let mut results = Results {
+        without_snapshot: std::mem::take(&mut found.without_snapshot),
+        ..Results::default()
+    };
     let mut unknown: BTreeSet<&str> = arguments.tolerance.names().collect();
-    for test in &tests {
+    for test in &found.tests {
         if watch.is_interrupted() {
-            interrupted = true;
+            results.interrupted = true;
             break;
         }
-        let path = test.path.display().to_string();
-        progress.message(path.clone());
-        let start = Instant::now();
-        let mut placements = Vec::new();
-        let unknown = (tests.len() > 1).then_some(&mut unknown);
-        let verdict = run_test(test, &engine, arguments, unknown, &mut placements)
-            .unwrap_or_else(|error| Verdict::Failed(chain(&error)));
-        tested.push(Tested {
-            path,
-            verdict,
-            time: Time(start.elapsed()),
-            placements,
-        });
-        show(&tested[tested.len() - 1])?;
+        progress.message(test.path.display().to_string());
+        let unknown = (found.tests.len() > 1).then_some(&mut unknown);
+        let tested = run_test(test, &engine, arguments, unknown);
+        show(&tested)?;
+        results.tested.push(tested);
         progress.step();
     }
-    let failures = failures.into_iter();
-    let mut failures: Vec<Tested> = failures
-        .map(|(path, why)| Tested::failure(path.display().to_string(), why))
-        .collect();
-    let nothing = tested
-        .iter()
-        .chain(&failures)
-        .all(|tested| matches!(tested.verdict, Verdict::Skipped(_)));
-    if nothing && !interrupted && !arguments.allow_skips {
-        let why = "every test was skipped; --allow-skips accepts that";
-        failures.push(Tested::failure("all tests".to_owned(), why.to_owned()));
-    }
-    // A model that cannot be read may have them, and one alone says so itself.
-    let has_failed = |tested: &Tested| matches!(tested.verdict, Verdict::Failed(_));
-    if tests.len() > 1 && !interrupted && !tested.iter().any(has_failed) {
-        failures.extend(unknown.into_iter().map(|name| {
-            let why = format!("no model has an output {name:?} to set a tolerance for");
-            Tested::failure("all tests".to_owned(), why)
-        }));
-    }
+    let failures = failures(arguments, found, &results, unknown);
     failures.iter().try_for_each(&mut show)?;
-    tested.extend(failures);
+    results.tested.extend(failures);
     drop(progress);
-    let results = Results {
-        tested,
-        without_snapshot,
-        interrupted,
-    };
     match arguments.format {
         VerifyFormat::Text => {
             destination.text(|out| print_counts(out, &results))?;
@@ -118,21 +81,41 @@ pub(crate) fn verify(arguments: &VerifyArguments) -> Result<Outcome> {
         VerifyFormat::Junit => destination.bytes(junit::render(&results).as_bytes())?,
     }
     destination.complete()?;
-    Ok(if interrupted {
-        Outcome::Interrupted
-    } else if count(&results.tested, "failed") > 0 {
-        Outcome::Failed
-    } else {
-        Outcome::Done
+    Ok(match results.interrupted {
+        true => Outcome::Interrupted,
+        false if results.counts().failed > 0 => Outcome::Failed,
+        false => Outcome::Done,
     })
 }
 
-/// Counts the tests with a result of this name.
-fn count(results: &[Tested], name: &str) -> usize {
-    let results = results.iter();
-    results
-        .filter(|tested| tested.verdict.name() == name)
-        .count()
+/// What fails beside the tests that were run; `unknown` are outputs of no model that have a tolerance.
+fn failures(
+    arguments: &VerifyArguments,
+    found: Found,
+    results: &Results,
+    unknown: BTreeSet<&str>,
+) -> Vec<Tested> {
+    let failures = found.failures.into_iter();
+    let mut failures: Vec<Tested> = failures
+        .map(|(path, why)| Tested::failure(path.display(), why))
+        .collect();
+    if results.interrupted {
+        return failures;
+    }
+    let mut all = results.tested.iter().chain(&failures);
+    let is_nothing = all.all(|it| matches!(it.verdict, Verdict::Skipped { .. }));
+    if is_nothing && !arguments.allow_skips {
+        let why = "every test was skipped; --allow-skips accepts that";
+        failures.push(Tested::failure("all tests", why.to_owned()));
+    }
+    // A model that cannot be read may have them, and one alone says so itself.
+    if found.tests.len() > 1 && results.counts().failed == 0 {
+        failures.extend(unknown.into_iter().map(|name| {
+            let why = format!("no model has an output {name:?} to set a tolerance for");
+            Tested::failure("all tests", why)
+        }));
+    }
+    failures
 }
 
 /// The tests found below some paths.
@@ -176,67 +159,78 @@ impl Found {
     }
 }
 
+impl Found {
+    /// Adds what is at a path, and returns whether that is a test, or fails as one. `is_named` tells of an
+    /// argument itself, which was not found in a folder.
+    fn visit(&mut self, path: PathBuf, is_named: bool, require_snapshots: bool) -> bool {
+        let ends_in = |ending| path.extension().is_some_and(|found| found == ending);
+        if path.is_dir() {
+            let model = path.with_extension("onnx");
+            if read::is_backend_test(&path) {
+                self.add(Test {
+                    model: path.join("model.onnx"),
+                    data: path.clone(),
+                    path,
+                });
+                return true;
+            }
+            let is_left = ends_in("snapshots") && read::has_data_sets(&path) && !model.exists();
+            if is_left {
+                let why = format!("it is a snapshot of {}, which is missing", model.display());
+                self.fail(path, why);
+            }
+            return is_left;
+        }
+        if !ends_in("onnx") {
+            return false;
+        }
+        let data = read::data_folder(&path);
+        if read::has_data_sets(&data) {
+            // A model.onnx that is found is its folder's test.
+            let is_test = is_named || path.file_name().is_none_or(|name| name != "model.onnx");
+            if is_test {
+                self.add(Test {
+                    model: path.clone(),
+                    data,
+                    path,
+                });
+            }
+            return is_test;
+        }
+        if require_snapshots {
+            let why = "it has no snapshot; `revseq snapshot` records one";
+            self.fail(path, why.to_owned());
+        } else if self.is_new(&path) {
+            self.without_snapshot.push(path);
+        }
+        require_snapshots
+    }
+}
+
 /// Searches paths for tests.
 fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     let mut found = Found::default();
     for path in paths {
         ensure!(
-            !read::is_standard_input(path),
+            !file::is_standard(path),
             "standard input has no data sets: give a folder, or a model's file"
         );
         read::refuse_address(path)?;
         let mut is_empty = true;
         for entry in WalkDir::new(path).sort_by_file_name() {
-            let entry = match entry {
-                Ok(entry) => entry,
+            is_empty &= !match entry {
+                Ok(entry) => {
+                    let is_named = entry.depth() == 0;
+                    found.visit(entry.into_path(), is_named, require_snapshots)
+                }
                 Err(error) => {
                     let is_named = error.depth() == 0;
                     let (at, why) = read::unsearched(error, path);
                     ensure!(!is_named, "cannot search {}: {why}", at.display());
-                    is_empty = false;
                     found.fail(at, format!("cannot be searched: {why}"));
-                    continue;
+                    true
                 }
             };
-            // An argument itself, not found in a folder.
-            let is_named = entry.depth() == 0;
-            let path = entry.into_path();
-            let ends_in = |ending| path.extension().is_some_and(|found| found == ending);
-            if path.is_dir() && read::is_backend_test(&path) {
-                is_empty = false;
-                found.add(Test {
-                    model: path.join("model.onnx"),
-                    data: path.clone(),
-                    path,
-                });
-            } else if path.is_dir() && ends_in("snapshots") && read::has_data_sets(&path) {
-                let model = path.with_extension("onnx");
-                if !model.exists() {
-                    is_empty = false;
-                    let why = format!("it is a snapshot of {}, which is missing", model.display());
-                    found.fail(path, why);
-                }
-            } else if !path.is_dir() && ends_in("onnx") {
-                let data = read::data_folder(&path);
-                // A model.onnx that is found is its folder's test.
-                let is_folder_s = path.file_name().is_some_and(|name| name == "model.onnx");
-                if !read::has_data_sets(&data) {
-                    if require_snapshots {
-                        is_empty = false;
-                        let why = "it has no snapshot; `revseq snapshot` records one";
-                        found.fail(path, why.to_owned());
-                    } else if found.is_new(&path) {
-                        found.without_snapshot.push(path);
-                    }
-                } else if is_named || !is_folder_s {
-                    is_empty = false;
-                    found.add(Test {
-                        model: path.clone(),
-                        data,
-                        path,
-                    });
-                }
-            }
         }
         ensure!(
             !is_empty,
@@ -249,49 +243,59 @@ fn find(paths: &[PathBuf], require_snapshots: bool) -> Result<Found> {
     Ok(found)
 }
 
-/// Runs a test and reports the placements of its nodes in ONNX Runtime. Of several models, one may lack an
-/// output that has a tolerance: those that it has are taken out of the unknown ones.
+/// Runs a test. Of several models, one may lack an output that has a tolerance: those that it has are taken
+/// out of the unknown ones.
 fn run_test(
     test: &Test,
     engine: &Engine,
     arguments: &VerifyArguments,
     unknown: Option<&mut BTreeSet<&str>>,
-    placements: &mut Vec<Placement>,
-) -> Result<Verdict> {
-    let model = Model::load(&test.model)?;
-    let mut given = arguments.tolerance.clone();
-    if let Some(unknown) = unknown {
-        let outputs = model.output_names();
-        given.retain(|name| outputs.iter().any(|output| output == name));
-        unknown.retain(|name| !outputs.iter().any(|output| output == name));
-    }
-    let sets = read::data_sets(&test.data)?;
-    let mut session = match engine.load(&model)? {
-        Ok(session) => session,
-        Err(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
+) -> Tested {
+    let start = Instant::now();
+    let mut placements = Vec::new();
+    let run = || -> Result<Verdict> {
+        let model = Model::load(&test.model)?;
+        let mut given = arguments.tolerance.clone();
+        if let Some(unknown) = unknown {
+            let outputs = model.output_names();
+            given.retain(|name| outputs.iter().any(|output| output == name));
+            unknown.retain(|name| !outputs.iter().any(|output| output == name));
+        }
+        let sets = read::data_sets(&test.data)?;
+        let mut session = match engine.load(&model)? {
+            Ok(session) => session,
+            Err(reason) => return refused(reason, engine, &sets, arguments.allow_skips),
+        };
+        placements.extend_from_slice(session.placements().unwrap_or_default());
+        let tolerances = Tolerances::new(&given, &model)?;
+        let mut differences = Vec::new();
+        for set in &sets {
+            let run = RunSet {
+                engine,
+                model: &model,
+                set,
+                tolerances: &tolerances,
+            };
+            let differ = run.run(&mut session, arguments.update);
+            let differ = differ.with_context(|| set.name.clone())?.into_iter();
+            differences.extend(differ.map(|difference| format!("{}: {difference}", set.name)));
+        }
+        let reason = differences.join("; ");
+        Ok(match arguments.update {
+            _ if reason.is_empty() => Verdict::Ok { note: None },
+            true => Verdict::Updated { reason },
+            false => Verdict::Failed { reason },
+        })
     };
-    placements.extend_from_slice(session.placements().unwrap_or_default());
-    let tolerances = Tolerances::new(&given, &model)?;
-    let mut differences = Vec::new();
-    for set in sets {
-        let run = RunSet {
-            engine,
-            model: &model,
-            set: &set,
-            tolerances: &tolerances,
-        };
-        let differ = match arguments.update {
-            false => run.compare(&mut session),
-            true => run.update(&mut session),
-        };
-        let differ = differ.with_context(|| set.name.clone())?.into_iter();
-        differences.extend(differ.map(|difference| format!("{}: {difference}", set.name)));
+    let verdict = run().unwrap_or_else(|error| Verdict::Failed {
+        reason: chain(&error),
+    });
+    Tested {
+        path: test.path.display().to_string(),
+        verdict,
+        time: Time(start.elapsed()),
+        placements,
     }
-    Ok(match (differences.join("; "), arguments.update) {
-        (all, _) if all.is_empty() => Verdict::Ok,
-        (all, true) => Verdict::Updated(all),
-        (all, false) => Verdict::Failed(all),
-    })
 }
 
 /// The verdict if a backend refuses a model: skipped, unless that backend once ran it.
@@ -307,12 +311,11 @@ fn refused(
             && engine.is_described_by(&on)
         {
             let set = &set.name;
-            return Ok(Verdict::Failed(format!(
-                "{reason}; {set} was recorded on {on}"
-            )));
+            let reason = format!("{reason}; {set} was recorded on {on}");
+            return Ok(Verdict::Failed { reason });
         }
     }
-    Ok(Verdict::Skipped(reason))
+    Ok(Verdict::Skipped { reason })
 }
 
 /// A model to run on a data set.
@@ -324,46 +327,42 @@ struct RunSet<'a> {
 }
 
 impl RunSet<'_> {
-    /// Describes the difference of each output that differs.
+    /// Describes the difference of each output that differs. An update accepts the outputs; a data set that is
+    /// not for such a model is recorded anew.
     ///
     /// # Errors
     /// The data set is not for such a model, or it cannot be run.
-    fn compare(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
-        let (inputs, expected, record) = self.read()?;
+    fn run(&self, session: &mut Session<'_>, is_update: bool) -> Result<Vec<String>> {
+        let (inputs, expected, record) = match self.read() {
+            Err(why) if is_update => {
+                self.record_anew(session)?;
+                return Ok(vec![format!("recorded anew: {}", chain(&why))]);
+            }
+            read => read?,
+        };
         let got = session.run(&inputs)?;
         self.say_nan(&inputs, &expected, &got);
-        self.differences(&record, &expected, &got)
+        let differences = self.differences(&record, &expected, &got)?;
+        if is_update && !differences.is_empty() {
+            data_set::update(self.set, self.model, &got)?;
+        }
+        Ok(differences)
     }
 
-    /// The same, and accepts the outputs. A data set that is not for such a model is recorded anew.
-    fn update(&self, session: &mut Session<'_>) -> Result<Vec<String>> {
+    fn record_anew(&self, session: &mut Session<'_>) -> Result<()> {
         let Self { model, set, .. } = self;
-        match self.read() {
-            Ok((inputs, expected, record)) => {
-                let got = session.run(&inputs)?;
-                self.say_nan(&inputs, &expected, &got);
-                let differences = self.differences(&record, &expected, &got)?;
-                if !differences.is_empty() {
-                    data_set::update(set, model, &got)?;
-                }
-                Ok(differences)
-            }
-            Err(why) => {
-                let inputs = data_set::adapted_inputs(model, set)?;
-                let outputs = session.run(&inputs)?;
-                self.say_nan(&inputs, &Tensors::new(), &outputs);
-                let recording = data_set::Recording {
-                    model,
-                    inputs: &inputs,
-                    outputs: &outputs,
-                    origins: &model.origins(),
-                    engine: self.engine,
-                    tolerances: &data_set::Record::kept_tolerances(set)?,
-                };
-                recording.write(&set.path)?;
-                Ok(vec![format!("recorded anew: {}", chain(&why))])
-            }
-        }
+        let inputs = data_set::adapted_inputs(model, set)?;
+        let outputs = session.run(&inputs)?;
+        self.say_nan(&inputs, &Tensors::new(), &outputs);
+        let recording = data_set::Recording {
+            model,
+            inputs: &inputs,
+            outputs: &outputs,
+            origins: &model.origins(),
+            engine: self.engine,
+            tolerances: &data_set::Record::kept_tolerances(set)?,
+        };
+        recording.write(&set.path)
     }
 
     /// The inputs, the expected outputs and the record.
@@ -399,37 +398,28 @@ impl RunSet<'_> {
 }
 
 /// Prints a line; of a test that did not fail, none with `--quiet`.
-fn print_verdict(out: &mut dyn Write, tested: &Tested) -> Result<()> {
-    let Tested { path, verdict, .. } = tested;
-    if is_quiet() && !matches!(verdict, Verdict::Failed(_)) {
+fn print_tested(out: &mut dyn Write, tested: &Tested) -> Result<()> {
+    if is_quiet() && !tested.verdict.is_failed() {
         return Ok(());
     }
-    let (style, name) = match verdict {
-        Verdict::Ok => (GREEN, "ok"),
-        Verdict::Updated(_) => (CYAN, "updated"),
-        Verdict::Failed(_) => (FAILED, "FAILED"),
-        Verdict::Skipped(_) => (YELLOW, "skipped"),
-    };
-    write!(out, "{}: {style}{name}{style:#}", printable(path))?;
-    match verdict.reason() {
-        Some(why) => writeln!(out, ": {}", printable(why))?,
-        None => writeln!(out)?,
-    }
-    Ok(())
+    write!(out, "{}", printable(&tested.path))?;
+    tested.verdict.print(out)
 }
 
 fn print_counts(out: &mut dyn Write, results: &Results) -> Result<()> {
-    let count = |name| count(&results.tested, name);
-    let updated = match count("updated") {
+    let Counts {
+        passed,
+        updated,
+        failed,
+        skipped,
+    } = results.counts();
+    let updated = match updated {
         0 => String::new(),
         updated => format!("{updated} updated, "),
     };
     writeln!(
         out,
-        "{} passed, {updated}{} failed, {} skipped",
-        count("ok"),
-        count("failed"),
-        count("skipped")
+        "{passed} passed, {updated}{failed} failed, {skipped} skipped"
     )?;
     let without = results.without_snapshot.iter();
     let without: Vec<String> = without.map(|path| path.display().to_string()).collect();
@@ -461,7 +451,7 @@ fn say_where(results: &Results) {
 }
 
 fn as_json(engine: &Engine, results: &Results) -> Json {
-    let count = |name| count(&results.tested, name);
+    let counts = results.counts();
     let tests = results.tested.iter().map(|tested| {
         let mut json = json!(tested);
         if let Engine::Ort(_) = engine {
@@ -472,10 +462,10 @@ fn as_json(engine: &Engine, results: &Results) -> Json {
     json!({
         "backend": engine.name(),
         "tests": tests.collect::<Json>(),
-        "passed": count("ok"),
-        "updated": count("updated"),
-        "failed": count("failed"),
-        "skipped": count("skipped"),
+        "passed": counts.passed,
+        "updated": counts.updated,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
         "without_snapshot": results
             .without_snapshot
             .iter()

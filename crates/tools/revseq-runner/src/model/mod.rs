@@ -21,6 +21,7 @@ use revseq_onnx::model::{
     DOUBLE, FLOAT, FLOAT16, GraphProto, ModelProto, TensorProto, tensor_proto::DataLocation,
 };
 
+use crate::file;
 use crate::progress::Progress;
 use values::{Dim, ValueType};
 
@@ -55,7 +56,7 @@ impl Model {
         let _progress = Progress::of(format!("reading {}", path.display()));
         read::model_file(path)
             .and_then(|bytes| Self::parse(path.to_owned(), bytes))
-            .with_context(|| match read::is_standard_input(path) {
+            .with_context(|| match file::is_standard(path) {
                 true => "cannot read standard input".to_owned(),
                 false => format!("cannot read {}", path.display()),
             })

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::file::is_standard;
+
 /// The prefix of data sets' names.
 const DATA_SET: &str = "test_data_set_";
 
@@ -30,17 +32,9 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The path that means standard input.
-const STANDARD_INPUT: &str = "-";
-
-/// Whether a path means standard input.
-pub(crate) fn is_standard_input(path: &Path) -> bool {
-    path.as_os_str() == STANDARD_INPUT
-}
-
 /// Reads a model's file or standard input, unless its first bytes show that it is no model.
 pub(super) fn model_file(path: &Path) -> Result<Vec<u8>> {
-    match is_standard_input(path) {
+    match is_standard(path) {
         true => standard_input(),
         false => {
             let kind = std::fs::metadata(path)?.file_type();
@@ -82,7 +76,7 @@ impl Located {
     /// The data sets of the model: in its folder, or, if the path is a file, beside it.
     pub(crate) fn own_data_sets(&self) -> Result<Vec<DataSet>> {
         let folder = data_folder(&self.model);
-        match !is_standard_input(&self.model) && has_data_sets(&folder) {
+        match !is_standard(&self.model) && has_data_sets(&folder) {
             true => data_sets(&folder),
             false => Ok(Vec::new()),
         }
@@ -148,7 +142,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located> {
         let kind = kind.with_context(|| format!("cannot read {}", path.display()))?;
         Ok(kind.is_dir())
     };
-    if is_standard_input(path) || !is_folder()? {
+    if is_standard(path) || !is_folder()? {
         return Ok(Located {
             model: path.to_owned(),
             data_sets: Vec::new(),

@@ -1,11 +1,13 @@
 //! Tensors as NumPy stores them: `.npy` files (numpy/lib/format.py).
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use anyhow::{Context, Result, bail, ensure};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions, WriterBuilder};
 use revseq_graph::ElementType;
 use revseq_kernels::DataType;
+use tract_onnx::prelude::tract_ndarray::{ArrayD, ShapeBuilder};
 
 use super::{Data, MAXIMUM_BYTES, Tensor, check_rank, count, type_and_shape};
 use crate::fence;
@@ -24,22 +26,16 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
     let DType::Plain(type_str) = header.dtype() else {
         bail!("its elements are records, {}", header.dtype().descr());
     };
-    let shape = header
-        .shape()
-        .iter()
-        .map(|&size| usize::try_from(size))
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(|| {
-            format!(
-                "its sizes {:?} are more than memory can address",
-                header.shape()
-            )
-        })?;
+    let sizes = header.shape();
+    let shape = sizes.iter().map(|&size| usize::try_from(size));
+    let shape: Vec<usize> = shape
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("its sizes {sizes:?} are more than memory can address"))?;
     check_rank(shape.len())?;
     let element_type = element_type(&type_str).with_context(|| match type_str.type_char() {
-        npyz::TypeChar::Object => "it holds Python objects; if they are strings, save \
-                                         `array.astype(str)`"
-            .to_owned(),
+        TypeChar::Object => {
+            "it holds Python objects; if they are strings, save `array.astype(str)`".to_owned()
+        }
         _ => format!("ONNX has no type like its {type_str}"),
     })?;
     let item_size = type_str.num_bytes().context("its elements have no size")?;
@@ -52,14 +48,11 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
         rest.len(),
     );
     // The remaining bytes are present: no size below is larger than the file.
-    let columns_first;
-    let rest = if header.order() == Order::Fortran && shape.len() > 1 {
-        columns_first = row_major(rest, &shape, item_size);
-        columns_first.as_slice()
-    } else {
-        rest
+    let rest = match header.order() == Order::Fortran && shape.len() > 1 {
+        true => Cow::Owned(row_major(rest, &shape, item_size)?),
+        false => Cow::Borrowed(rest),
     };
-    let big_endian = type_str.endianness() == Endianness::Big;
+    let is_big_endian = type_str.endianness() == Endianness::Big;
     let data = match element_type {
         ElementType::String => {
             // Strings without a character have no bytes to count them by.
@@ -68,18 +61,15 @@ pub(crate) fn decode(file: &[u8]) -> Result<Tensor> {
                 item_size > 0 || count <= file.len(),
                 "it promises {count} empty strings"
             );
-            Data::Strings(
-                (0..count)
-                    .map(|index| {
-                        string(&rest[index * item_size..][..item_size], big_endian)
-                            .with_context(|| format!("string {index} is not Unicode"))
-                    })
-                    .collect::<Result<_>>()?,
-            )
+            let strings = (0..count).map(|index| {
+                let string = string(&rest[index * item_size..][..item_size], is_big_endian);
+                string.with_context(|| format!("string {index} is not Unicode"))
+            });
+            Data::Strings(strings.collect::<Result<_>>()?)
         }
         ElementType::Fixed(data_type) => {
-            let mut bytes = rest.to_vec();
-            if big_endian {
+            let mut bytes = rest.into_owned();
+            if is_big_endian {
                 let component = match data_type {
                     DataType::Complex64 | DataType::Complex128 => item_size / 2,
                     _ => item_size,
@@ -157,48 +147,26 @@ fn element_type(type_str: &TypeStr) -> Option<ElementType> {
 }
 
 /// A string of UTF-32, padded with zeros.
-fn string(bytes: &[u8], big_endian: bool) -> Option<String> {
-    let mut string = String::new();
-    for unit in bytes.chunks_exact(4) {
-        let unit = [unit[0], unit[1], unit[2], unit[3]];
-        let unit = if big_endian {
-            u32::from_be_bytes(unit)
-        } else {
-            u32::from_le_bytes(unit)
-        };
-        string.push(char::from_u32(unit)?);
-    }
-    string.truncate(string.trim_end_matches('\0').len());
-    Some(string)
+fn string(bytes: &[u8], is_big_endian: bool) -> Option<String> {
+    let units = bytes.as_chunks().0.iter().map(|unit| match is_big_endian {
+        true => u32::from_be_bytes(*unit),
+        false => u32::from_le_bytes(*unit),
+    });
+    let string: String = units.map(char::from_u32).collect::<Option<_>>()?;
+    Some(string.trim_end_matches('\0').to_owned())
 }
 
 /// Elements in row-major order, from column-major order.
-fn row_major(bytes: &[u8], shape: &[usize], item_size: usize) -> Vec<u8> {
+fn row_major(bytes: &[u8], shape: &[usize], item_size: usize) -> Result<Vec<u8>> {
     if bytes.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let mut strides = vec![item_size; shape.len()];
-    for dimension in 1..shape.len() {
-        strides[dimension] = strides[dimension - 1] * shape[dimension - 1];
-    }
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = vec![0; shape.len()];
-    while out.len() < bytes.len() {
-        let start: usize = at
-            .iter()
-            .zip(&strides)
-            .map(|(coordinate, stride)| coordinate * stride)
-            .sum();
-        out.extend_from_slice(&bytes[start..start + item_size]);
-        for dimension in (0..shape.len()).rev() {
-            at[dimension] += 1;
-            if at[dimension] < shape[dimension] {
-                break;
-            }
-            at[dimension] = 0;
-        }
-    }
-    out
+    let count = bytes.len() / item_size;
+    let places = ArrayD::from_shape_vec(shape.f(), (0..count).collect())?;
+    let items = places
+        .iter()
+        .map(|&place| &bytes[place * item_size..][..item_size]);
+    Ok(items.collect::<Vec<_>>().concat())
 }
 
 /// Checks that an array of these sizes could be addressed if no size were 0. NumPy also checks

@@ -10,6 +10,7 @@ use crate::backend::Engine;
 use crate::chain;
 use crate::cli::{Backend, RewriteArguments};
 use crate::commands::data_set;
+use crate::commands::results::Verdict;
 use crate::commands::tolerance::{Tolerances, is_exact};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model, walk};
@@ -29,23 +30,6 @@ pub(super) struct Checked {
     pub(super) verdict: Verdict,
 }
 
-/// The result of a comparison.
-#[derive(Serialize)]
-#[serde(tag = "result", rename_all = "lowercase")]
-pub(super) enum Verdict {
-    Ok {
-        /// What is to be said nevertheless.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        note: Option<String>,
-    },
-    Failed {
-        reason: String,
-    },
-    Skipped {
-        reason: String,
-    },
-}
-
 impl Checked {
     fn skipped(backend: &'static str, why: &Error) -> Self {
         Self {
@@ -53,10 +37,6 @@ impl Checked {
             data: None,
             verdict: Verdict::Skipped { reason: chain(why) },
         }
-    }
-
-    pub(super) fn is_difference(&self) -> bool {
-        matches!(self.verdict, Verdict::Failed { .. })
     }
 }
 
@@ -214,7 +194,7 @@ impl Check<'_> {
                         why.push(format!("{backend}: {reason}"));
                     }
                 }
-                Verdict::Ok { .. } | Verdict::Failed { .. } => is_compared = true,
+                _ => is_compared = true,
             }
         }
         Ok(match is_compared && ran.is_empty() {

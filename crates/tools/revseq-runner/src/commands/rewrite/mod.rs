@@ -17,12 +17,13 @@ use super::Outcome;
 use super::destination::Destination;
 use crate::cli::{Assumption, Format, RewriteArguments};
 use crate::escape::printable;
+use crate::file::is_standard;
 use crate::model::{Bindings, Model, dims, read};
 use crate::note::{is_quiet, note};
 use crate::progress::Progress;
-use crate::style::{FAILED, GREEN, YELLOW};
+use crate::style::{GREEN, YELLOW};
 use crate::tensor::compare::Tolerance;
-use check::{Checked, Verdict};
+use check::Checked;
 
 /// Rewrites a model, checks the result if that is asked for, and writes it.
 pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
@@ -51,12 +52,11 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         || !report.removed_inputs.is_empty()
         || !sizes.is_empty();
     let written = output::Partial::write(&located.model, &arguments.output, rewritten)?;
-    let model = written.load()?;
     let checked = match &arguments.check {
         Some(_) if is_changed => {
             let check = check::Check {
                 original: &original,
-                rewritten: &model,
+                rewritten: &written.model,
                 sizes: &sizes,
                 tolerance: match report.exactness() {
                     Exactness::Exact => Tolerance::Exact,
@@ -72,8 +72,8 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         }
         None => Vec::new(),
     };
-    let failed = checked.iter().any(Checked::is_difference);
-    let to_standard_output = output::is_standard_output(&arguments.output);
+    let failed = checked.iter().any(|it| it.verdict.is_failed());
+    let to_standard_output = is_standard(&arguments.output);
     let mut destination = match to_standard_output {
         true => Destination::StandardError,
         false => Destination::StandardOutput,
@@ -198,18 +198,7 @@ fn print_text(
         if let Some(data) = &checked.data {
             write!(out, ", {data}")?;
         }
-        match &checked.verdict {
-            Verdict::Ok { note: None } => writeln!(out, ": {GREEN}ok{GREEN:#}")?,
-            Verdict::Ok { note: Some(note) } => {
-                writeln!(out, ": {GREEN}ok{GREEN:#}, but {}", printable(note))?;
-            }
-            Verdict::Failed { reason } => {
-                writeln!(out, ": {FAILED}FAILED{FAILED:#}: {}", printable(reason))?;
-            }
-            Verdict::Skipped { reason } => {
-                writeln!(out, ": {YELLOW}skipped{YELLOW:#}: {}", printable(reason))?;
-            }
-        }
+        checked.verdict.print(out)?;
     }
     Ok(())
 }

@@ -5,15 +5,14 @@ use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::NamedTempFile;
 
-use crate::file::{self, CopiedFile, NewFile};
+use crate::file::{self, CopiedFile, NewFile, folder, is_standard};
 use crate::model::Model;
 use revseq_onnx::external::check_location;
 
 /// Refuses to write over a file, above all the model itself, without `--overwrite`.
 pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()> {
-    if is_standard_output(output) {
+    if is_standard(output) {
         return Ok(());
     }
     ensure!(
@@ -40,34 +39,17 @@ pub(super) fn refuse(model: &Path, output: &Path, overwrite: bool) -> Result<()>
     Ok(())
 }
 
-/// The path that means standard output.
-const STANDARD_OUTPUT: &str = "-";
-
-/// Whether a path means standard output.
-pub(super) fn is_standard_output(path: &Path) -> bool {
-    path.as_os_str() == STANDARD_OUTPUT
-}
+/// The context of an error of a model that was rewritten.
+const INVALID: &str = "the rewritten model is invalid, which is a bug in revseq";
 
 /// A model that is written, but not yet in its place.
 pub(super) struct Partial {
-    file: Written,
+    /// The model, read again as any is.
+    pub(super) model: Model,
+    /// Its file; none for standard output.
+    file: Option<NewFile>,
     /// Its data in other files, as far as it is not there already.
     data: Vec<CopiedFile>,
-}
-
-enum Written {
-    File(NewFile),
-    /// A temporary file, for standard output.
-    Temporary(NamedTempFile),
-}
-
-impl Written {
-    fn path(&self) -> &Path {
-        match self {
-            Self::File(file) => file.path(),
-            Self::Temporary(file) => file.path(),
-        }
-    }
 }
 
 impl Partial {
@@ -81,16 +63,16 @@ impl Partial {
         let bytes = revseq_onnx::encode(&rewritten)?;
         let files = revseq_onnx::external_files(&rewritten);
         drop(rewritten);
-        if is_standard_output(output) {
+        if is_standard(output) {
             if let Some(location) = files.first() {
                 bail!(
                     "--output -: the model has data in {location:?}, so it needs a file beside it"
                 );
             }
-            let mut file = NamedTempFile::new()?;
-            file.write_all(&bytes)?;
+            let model = Model::parse(output.to_owned(), bytes).and_then(Model::with_data);
             return Ok(Self {
-                file: Written::Temporary(file),
+                model: model.context(INVALID)?,
+                file: None,
                 data: Vec::new(),
             });
         }
@@ -100,53 +82,33 @@ impl Partial {
             Ok(file)
         };
         let file = write().with_context(|| format!("cannot write {}", output.display()))?;
-        let mut partial = Self {
-            file: Written::File(file),
-            data: Vec::new(),
-        };
         drop(bytes);
+        let mut data = Vec::new();
         let (from, to) = (folder(model), folder(output));
         if from.canonicalize()? != to.canonicalize()? {
             for location in files {
                 check_location(&location)?;
-                partial
-                    .copy(&from.join(&location), to.join(&location))
+                let copied = copy(&from.join(&location), to.join(&location));
+                let copied = copied
                     .with_context(|| format!("cannot copy the model's data in {location:?}"))?;
+                data.extend(copied);
             }
         }
-        Ok(partial)
-    }
-
-    fn copy(&mut self, from: &Path, to: PathBuf) -> Result<()> {
-        if to.exists() {
-            ensure!(
-                same_bytes(from, &to)?,
-                "{} is another file; choose another folder",
-                to.display()
-            );
-            return Ok(());
-        }
-        if let Some(parent) = to.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        self.data.push(CopiedFile::copy(from, to)?);
-        Ok(())
-    }
-
-    /// Reads it again, as any model is read.
-    pub(super) fn load(&self) -> Result<Model> {
-        Model::load(self.file.path())
-            .context("the rewritten model is invalid, which is a bug in revseq")
+        Ok(Self {
+            model: Model::load(file.path()).context(INVALID)?,
+            file: Some(file),
+            data,
+        })
     }
 
     /// Moves the model to its place, or writes it to standard output, and keeps its data.
     pub(super) fn keep(self, output: &Path) -> Result<()> {
         let keep = || -> Result<()> {
             match self.file {
-                Written::File(file) => file.complete(),
-                Written::Temporary(file) => {
+                Some(file) => file.complete(),
+                None => {
                     let mut out = std::io::stdout().lock();
-                    std::io::copy(&mut file.reopen()?, &mut out)?;
+                    out.write_all(&self.model.bytes)?;
                     Ok(out.flush()?)
                 }
             }
@@ -157,11 +119,20 @@ impl Partial {
     }
 }
 
-fn folder(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
+/// Copies a file, unless it is there already.
+fn copy(from: &Path, to: PathBuf) -> Result<Option<CopiedFile>> {
+    if to.exists() {
+        ensure!(
+            same_bytes(from, &to)?,
+            "{} is another file; choose another folder",
+            to.display()
+        );
+        return Ok(None);
     }
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    CopiedFile::copy(from, to).map(Some)
 }
 
 fn same_bytes(one: &Path, other: &Path) -> Result<bool> {
@@ -169,12 +140,11 @@ fn same_bytes(one: &Path, other: &Path) -> Result<bool> {
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
     }
-    let (mut one, mut other) = (BufReader::new(one).bytes(), BufReader::new(other).bytes());
-    loop {
-        match (one.next().transpose()?, other.next().transpose()?) {
-            (None, None) => return Ok(true),
-            (one, other) if one == other => {}
-            _ => return Ok(false),
+    let (one, other) = (BufReader::new(one).bytes(), BufReader::new(other).bytes());
+    for (one, other) in std::iter::zip(one, other) {
+        if one? != other? {
+            return Ok(false);
         }
     }
+    Ok(true)
 }
