@@ -36,7 +36,6 @@ use crate::model::{Input, Model, walk};
 use crate::note::{detail, note};
 use crate::tensor::{Tensor, Tensors};
 use convert::{from_ort, has_type, to_ort};
-use placement::Log;
 
 pub(crate) use placement::Placement;
 pub(crate) use runtime::Runtime;
@@ -165,20 +164,55 @@ impl Ort {
         if let Some(reason) = self.lacks(model)? {
             return Ok(Err(reason));
         }
+        let runtime = &self.runtime;
         #[cfg(unix)]
-        crash::name(&self.runtime.to_string(), &model.path);
-        let mut prepared = self.place(model)?;
-        if let Ok(prepared) = &mut prepared {
-            placement::check(&prepared.placements, self.provider())?;
-            prepared.report = self.report(&prepared.session)?;
-            if let Some(report) = prepared.report.clone() {
-                let assigned = fenced(|| Ok(revseq_ort::assigned(&prepared.session)?))?;
-                prepared
-                    .placements
-                    .extend(placement::of_loops(report, &assigned));
+        crash::name(&runtime.to_string(), &model.path);
+        let nodes = walk::ours(model)?.len();
+        let mut is_unfolded = false;
+        loop {
+            let session = match self.session(model, is_unfolded, None) {
+                Ok(session) => session,
+                Err(error) => {
+                    return match message::refusal(model, &error.to_string()) {
+                        Some(reason) => Ok(Err(format!("{runtime} refuses {reason}"))),
+                        None => Err(error.context(format!("{runtime} refuses the model"))),
+                    };
+                }
+            };
+            let assigned = fenced(|| Ok(revseq_ort::assigned(&session)?))?;
+            let report = match self.with_ep {
+                true => fenced(|| Ok(revseq_ort::report(&runtime.environment, &session)?))?,
+                false => Report::default(),
+            };
+            let mut placements = placement::of(&assigned, &report);
+            let checked = placement::check(&placements, self.provider());
+            // ONNX Runtime folds constants with its own kernels before it asks any
+            // provider. Our nodes must not be folded that way.
+            let is_folded = self.with_ep && (placements.len() != nodes || checked.is_err());
+            if is_folded && !is_unfolded {
+                is_unfolded = true;
+                continue;
             }
+            checked?;
+            let report = self.takes_loops().then_some(report);
+            if let Some(report) = &report {
+                placements.extend(placement::of_loops(report, &assigned));
+            }
+            let mut providers = BTreeMap::new();
+            for node in assigned {
+                *providers.entry(node.provider).or_default() += 1;
+            }
+            return Ok(Ok(Executable {
+                ort: self,
+                model,
+                session,
+                outputs: outputs::declared(model),
+                placements,
+                providers,
+                report,
+                is_unfolded,
+            }));
         }
-        Ok(prepared)
     }
 
     /// Whether the provider is to run loops or layers.
@@ -193,76 +227,14 @@ impl Ort {
         self.with_ep && self.provider_options.iter().any(is_asked)
     }
 
-    /// What became of loops and layers, if the provider is to run them.
-    fn report(&self, session: &Session) -> Result<Option<Report>> {
-        if !self.takes_loops() {
-            return Ok(None);
-        }
-        let environment = &self.runtime.environment;
-        fenced(|| Ok(Some(revseq_ort::report(environment, session)?)))
-    }
-
-    /// Prepares a model, whichever provider runs its nodes.
-    ///
-    /// # Errors
-    /// The error of ONNX Runtime or the provider.
-    fn place<'a>(&'a self, model: &'a Model) -> Result<Loaded<Executable<'a>>> {
-        let runtime = &self.runtime;
-        let nodes = walk::ours(model)?.len();
-        let mut prepared = None;
-        // ONNX Runtime folds constants with its own kernels before it asks any
-        // provider. Our nodes must not be folded that way.
-        for is_unfolded in [false, true] {
-            let log = Log::default();
-            let session = match self.session(model, is_unfolded, Observer::Log(&log)) {
-                Ok(session) => session,
-                Err(error) => {
-                    return match message::refusal(model, &error.to_string()) {
-                        Some(reason) => Ok(Err(format!("{runtime} refuses {reason}"))),
-                        None => Err(error.context(format!("{runtime} refuses the model"))),
-                    };
-                }
-            };
-            let assigned = fenced(|| Ok(revseq_ort::assigned(&session)?))?;
-            let mut providers = BTreeMap::new();
-            for node in &assigned {
-                *providers.entry(node.provider.clone()).or_default() += 1;
-            }
-            let placements = placement::of(assigned, &log.take());
-            let is_complete = !self.with_ep
-                || (placements.len() == nodes && placement::check(&placements, EP).is_ok());
-            prepared = Some(Executable {
-                ort: self,
-                model,
-                session,
-                outputs: outputs::declared(model),
-                placements,
-                providers,
-                report: None,
-                is_unfolded,
-            });
-            if is_complete {
-                break;
-            }
-        }
-        let prepared = prepared.context("ONNX Runtime made no session")?;
-        Ok(Ok(prepared))
-    }
-
-    /// A session.
-    fn session(&self, model: &Model, is_unfolded: bool, observer: Observer<'_>) -> Result<Session> {
+    /// A session, which writes a profile into a file whose name begins as the path, if there is one.
+    fn session(&self, model: &Model, is_unfolded: bool, profile: Option<&Path>) -> Result<Session> {
         let make = || -> ort::Result<Session> {
             let environment = &self.runtime.environment;
-            let mut builder = Session::builder(environment)?;
-            match observer {
-                Observer::None => {}
-                Observer::Log(log) => {
-                    builder = builder
-                        .with_logger(log.logger())?
-                        .with_log_level(LogLevel::Verbose)?
-                        .with_config_entry(revseq_ort::RECORD, "1")?;
-                }
-                Observer::Profile(path) => builder = builder.with_profiling(path)?,
+            let mut builder =
+                Session::builder(environment)?.with_config_entry(revseq_ort::RECORD, "1")?;
+            if let Some(path) = profile {
+                builder = builder.with_profiling(path)?;
             }
             // Always by name: a session that names no device takes those of any provider that
             // is registered, by the policy that `ort` sets for all sessions.
@@ -308,14 +280,6 @@ fn folder(model: &Path) -> Option<&str> {
     }
 }
 
-/// Observes a session while it is created or run.
-enum Observer<'a> {
-    None,
-    Log(&'a Log),
-    /// Writes a profile into a file whose name begins so.
-    Profile(&'a Path),
-}
-
 impl Executable<'_> {
     /// Notes each node, loop or layer that stays with another provider, and why.
     pub(crate) fn say(&self) {
@@ -332,8 +296,8 @@ impl Executable<'_> {
     }
 
     /// Another session of the model.
-    fn observed(&self, observer: Observer<'_>) -> Result<Session> {
-        self.ort.session(self.model, self.is_unfolded, observer)
+    fn another(&self, profile: Option<&Path>) -> Result<Session> {
+        self.ort.session(self.model, self.is_unfolded, profile)
     }
 
     /// Measures the time that each node takes in some runs.
@@ -348,7 +312,7 @@ impl Executable<'_> {
         // ONNX Runtime adds the time to the name.
         let name = format!("revseq-profile-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let mut session = self.observed(Observer::Profile(&path))?;
+        let mut session = self.another(Some(&path))?;
         let written = fenced(|| {
             session.run(borrowed(&values))?;
             for _ in 0..runs {
@@ -407,12 +371,11 @@ impl Executable<'_> {
         })
     }
 
-    /// Returns what runs the model on these inputs again and again, in a session of its own that writes to no
-    /// log.
+    /// Returns what runs the model on these inputs again and again, in a session of its own.
     pub(crate) fn timed(&self, inputs: &Tensors) -> Result<TimedRuns> {
         let values = values(inputs)?;
         let start = Instant::now();
-        let mut session = self.observed(Observer::None)?;
+        let mut session = self.another(None)?;
         let made = start.elapsed();
         let timeout = self.ort.timeout;
         // Once for all runs: it takes the time of a small model.

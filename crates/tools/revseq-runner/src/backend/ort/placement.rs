@@ -1,47 +1,14 @@
 //! The provider that ONNX Runtime gives each ReverseSequence and ReverseSubsequences node, and the
-//! reason that this project's provider writes to the log for each that it declined; and what became of
-//! loops and layers, if that provider is to run them.
-
-use std::sync::{Arc, Mutex, PoisonError};
+//! reason why this project's provider declined it; and what became of loops and layers, if that provider is
+//! to run them.
 
 use anyhow::{Result, bail};
-use ort::logging::{LogLevel, LoggerFunction};
 use revseq_graph::Operator;
-use revseq_ort::{Assigned, Report};
+use revseq_ort::{Assigned, Left, Report};
 use serde::Serialize;
 
 use super::EP;
 use crate::escape::printable;
-
-/// The source of the provider's lines.
-const EP_SOURCE: &str = "revseq-ep";
-
-/// The text that separates the node from the reason in them.
-const DECLINED: &str = " is left to other execution providers: ";
-
-/// The provider's lines in a session's log, gathered while it is made.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    /// The function that ONNX Runtime calls with each line.
-    pub(super) fn logger(&self) -> LoggerFunction {
-        let lines = Arc::clone(&self.0);
-        Arc::new(
-            move |_: LogLevel, _: &str, _: &str, location: &str, message: &str| {
-                if location.contains(EP_SOURCE) {
-                    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                    lines.push(message.to_owned());
-                }
-            },
-        )
-    }
-
-    /// The lines so far.
-    pub(super) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// One of our nodes, or a loop or layer, and the provider that runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,58 +42,49 @@ impl std::fmt::Display for Placement {
     }
 }
 
-/// Returns the placements of the operators' nodes, with the reasons in the provider's lines.
-pub(super) fn of(assigned: Vec<Assigned>, lines: &[String]) -> Vec<Placement> {
-    let declined: Vec<(&str, &str)> = lines
-        .iter()
-        .filter_map(|line| line.split_once(DECLINED))
-        .collect();
-    let reason = |op_type: &str, name: &str| {
-        let label = format!("{op_type} node {name:?}");
-        let found = declined.iter().find(|(declined, _)| *declined == label);
-        found.map(|(_, reason)| (*reason).to_owned())
+/// Returns the placements of the operators' nodes, with the reasons in the provider's report.
+pub(super) fn of(assigned: &[Assigned], report: &Report) -> Vec<Placement> {
+    let reason = |node: &Assigned| {
+        let is_of = |it: &&Left| it.operator == node.operator && it.node == node.node;
+        let left = report.left.iter().find(is_of)?;
+        Some(left.reason.clone())
     };
-    assigned
-        .into_iter()
-        .filter(|node| Operator::is_known(&node.domain, &node.operator))
-        .map(|node| Placement {
-            reason: (node.provider != EP)
-                .then(|| reason(&node.operator, &node.node))
-                .flatten(),
-            op_type: node.operator,
-            name: node.node,
-            provider: node.provider,
-            to: None,
-        })
-        .collect()
+    let ours = assigned.iter();
+    let ours = ours.filter(|node| Operator::is_known(&node.domain, &node.operator));
+    let placements = ours.map(|node| Placement {
+        op_type: node.operator.clone(),
+        name: node.node.clone(),
+        provider: node.provider.clone(),
+        to: None,
+        reason: reason(node).filter(|_| node.provider != EP),
+    });
+    placements.collect()
 }
 
 /// Returns the placements of the loops and layers in a session's report.
-pub(super) fn of_loops(report: Report, assigned: &[Assigned]) -> Vec<Placement> {
-    let provider = |op_type: &str, name: &str| {
-        let found = assigned
-            .iter()
-            .find(|it| it.operator == op_type && it.node == name);
+pub(super) fn of_loops(report: &Report, assigned: &[Assigned]) -> Vec<Placement> {
+    let provider = |left: &Left| {
+        let mut assigned = assigned.iter();
+        let found = assigned.find(|it| it.operator == left.operator && it.node == left.node);
         found.map_or_else(String::new, |it| it.provider.clone())
     };
-    let taken = report.taken.into_iter().map(|it| Placement {
-        op_type: it.operator,
-        name: it.node,
+    let taken = report.taken.iter().map(|it| Placement {
+        op_type: it.operator.clone(),
+        name: it.node.clone(),
         provider: EP.to_owned(),
-        to: Some(it.to),
+        to: Some(it.to.clone()),
         reason: None,
     });
-    let left = report.left.into_iter();
-    // The others are in the log.
+    let left = report.left.iter();
     let left = left.filter(|it| !it.operator.starts_with("Reverse"));
     let left = left.map(|it| Placement {
-        provider: provider(&it.operator, &it.node),
-        op_type: it.operator,
-        name: it.node,
+        op_type: it.operator.clone(),
+        name: it.node.clone(),
+        provider: provider(it),
         to: None,
         reason: Some(match it.could_be_replaced {
             true => format!("it could be replaced: {}", it.reason),
-            false => it.reason,
+            false => it.reason.clone(),
         }),
     });
     taken.chain(left).collect()
@@ -173,12 +131,12 @@ mod tests {
     #[test]
     fn a_node_elsewhere_is_an_error() {
         let placements = of(
-            vec![
+            &[
                 assigned("ReverseSequence", "a (b)", EP),
                 assigned("Neg", "before", "CPUExecutionProvider"),
                 assigned("ReverseSequence", "c", "CPUExecutionProvider"),
             ],
-            &[],
+            &Report::default(),
         );
         let shown: Vec<String> = placements.iter().map(Placement::to_string).collect();
         assert_eq!(
@@ -214,11 +172,18 @@ mod tests {
                 false,
             ),
         ] {
-            let line = format!(
-                "ReverseSequence node \"a\" is left to other execution providers: {reason}"
-            );
-            let nodes = vec![assigned("ReverseSequence", "a", "CPUExecutionProvider")];
-            let placements = of(nodes, &[line]);
+            let report = serde_json::json!({
+                "taken": [],
+                "left": [{
+                    "operator": "ReverseSequence", "node": "a", "graph": [],
+                    "reason": reason, "could_be_replaced": false,
+                }],
+                "layers": 0,
+                "reversals": 0,
+            });
+            let report = serde_json::from_value(report).unwrap();
+            let nodes = [assigned("ReverseSequence", "a", "CPUExecutionProvider")];
+            let placements = of(&nodes, &report);
             assert_eq!(placements.len(), 1);
             assert_eq!(placements[0].reason.as_deref(), Some(reason));
             assert_eq!(check(&placements, EP).is_ok(), may, "{reason}");
