@@ -20,7 +20,7 @@ use crate::model::{
 };
 use crate::pass::{At, Context, Edit, Left, Options, Pass};
 use crate::path::{Path, graph_at};
-use crate::rename::rename;
+use crate::rename::{identity, rename};
 use crate::report::{Outcome, Report, Step};
 use crate::runtimes::{self, Runtime};
 use crate::scope::{Names, Scope};
@@ -392,10 +392,7 @@ fn replace(nodes: &mut Vec<NodeProto>, kept: &HashSet<String>, mut edits: BTreeM
         if let Some(edit) = edits.remove(&index) {
             nodes.extend(edit.nodes);
             let handed_on = edit.same.iter().filter(|(old, _)| handed_on.contains(old));
-            nodes.extend(
-                handed_on
-                    .map(|(old, _)| model::node("Identity", &[&renamed[old]], &[old], Vec::new())),
-            );
+            nodes.extend(handed_on.map(|(old, _)| identity(&renamed[old], old)));
         } else if !gone.contains(&index) {
             nodes.push(node);
         }

@@ -65,9 +65,15 @@ fn since(op: &str) -> Option<i64> {
         | "Where" => 9,
         "DequantizeLinear" | "MatMulInteger" | "Mod" | "NonMaxSuppression" | "QLinearConv"
         | "QuantizeLinear" | "ReverseSequence" | "ThresholdedRelu" => 10,
-        "CumSum" | "Pad" | "Range" | "ScatterElements" | "SequenceConstruct" | "SequenceInsert"
-        | "SplitToSequence" | "TopK" => 11,
-        "DynamicQuantizeLinear" => 11,
+        "CumSum"
+        | "Pad"
+        | "Range"
+        | "ScatterElements"
+        | "SequenceConstruct"
+        | "SequenceInsert"
+        | "SplitToSequence"
+        | "TopK"
+        | "DynamicQuantizeLinear" => 11,
         "Einsum" | "GreaterOrEqual" | "LessOrEqual" | "Max" | "MaxPool" => 12,
         "CastLike" => 15,
         "DFT" | "LayerNormalization" | "STFT" => 17,
@@ -326,9 +332,13 @@ impl<'n> Emit<'n> {
         self.with("Cast", value, ("to", code))
     }
 
-    /// Values joined along an axis.
+    /// Values joined along an axis; a single one is itself.
     pub(crate) fn concat(&self, parts: impl Operands, axis: i64) -> String {
-        self.with("Concat", parts, ("axis", axis))
+        let mut parts = self.names(parts);
+        match parts.len() {
+            1 => parts.remove(0),
+            _ => self.with("Concat", parts, ("axis", axis)),
+        }
     }
 
     /// Elements or parts along an axis, by their indices.
@@ -336,16 +346,16 @@ impl<'n> Emit<'n> {
         self.with("Gather", (value, indices), ("axis", axis))
     }
 
-    /// A value with its axes in another order.
+    /// A value with its axes in an order.
     pub(crate) fn transpose(&self, value: &str, perm: &[i64]) -> String {
-        self.with("Transpose", value, ("perm", perm))
+        match perm.is_sorted() {
+            true => value.to_owned(),
+            false => self.with("Transpose", value, ("perm", perm)),
+        }
     }
 
     /// A value of some axes with one of them at another place.
     pub(crate) fn move_axis(&self, value: &str, rank: usize, from: usize, to: usize) -> String {
-        if from == to {
-            return value.to_owned();
-        }
         let mut perm: Vec<i64> = (0..rank as i64).collect();
         let moved = perm.remove(from);
         perm.insert(to, moved);
@@ -390,7 +400,7 @@ impl<'n> Emit<'n> {
         }
     }
 
-    /// Writes an operator whose axes became an input in opset 13.
+    /// Writes an operator whose axes became an input in opset 13. Of no axes it changes nothing.
     fn with_axes(
         &self,
         op: &str,
@@ -398,6 +408,9 @@ impl<'n> Emit<'n> {
         axes: &[i64],
         mut attributes: Vec<AttributeProto>,
     ) -> String {
+        if axes.is_empty() {
+            return value.to_owned();
+        }
         if self.opset >= AXES_BY_INPUT {
             return self.with(op, (value, axes), attributes);
         }

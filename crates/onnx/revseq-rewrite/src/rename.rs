@@ -2,7 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::model::{self, NodeProto};
+use crate::model::{self, GraphProto, NodeProto};
+
+/// The node that gives a value another name.
+pub(crate) fn identity(value: &str, name: &str) -> NodeProto {
+    model::node("Identity", &[value], &[name], Vec::new())
+}
+
+/// Lets a graph output another value in place of one, under a name of its own: a branch must not output a
+/// value twice, nor one of the graphs around it.
+pub(crate) fn output_as(graph: &mut GraphProto, output: usize, value: &str, name: &str) {
+    graph.node.push(identity(value, name));
+    graph.output[output] = model::untyped(name);
+}
 
 /// Redirects reads to other values, except where a subgraph shadows the name.
 pub(crate) fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
@@ -29,9 +41,7 @@ pub(crate) fn rename(nodes: &mut [NodeProto], names: &HashMap<String, String>) {
                 };
                 // A value of the outer graph that the subgraph outputs under its name.
                 let old = output.name.clone().unwrap_or_default();
-                graph
-                    .node
-                    .push(model::node("Identity", &[new], &[&old], Vec::new()));
+                graph.node.push(identity(new, &old));
             }
         }
     }

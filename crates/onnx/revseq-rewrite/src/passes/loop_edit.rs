@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::emit::Emit;
 use crate::model::{self, AttributeProto, GraphProto, LoopLayout, NodeProto, ValueInfoProto};
+use crate::rename::identity;
 
 /// A Loop or Scan that is being rewritten.
 pub(super) struct LoopEdit<'w> {
@@ -160,8 +161,7 @@ impl<'w> LoopEdit<'w> {
 
     /// Gives a value that the body sees another name before all of its nodes.
     pub(super) fn read_whole(&mut self, value: &str, name: &str) {
-        let same = model::node("Identity", &[value], &[name], Vec::new());
-        self.first.push(same);
+        self.first.push(identity(value, name));
     }
 
     /// Those of the node's attributes that it has.
@@ -173,8 +173,7 @@ impl<'w> LoopEdit<'w> {
     /// Gives a value of the body another name, as a body must not output a value twice.
     pub(super) fn hand_on(&mut self, value: &str, hint: &str) -> String {
         let name = self.emit.name(hint);
-        let node = model::node("Identity", &[value], &[&name], Vec::new());
-        self.behind.push(node);
+        self.behind.push(identity(value, &name));
         name
     }
 

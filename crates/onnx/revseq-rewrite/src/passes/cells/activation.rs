@@ -19,10 +19,10 @@ const FUNCTIONS: [(&str, Option<f32>, Option<f32>); 9] = [
 
 /// An activation function of ONNX's layers, by its name and its constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) struct Activation {
-    pub(in crate::passes) name: &'static str,
-    pub(in crate::passes) alpha: Option<f32>,
-    pub(in crate::passes) beta: Option<f32>,
+pub(crate) struct Activation {
+    pub(crate) name: &'static str,
+    pub(crate) alpha: Option<f32>,
+    pub(crate) beta: Option<f32>,
 }
 
 impl Activation {

@@ -8,7 +8,7 @@ use crate::passes::steps::body::Body;
 
 /// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::passes) enum Kind {
+pub(crate) enum Kind {
     /// Gates i, o, f, c; activations of the first three, of c, and of the cell state.
     Lstm,
     /// Gates z, r, h; activations of the first two, and of h.
@@ -23,7 +23,7 @@ pub(in crate::passes) enum Kind {
 
 impl Kind {
     /// The name of ONNX's operator.
-    pub(in crate::passes) fn operator(self) -> &'static str {
+    pub(crate) fn operator(self) -> &'static str {
         match self {
             Self::Lstm => "LSTM",
             Self::Gru { .. } => "GRU",
@@ -34,36 +34,36 @@ impl Kind {
 
 /// The argument of a gate's activation.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::passes) struct Gate {
+pub(crate) struct Gate {
     /// The weights of the input, `[features, units]`.
-    pub(in crate::passes) input: Matrix,
+    pub(crate) input: Matrix,
     /// The weights of the state, `[units, units]`.
-    pub(in crate::passes) state: Matrix,
+    pub(crate) state: Matrix,
     /// The factors of an LSTM's cell state, one for each unit.
-    pub(in crate::passes) peephole: Option<Vec<f32>>,
+    pub(crate) peephole: Option<Vec<f32>>,
     /// A number for each unit.
-    pub(in crate::passes) bias: Option<Vec<f32>>,
+    pub(crate) bias: Option<Vec<f32>>,
     /// The bias of the state's product alone, where a GRU resets the product.
-    pub(in crate::passes) state_bias: Option<Vec<f32>>,
+    pub(crate) state_bias: Option<Vec<f32>>,
 }
 
 /// A cell, with the values that it computes with.
 #[derive(Clone, Debug)]
-pub(in crate::passes) struct Cell<'a> {
+pub(crate) struct Cell<'a> {
     /// The operator.
-    pub(in crate::passes) kind: Kind,
+    pub(crate) kind: Kind,
     /// The gates, in ONNX's order.
-    pub(in crate::passes) gates: Vec<Gate>,
+    pub(crate) gates: Vec<Gate>,
     /// The activations, in ONNX's order.
-    pub(in crate::passes) activations: Vec<Activation>,
+    pub(crate) activations: Vec<Activation>,
     /// The input.
-    pub(in crate::passes) input: &'a str,
+    pub(crate) input: &'a str,
     /// The output, which is also the hidden state after the step.
-    pub(in crate::passes) output: &'a str,
+    pub(crate) output: &'a str,
     /// The hidden state before the step.
-    pub(in crate::passes) hidden: &'a str,
+    pub(crate) hidden: &'a str,
     /// An LSTM's cell state before and after the step.
-    pub(in crate::passes) memory: Option<(&'a str, &'a str)>,
+    pub(crate) memory: Option<(&'a str, &'a str)>,
 }
 
 /// A gate's sum, with its operands.
@@ -78,7 +78,7 @@ struct Reading<'a> {
 
 impl<'a> Cell<'a> {
     /// Recognises the cell that computes a value.
-    pub(in crate::passes) fn of(body: &Body<'a>, output: &'a str) -> Option<Self> {
+    pub(crate) fn of(body: &Body<'a>, output: &'a str) -> Option<Self> {
         let output = body.plain(output);
         lstm(body, output)
             .or_else(|| gru(body, output))
@@ -86,12 +86,12 @@ impl<'a> Cell<'a> {
     }
 
     /// The number of units.
-    pub(in crate::passes) fn units(&self) -> usize {
+    pub(crate) fn units(&self) -> usize {
         self.gates[0].state.columns()
     }
 
     /// The number of features of the input.
-    pub(in crate::passes) fn features(&self) -> usize {
+    pub(crate) fn features(&self) -> usize {
         self.gates[0].input.rows()
     }
 

@@ -7,7 +7,7 @@ use crate::constant::Floats;
 
 /// A matrix in a constant: all of it, or some rows and columns.
 #[derive(Clone, Debug)]
-pub(in crate::passes) struct Matrix {
+pub(crate) struct Matrix {
     constant: Rc<Floats>,
     first: usize,
     rows: usize,
@@ -44,17 +44,17 @@ impl Matrix {
     }
 
     /// The number of rows.
-    pub(in crate::passes) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// The number of columns.
-    pub(in crate::passes) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
     /// The matrix with rows and columns exchanged.
-    pub(in crate::passes) fn transposed(&self) -> Self {
+    pub(crate) fn transposed(&self) -> Self {
         let [of_rows, of_columns] = self.strides;
         Self {
             rows: self.columns,
@@ -65,7 +65,7 @@ impl Matrix {
     }
 
     /// Some of the rows; `None` if there are fewer.
-    pub(in crate::passes) fn part_of_rows(&self, part: Range<usize>) -> Option<Self> {
+    pub(crate) fn part_of_rows(&self, part: Range<usize>) -> Option<Self> {
         let is_within = part.start <= part.end && part.end <= self.rows;
         is_within.then(|| Self {
             first: self.first + part.start * self.strides[0],
@@ -75,13 +75,13 @@ impl Matrix {
     }
 
     /// Some of the columns; `None` if there are fewer.
-    pub(in crate::passes) fn part_of_columns(&self, part: Range<usize>) -> Option<Self> {
+    pub(crate) fn part_of_columns(&self, part: Range<usize>) -> Option<Self> {
         let part = self.transposed().part_of_rows(part)?;
         Some(part.transposed())
     }
 
     /// The elements, column by column, as ONNX's layers take weights.
-    pub(in crate::passes) fn by_columns(&self) -> Vec<f32> {
+    pub(crate) fn by_columns(&self) -> Vec<f32> {
         self.elements().collect()
     }
 

@@ -122,7 +122,7 @@ pub(super) fn row_of_one<'a>(body: &Body<'a>, value: &'a str) -> Option<&'a str>
     (axes.is_empty() || axes == [0]).then(|| width(row).map(|_| row))?
 }
 /// The number of columns of a value in the body.
-pub(in crate::passes) fn width<'a>(body: &Body<'a>, name: &'a str) -> Option<usize> {
+pub(crate) fn width<'a>(body: &Body<'a>, name: &'a str) -> Option<usize> {
     width_within(body, name, MAXIMUM_STEPS)
 }
 

@@ -33,7 +33,7 @@ use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::passes::steps::body::unchanged;
 use crate::passes::steps::trips;
 use crate::passes::tract::BATCHED_SCAN;
-use crate::rename::rename;
+use crate::rename::{identity, rename};
 use crate::scope::{Scope, Source};
 use crate::sizes;
 
@@ -187,7 +187,7 @@ impl Moving<'_> {
                 .get(output)
                 .filter(|_| level.scope.maker(output).is_some())
             {
-                nodes.push(model::node("Identity", &[name], &[output], Vec::new()));
+                nodes.push(identity(name, output));
             }
         }
         GraphProto {
@@ -282,7 +282,7 @@ impl Moving<'_> {
                 return;
             }
         }
-        let same = model::node("Identity", &[data], &[output], Vec::new());
+        let same = identity(data, output);
         self.hand_on(level, &same);
         nodes.push(same);
     }

@@ -140,10 +140,7 @@ fn read_step<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Result<boo
     };
     let step = values.sequence(sequence)?;
     let added: Vec<i64> = (0..rank).map(|place| (axis + 1 + place) as i64).collect();
-    let mut all = step.name;
-    if rank > 0 {
-        all = values.emit.unsqueeze(&all, &added);
-    }
+    let all = values.emit.unsqueeze(&step.name, &added);
     let written = Stepped::new(all, step.rank + rank);
     values.set(&node.output[0], Value::Stepped(written));
     Ok(true)

@@ -45,15 +45,12 @@ fn product(values: &mut Values<'_, '_>, operands: [&Value; 2], ranks: [usize; 2]
         names.push(values.aligned(&operand, most));
     }
     let vectors = ranks.iter().filter(|&&rank| rank == 1).count();
-    let mut name = emit.op("MatMul", names);
+    let product = emit.op("MatMul", names);
     // A vector that is the same in every step leaves no axis.
     if (operands.map(Value::is_stepped), ranks) == ([false, true], [1, 1]) {
         removed = vec![1];
     }
-    if !removed.is_empty() {
-        name = emit.squeeze(&name, &removed);
-    }
-    Stepped::new(name, most - vectors)
+    Stepped::new(emit.squeeze(&product, &removed), most - vectors)
 }
 
 /// Gemm, as a product and a sum.

@@ -60,9 +60,6 @@ pub(super) fn write<'a>(
                     found.iter().map(|&axis| axis as i64 + 1).collect()
                 }
             };
-            if removed.is_empty() {
-                return Ok(first.clone());
-            }
             let rank = first.rank - removed.len();
             (emit.squeeze(&first.name, &removed), rank)
         }

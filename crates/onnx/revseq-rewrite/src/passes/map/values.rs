@@ -239,9 +239,7 @@ impl<'a, 'n> Values<'a, 'n> {
             numbers = self.emit.cast(numbers, code);
         }
         let added: Vec<i64> = (1..=count.rank as i64).collect();
-        if !added.is_empty() {
-            numbers = self.emit.unsqueeze(&numbers, &added);
-        }
+        let numbers = self.emit.unsqueeze(&numbers, &added);
         Ok(Stepped::new(numbers, count.rank))
     }
 

@@ -11,7 +11,7 @@ use super::layer::Layers;
 
 impl Layers<'_> {
     /// What the report says if a layer refuses an empty input.
-    pub(in crate::passes) fn says_empty(&self, form: Form<'_>) -> &'static str {
+    pub(crate) fn says_empty(&self, form: Form<'_>) -> &'static str {
         let refusing = (0..self.layers.len()).filter(|&index| self.refuses_empty(index, form));
         let kinds: Vec<Kind> = refusing.map(|index| self.layers[index].cell.kind).collect();
         match kinds.iter().all(|kind| *kind == Kind::Lstm) {

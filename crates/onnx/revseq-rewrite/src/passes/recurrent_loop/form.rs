@@ -4,7 +4,7 @@ use crate::scope::Scope;
 
 /// The form of what is written.
 #[derive(Clone, Copy)]
-pub(in crate::passes) enum Form<'a> {
+pub(crate) enum Form<'a> {
     /// Standard operators, with zeros for an initial state that is 0: not every runtime can make them
     /// for any batch size. LSTM and GRU of a runtime may need a batch that is not empty.
     Lengths { needs_batch: bool },

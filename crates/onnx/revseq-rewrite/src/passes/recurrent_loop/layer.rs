@@ -6,35 +6,35 @@ use crate::sizes::Size;
 use super::rows::Rows;
 
 /// The recurrent layers of one loop: one, or a stack in which some read the output of others.
-pub(in crate::passes) struct Layers<'a> {
+pub(crate) struct Layers<'a> {
     /// Sorted: each layer comes after those it reads.
-    pub(in crate::passes) layers: Vec<Layer<'a>>,
+    pub(crate) layers: Vec<Layer<'a>>,
     /// Whether they run from the end of the sequence to its start.
-    pub(in crate::passes) backwards: bool,
+    pub(crate) backwards: bool,
     /// The valid steps; `None` if all are.
-    pub(in crate::passes) steps: Option<Steps<'a>>,
+    pub(crate) steps: Option<Steps<'a>>,
     /// Whether sums of products choose by the mask; `None` if the values differ in that.
-    pub(in crate::passes) blends: Option<bool>,
+    pub(crate) blends: Option<bool>,
     /// The number of sequences, and of steps, if they are looked for.
-    pub(in crate::passes) batch: Option<Size<'a>>,
-    pub(in crate::passes) length: Option<Size<'a>>,
+    pub(crate) batch: Option<Size<'a>>,
+    pub(crate) length: Option<Size<'a>>,
     /// The loop's outputs that are read.
-    pub(in crate::passes) outputs: Vec<(&'a str, Output<'a>)>,
+    pub(crate) outputs: Vec<(&'a str, Output<'a>)>,
 }
 
-pub(in crate::passes) struct Layer<'a> {
-    pub(in crate::passes) cell: Cell<'a>,
-    pub(in crate::passes) input: Input<'a>,
+pub(crate) struct Layer<'a> {
+    pub(crate) cell: Cell<'a>,
+    pub(crate) input: Input<'a>,
     /// The initial states; `None` if zero.
-    pub(in crate::passes) hidden: Option<&'a str>,
-    pub(in crate::passes) memory: Option<&'a str>,
+    pub(crate) hidden: Option<&'a str>,
+    pub(crate) memory: Option<&'a str>,
     /// What the loop broadcasts the input to: rows of its states and of the mask that may be more.
-    pub(in crate::passes) rows: Vec<Rows<'a>>,
+    pub(crate) rows: Vec<Rows<'a>>,
 }
 
 /// A layer's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) enum Input<'a> {
+pub(crate) enum Input<'a> {
     /// A sequence, in its own step order.
     Sequence { value: &'a str, time: usize },
     /// Another layer's output.
@@ -43,7 +43,7 @@ pub(in crate::passes) enum Input<'a> {
 
 /// The valid steps, in the sequence's own order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) enum Steps<'a> {
+pub(crate) enum Steps<'a> {
     /// Steps at which a mask is true.
     Mask(Mask<'a>),
     /// Steps before the length of each sequence of the batch.
@@ -52,7 +52,7 @@ pub(in crate::passes) enum Steps<'a> {
 
 /// A value for each step of each sequence, or for all sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) struct Mask<'a> {
+pub(crate) struct Mask<'a> {
     pub(super) value: &'a str,
     /// The time axis.
     pub(super) time: usize,
@@ -69,7 +69,7 @@ pub(in crate::passes) struct Mask<'a> {
 
 /// An output of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) enum Output<'a> {
+pub(crate) enum Output<'a> {
     /// A layer's output at every step.
     Steps {
         layer: usize,
@@ -97,7 +97,7 @@ pub(in crate::passes) enum Output<'a> {
 
 /// The output at an invalid step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) enum Masked {
+pub(crate) enum Masked {
     /// The last valid output, or 0 before any.
     Repeated,
     /// The state: the last valid output, or the initial state before any.

@@ -9,7 +9,7 @@ use crate::sizes::{self, Size};
 
 /// The rows of a value to which a loop broadcasts an input of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     value: &'a str,
     axis: usize,
     /// Their number, if it is the same in every run.
@@ -19,7 +19,7 @@ pub(in crate::passes) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// The rows of a value along an axis; `None` if there provably is one for each sequence, or one for
     /// all.
-    pub(in crate::passes) fn beside(
+    pub(crate) fn beside(
         scope: &Scope<'_>,
         value: &'a str,
         axis: usize,

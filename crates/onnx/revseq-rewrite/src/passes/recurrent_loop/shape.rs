@@ -99,12 +99,7 @@ pub(super) fn may_be(size: Size<'_>, batch: Size<'_>) -> bool {
 }
 
 /// Whether an initial state is `[batch, units]` or `[1, units]`, given that the loop runs.
-pub(in crate::passes) fn may_begin(
-    scope: &Scope<'_>,
-    name: &str,
-    batch: Size<'_>,
-    units: usize,
-) -> bool {
+pub(crate) fn may_begin(scope: &Scope<'_>, name: &str, batch: Size<'_>, units: usize) -> bool {
     let rows = sizes::axis(scope, name, 0);
     sizes::rank(scope, name) == Some(2)
         && rows.is_none_or(|rows| may_be(rows, batch))

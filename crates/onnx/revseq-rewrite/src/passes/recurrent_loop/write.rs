@@ -79,7 +79,7 @@ fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
 }
 
 /// Writes layers, and their outputs that are read.
-pub(in crate::passes) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<'_>) {
+pub(crate) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<'_>) {
     let sequences = Sequences::write(emit, layers);
     let has_masks = form.has_masks();
     let counting = layers.steps;

@@ -14,7 +14,7 @@
 //! ```
 
 use super::part::Part;
-use super::{BATCH_FIRST, Layer, SWAPPED, Steps, join};
+use super::{BATCH_FIRST, Layer, SWAPPED, Steps};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::NodeProto;
@@ -81,11 +81,12 @@ pub(super) fn write(layer: &Layer<'_>, emit: &Emit<'_>, input: &str, typed: &str
     if let Some(y) = layer.outputs[0] {
         let all = std::iter::zip(layer.backwards, &all);
         let all = all.map(|(&backwards, all)| moved_back(emit, all, backwards, steps));
-        layer.give(emit, y, join(emit, all.collect(), 1), &BATCH_FIRST);
+        let all = emit.concat(all.collect::<Vec<_>>(), 1);
+        layer.give(emit, y, all, &BATCH_FIRST);
     }
     for (output, parts) in [(1, states), (2, cells)] {
         if let Some(output) = layer.outputs[output] {
-            layer.give(emit, output, join(emit, parts, 0), &SWAPPED);
+            layer.give(emit, output, emit.concat(parts, 0), &SWAPPED);
         }
     }
 }

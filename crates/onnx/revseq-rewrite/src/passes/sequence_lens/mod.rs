@@ -116,12 +116,12 @@ impl<'a> Layer<'a> {
                 true => steps.in_order(emit, all),
                 false => all.clone(),
             });
-            let joined = join(emit, forwards.collect(), 1);
+            let joined = emit.concat(forwards.collect::<Vec<_>>(), 1);
             let counting = emit.op("Where", (&valid, joined, &steps.zero));
             self.give(emit, y, counting, &BATCH_FIRST);
         }
         if let Some(output) = self.outputs[1] {
-            let last = steps.last(emit, &valid, &join(emit, all, 1));
+            let last = steps.last(emit, &valid, &emit.concat(all, 1));
             self.give(emit, output, emit.sum(&last, &[0]), &SWAPPED);
         }
     }
@@ -160,14 +160,6 @@ impl<'a> Layer<'a> {
         let node = part.into_node(emit, input, vec![all.clone()]);
         emit.copy(node);
         all
-    }
-}
-
-/// Joins the directions' values.
-fn join(emit: &Emit<'_>, mut values: Vec<String>, axis: i64) -> String {
-    match values.len() {
-        1 => values.remove(0),
-        _ => emit.concat(values, axis),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sizes::{self, Size};
 use crate::types;
 
 /// Number of values that are followed at most.
-pub(in crate::passes) const MAXIMUM_STEPS: usize = 64;
+pub(crate) const MAXIMUM_STEPS: usize = 64;
 
 /// The layout of a loop, if its body has inputs and outputs to match.
 fn layout_of(node: &NodeProto, body: &Scope<'_>) -> Result<LoopLayout, String> {
@@ -25,7 +25,7 @@ fn layout_of(node: &NodeProto, body: &Scope<'_>) -> Result<LoopLayout, String> {
 }
 
 /// The states of a body that no step changes, with their values in the outer graph, which the body sees.
-pub(in crate::passes) fn unchanged(
+pub(crate) fn unchanged(
     scope: &Scope<'_>,
     node: &NodeProto,
     body: &GraphProto,
@@ -45,7 +45,7 @@ pub(in crate::passes) fn unchanged(
 }
 
 /// The body, with unchanged states read directly from the outer graph.
-pub(in crate::passes) fn with_captures(
+pub(crate) fn with_captures(
     scope: &Scope<'_>,
     node: &NodeProto,
     body: &GraphProto,
@@ -63,7 +63,7 @@ pub(in crate::passes) fn with_captures(
 }
 
 /// Follows a value through Identity nodes.
-pub(in crate::passes) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
+pub(crate) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a str) -> &'a str {
     let mut name = name;
     while let Some(node) = scope.first_output_of(name, "Identity")
         && let Some(input) = node.input(0)
@@ -75,49 +75,49 @@ pub(in crate::passes) fn through_identity<'a>(scope: &'a Scope<'a>, name: &'a st
 
 /// A loop-carried state.
 #[derive(Clone, Copy)]
-pub(in crate::passes) struct State<'a> {
+pub(crate) struct State<'a> {
     /// Name before a step, in the body.
-    pub(in crate::passes) carried: &'a str,
+    pub(crate) carried: &'a str,
     /// Name after a step, in the body.
-    pub(in crate::passes) updated: &'a str,
+    pub(crate) updated: &'a str,
     /// Name before the loop, in the outer graph.
-    pub(in crate::passes) initial: &'a str,
+    pub(crate) initial: &'a str,
     /// Name after the loop, in the outer graph; empty if the loop does not output it.
-    pub(in crate::passes) last: &'a str,
+    pub(crate) last: &'a str,
 }
 
 /// A value of the outer graph that the body reads one step at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) struct Sequence<'a> {
-    pub(in crate::passes) value: &'a str,
+pub(crate) struct Sequence<'a> {
+    pub(crate) value: &'a str,
     /// The time axis.
-    pub(in crate::passes) axis: usize,
+    pub(crate) axis: usize,
     /// Whether the last step is read first.
-    pub(in crate::passes) backwards: bool,
+    pub(crate) backwards: bool,
 }
 
 /// A scan output.
 #[derive(Clone, Copy)]
-pub(in crate::passes) struct Scanned<'a> {
-    pub(in crate::passes) value: &'a str,
-    pub(in crate::passes) result: &'a str,
+pub(crate) struct Scanned<'a> {
+    pub(crate) value: &'a str,
+    pub(crate) result: &'a str,
     /// The time axis of the result.
-    pub(in crate::passes) axis: i64,
+    pub(crate) axis: i64,
     /// Whether each step is prepended.
-    pub(in crate::passes) backwards: bool,
+    pub(crate) backwards: bool,
 }
 
 /// A counter of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::passes) struct Count {
+pub(crate) struct Count {
     /// Its lead over the iteration number.
-    pub(in crate::passes) ahead: i64,
-    pub(in crate::passes) rank: usize,
+    pub(crate) ahead: i64,
+    pub(crate) rank: usize,
 }
 
 /// Facts about the values of a graph, found once.
 #[derive(Clone, Default)]
-pub(in crate::passes) struct Facts {
+pub(crate) struct Facts {
     /// Float32 constants.
     floats: Rc<RefCell<HashMap<String, Option<Rc<Floats>>>>>,
     /// Numbers of columns.
@@ -125,26 +125,26 @@ pub(in crate::passes) struct Facts {
 }
 
 /// A loop that runs once for each step of a time axis.
-pub(in crate::passes) struct Body<'a> {
-    pub(in crate::passes) outer: &'a Scope<'a>,
-    pub(in crate::passes) inner: &'a Scope<'a>,
+pub(crate) struct Body<'a> {
+    pub(crate) outer: &'a Scope<'a>,
+    pub(crate) inner: &'a Scope<'a>,
     /// The trip count, once [`trips`](super::trips) has proved it.
-    pub(in crate::passes) steps: Size<'a>,
+    pub(crate) steps: Size<'a>,
     /// States that are neither counters nor unchanged.
-    pub(in crate::passes) states: Vec<State<'a>>,
+    pub(crate) states: Vec<State<'a>>,
     /// States that no step changes.
-    pub(in crate::passes) unchanged: Vec<State<'a>>,
-    pub(in crate::passes) scanned: Vec<Scanned<'a>>,
-    pub(in crate::passes) counters: Vec<State<'a>>,
-    pub(in crate::passes) slices: Vec<(&'a str, Sequence<'a>)>,
+    pub(crate) unchanged: Vec<State<'a>>,
+    pub(crate) scanned: Vec<Scanned<'a>>,
+    pub(crate) counters: Vec<State<'a>>,
+    pub(crate) slices: Vec<(&'a str, Sequence<'a>)>,
     /// A Loop's iteration number.
-    pub(in crate::passes) iteration: Option<&'a str>,
+    pub(crate) iteration: Option<&'a str>,
     facts: Facts,
 }
 
 impl<'a> Body<'a> {
     /// Reads a Loop or a Scan.
-    pub(in crate::passes) fn of(
+    pub(crate) fn of(
         outer: &'a Scope<'a>,
         node: &'a NodeProto,
         inner: &'a Scope<'a>,
@@ -197,7 +197,7 @@ impl<'a> Body<'a> {
 
     /// A step that was written out in a graph: the values that it gets from the step before, and the
     /// one that it reads of a sequence.
-    pub(in crate::passes) fn of_step(
+    pub(crate) fn of_step(
         scope: &'a Scope<'a>,
         facts: &Facts,
         carried: &[&'a str],
@@ -283,7 +283,7 @@ impl<'a> Body<'a> {
     }
 
     /// A value as a counter of steps, if it is one.
-    pub(in crate::passes) fn counter(&self, name: &str) -> Option<Count> {
+    pub(crate) fn counter(&self, name: &str) -> Option<Count> {
         self.counter_within(name, MAXIMUM_STEPS)
     }
 
@@ -373,7 +373,7 @@ impl<'a> Body<'a> {
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.
-    pub(in crate::passes) fn plain(&self, name: &'a str) -> &'a str {
+    pub(crate) fn plain(&self, name: &'a str) -> &'a str {
         let is_float = |input: &&str| types::of(self.inner, input) == Some(FLOAT);
         let mut name = through_identity(self.inner, name);
         while let Some(cast) = self.inner.first_output_of(name, "Cast")
@@ -386,28 +386,28 @@ impl<'a> Body<'a> {
     }
 
     /// Whether it is a single step, in the graph itself.
-    pub(in crate::passes) fn is_written_out(&self) -> bool {
+    pub(crate) fn is_written_out(&self) -> bool {
         self.outer.is(self.inner)
     }
 
     /// Whether it is a Scan, whose sequences all have the same length.
-    pub(in crate::passes) fn is_scan(&self) -> bool {
+    pub(crate) fn is_scan(&self) -> bool {
         self.iteration.is_none()
     }
 
     /// A Scan's first sequence.
-    pub(in crate::passes) fn first_sequence(&self) -> Option<Sequence<'a>> {
+    pub(crate) fn first_sequence(&self) -> Option<Sequence<'a>> {
         self.slices.first().map(|&(_, sequence)| sequence)
     }
 
     /// The state with this value before the step.
-    pub(in crate::passes) fn state(&self, name: &'a str) -> Option<State<'a>> {
+    pub(crate) fn state(&self, name: &'a str) -> Option<State<'a>> {
         let name = self.plain(name);
         self.states.iter().find(|it| it.carried == name).copied()
     }
 
     /// The sequence that a value is a step of.
-    pub(in crate::passes) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
+    pub(crate) fn sequence(&self, name: &'a str) -> Option<Sequence<'a>> {
         let name = self.plain(name);
         if let Some((_, sequence)) = self.slices.iter().find(|(slice, _)| *slice == name) {
             return Some(*sequence);
@@ -434,7 +434,7 @@ impl<'a> Body<'a> {
     }
 
     /// A float32 constant, cached.
-    pub(in crate::passes) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
+    pub(crate) fn floats(&self, name: &str) -> Option<Rc<Floats>> {
         if let Some(known) = self.facts.floats.borrow().get(name) {
             return known.clone();
         }
@@ -445,11 +445,7 @@ impl<'a> Body<'a> {
     }
 
     /// The number of columns of a value, cached.
-    pub(in crate::passes) fn width(
-        &self,
-        name: &str,
-        find: impl FnOnce() -> Option<usize>,
-    ) -> Option<usize> {
+    pub(crate) fn width(&self, name: &str, find: impl FnOnce() -> Option<usize>) -> Option<usize> {
         if let Some(known) = self.facts.widths.borrow().get(name) {
             return *known;
         }
@@ -462,7 +458,7 @@ impl<'a> Body<'a> {
     }
 
     /// The number in a constant of one element that does not raise the rank of other operands.
-    pub(in crate::passes) fn number(&self, name: &str) -> Option<f32> {
+    pub(crate) fn number(&self, name: &str) -> Option<f32> {
         let constant = self.floats(name)?;
         match *constant.elements {
             [number] if constant.sizes.len() <= 2 => Some(number),
@@ -494,7 +490,7 @@ fn is_backwards(node: &NodeProto, attribute: &str, index: usize) -> Result<bool,
 }
 
 /// The two inputs of an operator.
-pub(in crate::passes) fn operands<'a>(
+pub(crate) fn operands<'a>(
     scope: &'a Scope<'a>,
     name: &str,
     op: &str,
@@ -504,6 +500,6 @@ pub(in crate::passes) fn operands<'a>(
 }
 
 /// Whether a Cast preserves the number of a step.
-pub(in crate::passes) fn is_number(node: &NodeProto) -> bool {
+pub(crate) fn is_number(node: &NodeProto) -> bool {
     matches!(node.int("to"), Attribute::Value(1 | 6 | 7 | 11))
 }

@@ -4,9 +4,9 @@
 //! outputs, once `reads` has made Gathers of what reads a step. `trips` proves how often it runs. Passes
 //! that replace loops of this kind share both.
 
-pub(in crate::passes) mod body;
+pub(crate) mod body;
 mod reads;
-pub(in crate::passes) mod trips;
+pub(crate) mod trips;
 
 use crate::model::{GraphProto, NodeProto};
 use crate::pass::{Left, Other};

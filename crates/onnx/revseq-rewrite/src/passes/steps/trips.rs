@@ -17,10 +17,7 @@ struct Bound<'a> {
 }
 
 /// A loop's trip count, from its sequences, its count or its condition.
-pub(in crate::passes) fn count<'a>(
-    body: &Body<'a>,
-    node: &'a NodeProto,
-) -> Result<Size<'a>, String> {
+pub(crate) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>, String> {
     // All sequences of a Scan have one length.
     if let Some(sequence) = body.first_sequence() {
         let steps = sizes::axis(body.outer, sequence.value, sequence.axis);
@@ -84,7 +81,7 @@ pub(in crate::passes) fn count<'a>(
 }
 
 /// Whether a loop provably runs a step, by its count and its first condition, or its sequences.
-pub(in crate::passes) fn is_a_step_certain(scope: &Scope<'_>, node: &NodeProto) -> bool {
+pub(crate) fn is_a_step_certain(scope: &Scope<'_>, node: &NodeProto) -> bool {
     let is_some = |size: Option<Size<'_>>| size.and_then(Size::number).is_some_and(|size| size > 0);
     if node.is("Loop") {
         let is_counted = node.input(0).is_none_or(|count| {
@@ -181,7 +178,7 @@ fn starts(body: &Body<'_>, name: &str, all: Size<'_>, steps: usize) -> bool {
 }
 
 /// The smaller and the larger operand of a comparison.
-pub(in crate::passes) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
+pub(crate) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a str)> {
     operands(scope, name, "Less").or_else(|| {
         let (larger, smaller) = operands(scope, name, "Greater")?;
         Some((smaller, larger))

@@ -50,10 +50,7 @@ fn find(at: &At<'_>) -> Verdict {
             _ => emit.cast(number, code),
         }
     };
-    let of_channels = |value: &str| match behind.is_empty() {
-        true => value.to_owned(),
-        false => emit.unsqueeze(value, &behind),
-    };
+    let of_channels = |value: &str| emit.unsqueeze(value, &behind);
     let average = match is_own {
         true => emit.mean(x, &others),
         false => of_channels(mean),

@@ -1,8 +1,9 @@
 //! An If whose branches add a tensor to the same list, to an If that outputs the tensor.
 
 use super::list::Added;
-use crate::model::{self, GraphProto};
+use crate::model::GraphProto;
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::rename::output_as;
 use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -28,11 +29,7 @@ fn find(at: &At<'_>) -> Verdict {
     let mut taken = node.clone();
     taken.output[output].clone_from(&tensor);
     for (branch, added) in taken.graphs_mut().zip(&all) {
-        // A branch must not output a value twice, nor one of the graphs around it.
-        let own = emit.name("added");
-        let hand_on = model::node("Identity", &[added.tensor], &[&own], Vec::new());
-        branch.node.push(hand_on);
-        branch.output[output] = model::untyped(&own);
+        output_as(branch, output, added.tensor, &emit.name("added"));
     }
     emit.copy(taken);
     let longer = match all[0].is_front {

@@ -98,23 +98,13 @@ fn multiplied(
         let missing = order.iter().enumerate();
         let missing = missing.filter(|(_, letter)| !letters.contains(letter));
         let missing: Vec<i64> = missing.map(|(axis, _)| axis as i64).collect();
-        let moved = match perm.is_sorted() {
-            true => name.to_owned(),
-            false => emit.transpose(name, &perm),
-        };
-        match missing.is_empty() {
-            true => moved,
-            false => emit.unsqueeze(&moved, &missing),
-        }
+        emit.unsqueeze(&emit.transpose(name, &perm), &missing)
     });
     let product = emit.op("Mul", aligned.as_slice());
     let summed = order.iter().enumerate();
     let summed = summed.filter(|(_, letter)| !output.contains(letter));
     let summed: Vec<i64> = summed.map(|(axis, _)| axis as i64).collect();
-    match summed.is_empty() {
-        true => product,
-        false => emit.sum(&product, &summed),
-    }
+    emit.sum(&product, &summed)
 }
 
 /// Writes an Einsum of many operands by those of two, the pairs with the fewest axes first.

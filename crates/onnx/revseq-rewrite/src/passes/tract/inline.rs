@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 
 use crate::model::{self, AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::rename::identity;
 use crate::scope::Names;
 
 /// Renames a body's nodes and values for their new place.
@@ -103,12 +104,7 @@ impl<'a> Inline<'a> {
             self.rename(node, &HashMap::new());
         }
         for (inner, outer) in handed_on {
-            nodes.push(model::node(
-                "Identity",
-                &[&self.value(&inner)],
-                &[&outer],
-                vec![],
-            ));
+            nodes.push(identity(&self.value(&inner), &outer));
         }
         nodes
     }

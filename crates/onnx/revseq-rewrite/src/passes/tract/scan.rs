@@ -21,6 +21,7 @@ use crate::model::{
     TensorProto, ValueInfoProto,
 };
 use crate::pass::{At, Left, Other, Pass, Verdict};
+use crate::rename::identity;
 use crate::sizes::{self, Size};
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -371,14 +372,12 @@ fn write_loop(
         zero = emit.constant(&[], &[0]);
         states.push(&zero);
         outputs.insert(0, &dummy[2]);
-        let keep = model::node("Identity", &[&dummy[0]], &[&dummy[1]], Vec::new());
-        body.node.push(keep);
+        body.node.push(identity(&dummy[0], &dummy[1]));
         body.input.push(scalar(&dummy[0], INT64));
         body.output.insert(0, scalar(&dummy[1], INT64));
     }
     let on = emit.name("condition_out");
-    let go_on = model::node("Identity", &[condition], &[&on], Vec::new());
-    body.node.push(go_on);
+    body.node.push(identity(condition, &on));
     body.output.insert(0, scalar(&on, BOOL));
     let body = AttributeProto {
         name: Some("body".to_owned()),

@@ -84,11 +84,7 @@ fn concat(
             Part::Steps(step, count, _) => steps(&emit, scope, step, count, axis)?,
         });
     }
-    let stacked = match values.len() {
-        1 => values.remove(0),
-        _ => emit.concat(values, axis),
-    };
-    emit.give(output, stacked);
+    emit.give(output, emit.concat(values, axis));
     Some(emit.finish("steps that were taken apart, as the tensor of them"))
 }
 

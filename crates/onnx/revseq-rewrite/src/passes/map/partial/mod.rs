@@ -31,7 +31,7 @@ use super::values::{Stepped, Value, Values};
 use super::{OPSET, in_place, operators};
 use choice::Choice;
 
-pub(in crate::passes) const PASS: Pass = Pass::rounding(
+pub(crate) const PASS: Pass = Pass::rounding(
     "partial-map",
     "What steps of other Loops and Scans compute without their states, over all steps",
     find,

@@ -7,8 +7,9 @@
 //! ```
 
 use crate::emit::Emit;
-use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
+use crate::model::{BEFORE_STATES, GraphProto, NodeProto};
 use crate::pass::{At, Verdict};
+use crate::rename::output_as;
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
@@ -121,10 +122,7 @@ impl<'a> Conditional<'a> {
         for branch in adder.graphs_mut() {
             let tensor = self.take_tensor(branch);
             let tensor = tensor.as_deref().unwrap_or(zeros);
-            let own = emit.name("piece");
-            let hand_on = model::node("Identity", &[tensor], &[&own], Vec::new());
-            branch.node.push(hand_on);
-            branch.output[self.output] = model::untyped(&own);
+            output_as(branch, self.output, tensor, &emit.name("piece"));
         }
     }
 

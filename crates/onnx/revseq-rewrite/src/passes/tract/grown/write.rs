@@ -2,6 +2,7 @@
 
 use crate::emit::{Emit, NO_SIZES};
 use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
+use crate::rename::identity;
 use crate::scope::Scope;
 use crate::sizes::Size;
 use crate::types;
@@ -164,8 +165,7 @@ impl<'w> Write<'w> {
         let read = |index: usize| self.edit.body.node[index].output[0].clone();
         let before = read(first);
         for &index in rest {
-            let same = model::node("Identity", &[&before], &[&read(index)], Vec::new());
-            self.edit.first.push(same);
+            self.edit.first.push(identity(&before, &read(index)));
         }
         let after = self.edit.hand_on(added.tensor, "last");
         if let Some(Segment::One(element)) = list.initial.last() {
@@ -248,10 +248,9 @@ pub(super) fn zeros(
             }
         });
     }
-    let shape = match parts.len() {
-        0 => emit.ints(&[]),
-        1 => parts.remove(0),
-        _ => emit.concat(parts, 0),
+    let shape = match parts.is_empty() {
+        true => emit.ints(&[]),
+        false => emit.concat(parts, 0),
     };
     Ok(emit.with("ConstantOfShape", shape, ("value", zero)))
 }
@@ -260,8 +259,8 @@ pub(super) fn zeros(
 fn measure(graph: &mut GraphProto, list: &str, length: &str) {
     for node in &mut graph.node {
         if reads_length(node, list) {
-            let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
-            *node = model::node("Identity", &[length], &outputs, Vec::new());
+            let output = node.output.first().map_or("", String::as_str);
+            *node = identity(length, output);
         }
         for inner in node.graphs_mut() {
             measure(inner, list, length);

@@ -23,7 +23,7 @@ const MAKERS: &[&str] = &[
 
 /// An element of a list.
 #[derive(Clone)]
-pub(in crate::passes::tract) enum Element<'a> {
+pub(crate) enum Element<'a> {
     Value(&'a str),
     /// A slice of a value.
     Part {
@@ -38,7 +38,7 @@ pub(in crate::passes::tract) enum Element<'a> {
 
 /// A value that is cut along an axis.
 #[derive(Clone)]
-pub(in crate::passes::tract) struct Cut<'a> {
+pub(crate) struct Cut<'a> {
     pub(super) value: &'a str,
     pub(super) axis: i64,
     pub(super) parts: Parts<'a>,
@@ -50,7 +50,7 @@ pub(in crate::passes::tract) struct Cut<'a> {
 
 /// The lengths of the parts of a value.
 #[derive(Clone, Copy)]
-pub(in crate::passes::tract) enum Parts<'a> {
+pub(crate) enum Parts<'a> {
     /// Parts of this length, but for a shorter last one.
     Of(i64),
     /// Parts of length 1, as many as a vector has elements.
@@ -61,21 +61,18 @@ pub(in crate::passes::tract) enum Parts<'a> {
 
 /// Consecutive elements of a list.
 #[derive(Clone)]
-pub(in crate::passes::tract) enum Segment<'a> {
+pub(crate) enum Segment<'a> {
     One(Element<'a>),
     Cut(Cut<'a>),
 }
 
 /// Whether a node makes a list.
-pub(in crate::passes::tract) fn makes(node: &NodeProto) -> bool {
+pub(crate) fn makes(node: &NodeProto) -> bool {
     node.domain().is_empty() && MAKERS.contains(&node.op())
 }
 
 /// The segments of a list, in order, in values that a graph sees.
-pub(in crate::passes::tract) fn segments<'a>(
-    scope: &'a Scope<'a>,
-    name: &str,
-) -> Option<Vec<Segment<'a>>> {
+pub(crate) fn segments<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Vec<Segment<'a>>> {
     within(scope, name, MAXIMUM_STEPS)
 }
 
@@ -140,7 +137,7 @@ fn place(list: &mut Vec<Segment<'_>>, at: i64, beyond: usize) -> Option<usize> {
 }
 
 /// The elements, if they are the same in every run.
-pub(in crate::passes::tract) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
+pub(crate) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
     let mut all = Vec::new();
     for segment in list {
         match segment {
@@ -243,7 +240,7 @@ impl<'a> Segment<'a> {
     }
 
     /// The sizes that all its elements have.
-    pub(in crate::passes::tract) fn sizes(&self, scope: &'a Scope<'a>) -> Option<Vec<Size<'a>>> {
+    pub(crate) fn sizes(&self, scope: &'a Scope<'a>) -> Option<Vec<Size<'a>>> {
         let (value, cut) = match *self {
             Self::One(Element::Value(value)) => (value, None),
             Self::One(Element::Part {

@@ -6,7 +6,7 @@ use crate::model::NodeProto;
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
 
-pub(in crate::passes::tract) const PASS: Pass = Pass::exact(
+pub(crate) const PASS: Pass = Pass::exact(
     "stacked-list",
     "A sequence of tensors of one shape that is read anywhere, to one tensor",
     find,
@@ -41,7 +41,7 @@ fn find(at: &At<'_>) -> Verdict {
 }
 
 /// Writes the list of a tensor's parts along its first axis.
-pub(in crate::passes::tract) fn write_parts_of(emit: &Emit<'_>, stack: &str) -> String {
+pub(crate) fn write_parts_of(emit: &Emit<'_>, stack: &str) -> String {
     emit.with("SplitToSequence", stack, [("axis", 0), ("keepdims", 0)])
 }
 

@@ -8,11 +8,7 @@ use crate::scope::Scope;
 use crate::sizes;
 
 /// Writes the number of elements, a scalar.
-pub(in crate::passes::tract) fn write_length(
-    emit: &Emit<'_>,
-    scope: &Scope<'_>,
-    list: &[Segment<'_>],
-) -> String {
+pub(crate) fn write_length(emit: &Emit<'_>, scope: &Scope<'_>, list: &[Segment<'_>]) -> String {
     if let Some(elements) = super::elements(list) {
         return emit.constant(&[], &[elements.len() as i64]);
     }
@@ -89,7 +85,7 @@ fn write_shape(emit: &Emit<'_>, value: &str, [start, end]: [i64; 2], size: Strin
     emit.concat(sizes, 0)
 }
 
-pub(in crate::passes::tract) fn write_element(emit: &Emit<'_>, element: &Element<'_>) -> String {
+pub(crate) fn write_element(emit: &Emit<'_>, element: &Element<'_>) -> String {
     match *element {
         Element::Value(name) => name.to_owned(),
         Element::Part {
@@ -162,7 +158,7 @@ fn write_places(
 }
 
 /// Writes a ConcatFromSequence along an axis, which is a new one or one of the elements.
-pub(in crate::passes::tract) fn write_join(
+pub(crate) fn write_join(
     emit: &Emit<'_>,
     scope: &Scope<'_>,
     list: &[Segment<'_>],
@@ -178,11 +174,8 @@ pub(in crate::passes::tract) fn write_join(
         }
         Segment::Cut(cut) => write_parts(emit, scope, cut, axis, new),
     });
-    let mut parts: Vec<String> = parts.collect::<Result<_, _>>()?;
-    Ok(match parts.len() {
-        1 => parts.remove(0),
-        _ => emit.concat(parts, axis),
-    })
+    let parts: Vec<String> = parts.collect::<Result<_, _>>()?;
+    Ok(emit.concat(parts, axis))
 }
 
 /// All parts of a value along an axis of the output, which is a new one or one of each part.
@@ -242,7 +235,7 @@ pub(super) fn have_one_shape<'a>(scope: &'a Scope<'a>, list: &[Segment<'a>]) -> 
 }
 
 /// Writes all elements, stacked along a new first axis.
-pub(in crate::passes::tract) fn write_stack(
+pub(crate) fn write_stack(
     emit: &Emit<'_>,
     scope: &Scope<'_>,
     list: &[Segment<'_>],
