@@ -5,17 +5,21 @@
 //! declared. That harms no model without such a Shape, but a pass may write one. So the numbers that are
 //! declared of what new nodes depend on are removed, and runtimes infer them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use crate::model::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::model::{ModelProto, NodeProto, ValueInfoProto};
+use crate::origins::origins;
 use revseq_onnx::forget_sizes;
 
 /// Removes the declared sizes of the values on which nodes of these names depend. What the model's own
 /// inputs and outputs are declared as stays, and what a loop outputs in a step: where there is none, ONNX
 /// Runtime makes the sizes of an output of it.
 pub(crate) fn forget(model: &mut ModelProto, written: &HashSet<String>) {
-    let needed = needed(model, written).into_iter();
-    let needed: HashSet<String> = needed.map(str::to_owned).collect();
+    let needed = origins(model, |node| match written.contains(node.name()) {
+        true => node.inputs().collect(),
+        false => Vec::new(),
+    });
+    let needed: HashSet<String> = needed.into_iter().map(str::to_owned).collect();
     if let Some(graph) = model.graph.as_option_mut() {
         forget_all(&mut graph.value_info, &needed);
         forget_within(&mut graph.node, &needed);
@@ -24,32 +28,6 @@ pub(crate) fn forget(model: &mut ModelProto, written: &HashSet<String>) {
         forget_all(&mut function.value_info, &needed);
         forget_within(&mut function.node, &needed);
     }
-}
-
-/// The values on which nodes of these names depend. Values of one name, in different graphs, count as one.
-fn needed<'a>(model: &'a ModelProto, written: &HashSet<String>) -> HashSet<&'a str> {
-    let mut makers: HashMap<&str, Vec<&NodeProto>> = HashMap::new();
-    let mut open = Vec::new();
-    for node in model.all_nodes() {
-        let inner = node.graphs().flat_map(GraphProto::inputs);
-        for value in node.outputs().chain(inner) {
-            makers.entry(value).or_default().push(node);
-        }
-        if written.contains(node.name()) {
-            open.extend(node.inputs());
-        }
-    }
-    let mut needed = HashSet::new();
-    while let Some(value) = open.pop() {
-        if needed.insert(value) {
-            let makers = makers.get(value).into_iter().flatten();
-            open.extend(makers.flat_map(|node| {
-                let inner = node.graphs().flat_map(GraphProto::outputs);
-                node.inputs().chain(inner)
-            }));
-        }
-    }
-    needed
 }
 
 fn forget_all<'a>(

@@ -221,6 +221,38 @@ impl<'n> Emit<'n> {
         refusal.get_or_insert_with(|| why.into());
     }
 
+    /// Writes a node of the model over other inputs, with attributes in place of its own of those names.
+    /// Returns the names of its outputs.
+    pub(crate) fn again(
+        &self,
+        node: &NodeProto,
+        inputs: impl Operands,
+        attributes: Vec<AttributeProto>,
+    ) -> Vec<String> {
+        let mut again = node.clone();
+        again.input = self.names(inputs);
+        let is_kept = |own: &AttributeProto| attributes.iter().all(|it| it.name != own.name);
+        again.attribute.retain(is_kept);
+        again.attribute.extend(attributes);
+        again.name = Some(self.name(node.op()));
+        for output in again.output.iter_mut().filter(|it| !it.is_empty()) {
+            *output = self.name(&format!("{}:0", node.op()));
+        }
+        let outputs = again.output.clone();
+        self.copy(again);
+        outputs
+    }
+
+    /// The same of a node with one output that counts.
+    pub(crate) fn one_again(
+        &self,
+        node: &NodeProto,
+        inputs: impl Operands,
+        attributes: Vec<AttributeProto>,
+    ) -> String {
+        self.again(node, inputs, attributes).remove(0)
+    }
+
     /// Adds a node of the model as it is.
     pub(crate) fn copy(&self, node: NodeProto) {
         self.written.borrow_mut().edit.nodes.push(node);
@@ -261,6 +293,12 @@ impl<'n> Emit<'n> {
         let Written { edit, refusal, .. } = self.written.into_inner();
         let what = what.into();
         refusal.map_or(Ok(Edit { what, ..edit }), |why| Err(why.into()))
+    }
+
+    /// The replacement by a value of the one that it was started for.
+    pub(crate) fn finish_with(self, value: String, what: impl Into<String>) -> Verdict {
+        self.give(&self.prefix, value);
+        self.finish(what)
     }
 
     /// A fresh name for a value.

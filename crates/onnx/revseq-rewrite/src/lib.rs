@@ -12,7 +12,6 @@
 
 #![forbid(unsafe_code)]
 
-mod branches;
 mod captured;
 mod declared;
 mod driver;
@@ -22,6 +21,7 @@ mod halves;
 mod live;
 pub mod masked;
 mod operands;
+mod origins;
 mod pass;
 mod passes;
 mod path;

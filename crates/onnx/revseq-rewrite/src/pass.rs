@@ -8,9 +8,9 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
-use crate::branches;
 use crate::emit::Emit;
-use crate::model::{ModelProto, NodeProto};
+use crate::model::{GraphProto, ModelProto, NodeProto};
+use crate::origins::origins;
 use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 pub(crate) use crate::verdict::{Edit, Left, Other, Verdict};
@@ -107,6 +107,11 @@ impl<'a> At<'a> {
         self.node.output.first().map(String::as_str).ok_or(Other)
     }
 
+    /// Starts a replacement that makes the first output.
+    pub(crate) fn replacement(&self) -> Result<Emit<'a>, Left> {
+        Ok(self.emit(self.output()?))
+    }
+
     /// The node with a name like the one by which reports call it, for one that stays in another place.
     pub(crate) fn named(&self) -> NodeProto {
         let mut node = self.node.clone();
@@ -200,6 +205,10 @@ impl Pass {
     }
 }
 
+/// The first opset in which the branches of an If may differ in shape. ONNX Runtime refuses a model where it
+/// knows that they do. It does not know what a Loop outputs, but knows it of what takes its place.
+const BRANCHES_OF_OWN_SHAPES: i64 = 11;
+
 /// The data that a pass may inspect besides the graph.
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -226,11 +235,16 @@ impl<'a> Context<'a> {
     /// Says why no other node may take the place of a Loop or Scan, if runtimes would know a shape then
     /// that an If does not allow.
     pub(crate) fn refusal(&self, scope: &Scope<'_>, node: &NodeProto) -> Option<String> {
-        if scope.opset >= branches::OWN_SHAPES || !["Loop", "Scan"].iter().any(|it| node.is(it)) {
+        if scope.opset >= BRANCHES_OF_OWN_SHAPES || !(node.is("Loop") || node.is("Scan")) {
             return None;
         }
-        let of_branches = || branches::values(self.model).into_iter().map(str::to_owned);
-        let of_branches = self.of_branches.get_or_init(|| of_branches().collect());
+        let of_branches = self.of_branches.get_or_init(|| {
+            let values = origins(self.model, |node| match node.is("If") {
+                true => node.graphs().flat_map(GraphProto::outputs).collect(),
+                false => Vec::new(),
+            });
+            values.into_iter().map(str::to_owned).collect()
+        });
         let output = node.outputs().find(|it| of_branches.contains(*it))?;
         Some(format!(
             "a branch of an If depends on {output}, and version {} of ONNX's operators has no branches of \

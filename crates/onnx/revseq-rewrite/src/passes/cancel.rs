@@ -25,13 +25,11 @@ const MAXIMUM_BETWEEN: usize = 16;
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let output = at.output()?;
     let reversal = Reversal::of(scope, node).ok_or(Other)?;
     let (data, between) = pattern(scope, node, reversal)?;
-    let emit = at.emit(output);
+    let emit = at.replacement()?;
     if between.is_empty() {
-        emit.same(output, data);
-        return emit.finish("nothing: it undoes the reversal before it");
+        return emit.finish_with(data.to_owned(), "nothing: it undoes the reversal before it");
     }
     let mut value = data.to_owned();
     for node in between.iter().rev() {
@@ -41,11 +39,9 @@ fn find(at: &At<'_>) -> Verdict {
         copy.name = Some(emit.name(&format!("{}/node", node.op())));
         emit.copy(copy);
     }
-    emit.give(output, value);
     let count = between.len();
-    emit.finish(format!(
-        "nothing, with the reversal before {count} operators"
-    ))
+    let what = format!("nothing, with the reversal before {count} operators");
+    emit.finish_with(value, what)
 }
 
 /// The data of the first of two reversals that undo each other, and the operators between them, last

@@ -9,7 +9,7 @@
 //! ```
 
 use super::reversal::Reversal;
-use super::{LAYERS, remove_attribute};
+use super::{LAYERS, remove_attribute, write_turned};
 use crate::model::{self, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
@@ -24,7 +24,7 @@ pub(super) const PASS: Pass = Pass::rounding(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let (input, y) = (at.input(0)?, at.output()?);
+    let input = at.input(0)?;
     let (inner, source, 0) = scope.producer(input).ok_or(Other)? else {
         return Err(Other);
     };
@@ -39,27 +39,19 @@ fn find(at: &At<'_>) -> Verdict {
         return Err("only forward layers with the time first are turned".into());
     }
     is_whole(scope, node, &reversal)?;
-    let emit = at.emit(y);
+    let emit = at.replacement()?;
     let mut turned = node.clone();
     turned.input[0] = data.to_owned();
     remove_attribute(&mut turned, "direction");
     turned.attribute.push(model::text("direction", "reverse"));
-    if scope.uses(y) > 0 {
-        turned.output[0] = emit.name("backwards");
-        let backwards = turned.output[0].clone();
-        emit.copy(turned);
-        let forwards = match &reversal {
-            Reversal::Flip { .. } => reversal.write(&emit, &backwards),
-            // ONNX allows ReverseSequence only on axes 0 and 1.
-            Reversal::Sequence { .. } => {
-                let steps = emit.squeeze(&backwards, &[1]);
-                emit.unsqueeze(&reversal.write(&emit, &steps), &[1])
-            }
-        };
-        emit.give(y, forwards);
-    } else {
-        emit.copy(turned);
-    }
+    write_turned(at, &emit, turned, |all| match &reversal {
+        Reversal::Flip { .. } => reversal.write(&emit, all),
+        // ONNX allows ReverseSequence only on axes 0 and 1.
+        Reversal::Sequence { .. } => {
+            let steps = emit.squeeze(all, &[1]);
+            emit.unsqueeze(&reversal.write(&emit, &steps), &[1])
+        }
+    });
     emit.finish(format!("{} with direction = reverse", node.op()))
 }
 

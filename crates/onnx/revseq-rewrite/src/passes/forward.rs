@@ -9,7 +9,7 @@
 //! ```
 
 use super::reversal::Reversal;
-use super::{LAYERS, remove_attribute};
+use super::{LAYERS, remove_attribute, write_turned};
 use crate::pass::{At, Other, Pass, Verdict};
 
 pub(super) const PASS: Pass = Pass::rounding(
@@ -20,7 +20,7 @@ pub(super) const PASS: Pass = Pass::rounding(
 .of(LAYERS);
 
 fn find(at: &At<'_>) -> Verdict {
-    let &At { scope, node, .. } = at;
+    let node = at.node;
     let input = at.input(0)?;
     let output = node.outputs().next().ok_or(Other)?;
     if node.text("direction").or("forward") != Some("reverse") {
@@ -39,14 +39,6 @@ fn find(at: &At<'_>) -> Verdict {
     let mut turned = node.clone();
     turned.input[0] = reversal.write(&emit, input);
     remove_attribute(&mut turned, "direction");
-    match node.output.first().filter(|y| scope.uses(y) > 0) {
-        Some(y) => {
-            turned.output[0] = emit.name("backwards");
-            let backwards = turned.output[0].clone();
-            emit.copy(turned);
-            emit.give(y, reversal.write(&emit, &backwards));
-        }
-        None => emit.copy(turned),
-    }
+    write_turned(at, &emit, turned, |all| reversal.write(&emit, all));
     emit.finish(format!("{}, forward, over the reversed input", node.op()))
 }

@@ -7,7 +7,7 @@
 //! ReverseSequence(x, Expand(Shape(x)[0], [N]), time 0, batch 1)  →  x[::-1]
 //! ```
 
-use crate::constant;
+use super::axis_from_front;
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 
@@ -26,16 +26,13 @@ fn find(at: &At<'_>) -> Verdict {
         ("revseq", "ReverseSubsequences") => "axis",
         _ => return Err(Other),
     };
-    let (data, lengths, output) = (at.input(0)?, at.input(1)?, at.output()?);
+    let (data, lengths, emit) = (at.input(0)?, at.input(1)?, at.replacement()?);
     let axis = node
         .int(attribute)
         .or(0)
         .ok_or("its axis is an attribute that the function's caller sets")?;
-    let axis = match sizes::rank(scope, data) {
-        Some(rank) => constant::normal_axis(axis, rank),
-        None => usize::try_from(axis).ok(),
-    };
-    let axis = axis.ok_or("the axis counts from the end of a rank that is not known")?;
+    let axis = axis_from_front(scope, data, axis)
+        .ok_or("the axis counts from the end of a rank that is not known")?;
     let length =
         sizes::every_element(scope, lengths).ok_or("its lengths are not provably all the same")?;
     if Some(length) != sizes::axis(scope, data, axis) {
@@ -44,7 +41,6 @@ fn find(at: &At<'_>) -> Verdict {
         )
         .into());
     }
-    let emit = at.emit(output);
-    emit.give(output, emit.flip(data, axis as i64));
-    emit.finish(format!("Slice of axis {axis} with a step of -1"))
+    let flipped = emit.flip(data, axis as i64);
+    emit.finish_with(flipped, format!("Slice of axis {axis} with a step of -1"))
 }

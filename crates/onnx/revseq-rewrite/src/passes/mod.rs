@@ -25,10 +25,14 @@ mod unrolled;
 
 pub(crate) use recurrent_loop::PASS as RECURRENT_LOOP;
 
+use crate::constant;
+use crate::emit::Emit;
 use crate::error::Error;
 use crate::model::{ModelProto, NodeProto};
-use crate::pass::{Options, Pass, PassInfo};
+use crate::pass::{At, Options, Pass, PassInfo};
 use crate::runtimes::Runtime;
+use crate::scope::Scope;
+use crate::sizes;
 
 /// All passes, in the order in which they run.
 ///
@@ -74,9 +78,36 @@ pub const PASSES: &[&PassInfo] = &{
 /// The recurrent layers of ONNX.
 const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
 
+/// An axis of a value counted from the front; `None` if it counts from an end that is not known, or is not
+/// there.
+fn axis_from_front(scope: &Scope<'_>, value: &str, axis: i64) -> Option<usize> {
+    match sizes::rank(scope, value) {
+        Some(rank) => constant::normal_axis(axis, rank),
+        None => usize::try_from(axis).ok(),
+    }
+}
+
 /// Removes an attribute of a node.
 fn remove_attribute(node: &mut NodeProto, name: &str) {
     node.attribute.retain(|attribute| attribute.name() != name);
+}
+
+/// Writes a layer whose outputs at all steps come in the wrong order, and puts those that are read in order.
+fn write_turned(
+    at: &At<'_>,
+    emit: &Emit<'_>,
+    mut layer: NodeProto,
+    in_order: impl FnOnce(&str) -> String,
+) {
+    match at.node.output.first().filter(|y| at.scope.uses(y) > 0) {
+        Some(y) => {
+            let turned = emit.name("backwards");
+            layer.output[0].clone_from(&turned);
+            emit.copy(layer);
+            emit.give(y, in_order(&turned));
+        }
+        None => emit.copy(layer),
+    }
 }
 
 /// Drops the inputs at the end that are left out.

@@ -14,11 +14,10 @@
 
 use std::ops::Range;
 
-use crate::constant;
+use super::axis_from_front;
 use crate::emit::{ALLOW_ZERO, Emit};
 use crate::model::{self, Attribute, FLOAT, INT64, ModelProto, NodeProto, all_nodes};
 use crate::pass::{At, Other, Pass, Verdict};
-use crate::sizes;
 use crate::types;
 
 pub(super) const PASS: Pass = Pass::exact(
@@ -69,7 +68,6 @@ fn find(at: &At<'_>) -> Verdict {
     else {
         return Err("an input or the output is missing".into());
     };
-    let rank = sizes::rank(scope, data);
     let emit = at.emit(output);
     let shape = emit.op("Shape", data);
     let axes = axes.iter().map(|&(name, default)| {
@@ -77,7 +75,11 @@ fn find(at: &At<'_>) -> Verdict {
             .int(name)
             .or(default)
             .ok_or_else(|| format!("its {name} is an attribute that the function's caller sets"));
-        Ok(axis(&emit, written?, rank, &shape))
+        let written = written?;
+        Ok(match axis_from_front(scope, data, written) {
+            Some(axis) => Axis::Known(axis as i64),
+            None => Axis::computed(&emit, written, &shape),
+        })
     });
     let axes: Vec<Axis> = axes.collect::<Result<_, String>>()?;
     let reversed = match &axes[..] {
@@ -89,9 +91,8 @@ fn find(at: &At<'_>) -> Verdict {
         [axis] => reverse_subsequences(&emit, [data, lengths], &shape, axis),
         _ => return Err(Other),
     };
-    emit.give(output, reversed);
     let what = format!("{} standard operators around Gather", emit.len());
-    emit.finish(what)
+    emit.finish_with(reversed, what)
 }
 
 /// The attributes that are axes of a reversal, and their defaults; none for other operators.
@@ -113,21 +114,14 @@ pub(super) fn depends_on_callers(model: &ModelProto) -> bool {
     })
 }
 
-fn axis(emit: &Emit<'_>, axis: i64, rank: Option<usize>, shape: &str) -> Axis {
-    let known = match rank {
-        Some(rank) => constant::normal_axis(axis, rank).map(|axis| axis as i64),
-        None => (axis >= 0).then_some(axis),
-    };
-    if let Some(axis) = known {
-        return Axis::Known(axis);
-    }
-    let axis = emit.ints(&[axis]);
-    let from_front = emit.op("Add", (&axis, emit.op("Shape", shape)));
-    let negative = emit.op("Less", (&axis, [0]));
-    Axis::Computed(emit.op("Where", (negative, from_front, axis)))
-}
-
 impl Axis {
+    fn computed(emit: &Emit<'_>, axis: i64, shape: &str) -> Self {
+        let axis = emit.ints(&[axis]);
+        let from_front = emit.op("Add", (&axis, emit.op("Shape", shape)));
+        let negative = emit.op("Less", (&axis, [0]));
+        Self::Computed(emit.op("Where", (negative, from_front, axis)))
+    }
+
     /// The axis's size, as a vector of one element.
     fn size(&self, emit: &Emit<'_>, shape: &str) -> String {
         match self {

@@ -8,7 +8,7 @@
 //! Flip(axis 0) of Transpose(x, perm [1, 0])  =  Transpose(Flip(axis 1) of x, perm [1, 0])
 //! ```
 
-use crate::constant;
+use super::axis_from_front;
 use crate::emit::Emit;
 use crate::model::NodeProto;
 use crate::operators::is_elementwise;
@@ -32,10 +32,7 @@ impl<'a> Reversal<'a> {
     /// Reads a node as a reversal.
     pub(super) fn of(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Self> {
         let data = node.input(0)?;
-        let counted = |axis: i64| match sizes::rank(scope, data) {
-            Some(rank) => constant::normal_axis(axis, rank),
-            None => usize::try_from(axis).ok(),
-        };
+        let counted = |axis: i64| axis_from_front(scope, data, axis);
         if node.is("ReverseSequence") {
             return Some(Self::Sequence {
                 time: counted(node.int("time_axis").or(0)?)?,

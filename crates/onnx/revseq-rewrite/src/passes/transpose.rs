@@ -41,10 +41,9 @@ fn find(at: &At<'_>) -> Verdict {
         )
         .into());
     }
-    let (data, output) = (first.input(0).ok_or(Other)?, at.output()?);
-    let emit = at.emit(output);
-    emit.give(output, moved.write(&emit, data));
-    emit.finish(format!("{moved}, without the transposes"))
+    let emit = at.replacement()?;
+    let reversed = moved.write(&emit, first.input(0).ok_or(Other)?);
+    emit.finish_with(reversed, format!("{moved}, without the transposes"))
 }
 
 /// The first Transpose and the reversal before a Transpose, if there are any and nothing else reads

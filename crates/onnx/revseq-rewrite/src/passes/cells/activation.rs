@@ -56,8 +56,8 @@ impl Activation {
 
 /// The function that one operator is, and its argument.
 fn function<'a>(body: &Body<'a>, value: &'a str) -> Option<(Activation, &'a str)> {
-    let (scope, node, _) = body.inner.producer(value)?;
-    if !std::ptr::eq(scope, body.inner) || !node.domain().is_empty() {
+    let (_, node) = body.inner.maker(value)?;
+    if !node.domain().is_empty() {
         return None;
     }
     let (name, alpha, beta) = FUNCTIONS.into_iter().find(|it| it.0 == node.op())?;

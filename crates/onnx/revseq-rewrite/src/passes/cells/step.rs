@@ -84,8 +84,9 @@ fn columns_within<'a>(
     value: &'a str,
     steps: usize,
 ) -> Option<(&'a str, usize, usize)> {
-    let (scope, node, output) = body.inner.producer(value)?;
-    if !std::ptr::eq(scope, body.inner) || !(node.is("Split") || node.is("Slice")) {
+    let scope = body.inner;
+    let (_, node) = scope.maker(value)?;
+    if !(node.is("Split") || node.is("Slice")) {
         return None;
     }
     let base = node.input(0)?;
@@ -94,6 +95,7 @@ fn columns_within<'a>(
         if !matches!(node.int("axis").or(0)?, 1 | -1) {
             return None;
         }
+        let output = node.output.iter().position(|it| it == value)?;
         let (start, length) = constant::split_part(scope, node, output, width)?;
         return Some((base, start, length));
     }
@@ -143,8 +145,8 @@ fn width_of<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<usize> {
     if let Some(constant) = body.floats(name) {
         return constant.sizes.last().copied();
     }
-    let (scope, node, _) = body.inner.producer(name)?;
-    if !std::ptr::eq(scope, body.inner) || !node.domain().is_empty() {
+    let (_, node) = body.inner.maker(name)?;
+    if !node.domain().is_empty() {
         return None;
     }
     let of_input = |index: usize| width_within(body, node.input(index)?, steps);

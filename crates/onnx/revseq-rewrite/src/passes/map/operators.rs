@@ -59,8 +59,8 @@ pub(super) fn write<'a>(values: &mut Values<'a, '_>, node: &'a NodeProto) -> Res
         });
     }
     if !depending(node, &inputs).iter().any(Value::is_stepped) {
-        let names = inputs.iter().map(|it| it.name().to_owned()).collect();
-        let outputs = values.copy(node, names, Vec::new());
+        let names: Vec<&str> = inputs.iter().map(Value::name).collect();
+        let outputs = values.emit.again(node, names, Vec::new());
         for (name, output) in std::iter::zip(&node.output, outputs) {
             values.set(name, Value::Fixed(output));
         }
@@ -163,8 +163,8 @@ fn copy_all(
     attributes: Vec<AttributeProto>,
     rank: usize,
 ) -> Stepped {
-    let names = inputs.iter().map(|it| it.name().to_owned()).collect();
-    let outputs = values.copy(node, names, attributes);
+    let names: Vec<&str> = inputs.iter().map(Value::name).collect();
+    let outputs = values.emit.again(node, names, attributes);
     let mut outputs = outputs.into_iter().map(|it| Stepped::new(it, rank));
     let first = outputs.next().unwrap_or_default();
     for (name, output) in std::iter::zip(&node.output[1..], outputs) {
@@ -195,7 +195,8 @@ fn broadcast(
             }
         }
     }
-    Ok(values.copy_one(node, names, Vec::new(), rank))
+    let name = values.emit.one_again(node, names, Vec::new());
+    Ok(Stepped::new(name, rank))
 }
 
 fn along_axis(
@@ -253,7 +254,8 @@ fn reduce(
     } else {
         attributes.push(model::ints("axes", &moved));
     }
-    Ok(values.copy_one(node, names, attributes, rank))
+    let name = values.emit.one_again(node, names, attributes);
+    Ok(Stepped::new(name, rank))
 }
 
 /// Rows of a table by the step's indices, or of the step's value by constant ones.

@@ -146,8 +146,8 @@ fn slice(
         let all: Vec<i64> = (0..count).collect();
         let axes = node.ints("axes").or(&all).ok_or_else(unknown)?;
         let axes = model::ints("axes", &axes_behind(node, axes, rank)?);
-        let names = vec![inputs[0].name().to_owned()];
-        return Ok(values.copy_one(node, names, vec![axes], rank));
+        let name = values.emit.one_again(node, inputs[0].name(), vec![axes]);
+        return Ok(Stepped::new(name, rank));
     }
     let axes = match node.input(3) {
         Some(_) => values.constant(node, 3).ok_or_else(unknown)?,
@@ -162,7 +162,8 @@ fn slice(
     if bounds.and_then(|it| types::of(values.body.inner, it)) == Some(INT32) {
         names[3] = values.emit.cast(&names[3], INT32);
     }
-    Ok(values.copy_one(node, names, Vec::new(), rank))
+    let name = values.emit.one_again(node, names, Vec::new());
+    Ok(Stepped::new(name, rank))
 }
 
 /// A value of all steps in another shape of each step; a size of 0 is the input's.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::constant;
 use crate::emit::Emit;
-use crate::model::{AttributeProto, INT64, NodeProto};
+use crate::model::{INT64, NodeProto};
 use crate::passes::steps::body::{Body, Count, Sequence};
 use crate::scope::Source;
 use crate::sizes::{self, Size};
@@ -253,39 +253,6 @@ impl<'a, 'n> Values<'a, 'n> {
             }
             _ => value.name().to_owned(),
         }
-    }
-
-    /// Writes a node of the body over other inputs, with some attributes replaced; its outputs'
-    /// names.
-    pub(super) fn copy(
-        &self,
-        node: &NodeProto,
-        inputs: Vec<String>,
-        attributes: Vec<AttributeProto>,
-    ) -> Vec<String> {
-        let mut copy = node.clone();
-        copy.input = inputs;
-        let is_replaced = |kept: &AttributeProto| attributes.iter().any(|it| it.name == kept.name);
-        copy.attribute.retain(|kept| !is_replaced(kept));
-        copy.attribute.extend(attributes);
-        copy.name = Some(self.emit.name(node.op()));
-        for output in copy.output.iter_mut().filter(|it| !it.is_empty()) {
-            *output = self.emit.name(&format!("{}:0", node.op()));
-        }
-        let outputs = copy.output.clone();
-        self.emit.copy(copy);
-        outputs
-    }
-
-    /// The same of a node with one output that counts, which has a rank.
-    pub(super) fn copy_one(
-        &self,
-        node: &NodeProto,
-        inputs: Vec<String>,
-        attributes: Vec<AttributeProto>,
-        rank: usize,
-    ) -> Stepped {
-        Stepped::new(self.copy(node, inputs, attributes).remove(0), rank)
     }
 
     /// The integers of an input of a node, if they are constant.

@@ -54,7 +54,7 @@ pub(super) fn write(
     let folded = emit.concat((all, emit.sizes(&first.name, 2, behind)), 0);
     let mut names: Vec<String> = inputs.iter().map(|it| it.name().to_owned()).collect();
     names[0] = emit.reshape(&first.name, folded);
-    let result = values.copy(node, names, Vec::new()).remove(0);
+    let result = emit.one_again(node, names, Vec::new());
     let whole = emit.concat((batches, emit.sizes(&result, 1, behind - 1)), 0);
     Ok(Stepped::new(emit.reshape(&result, whole), first.rank))
 }

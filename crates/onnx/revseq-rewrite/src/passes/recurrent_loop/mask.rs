@@ -217,14 +217,11 @@ fn flag<'a>(body: &Body<'a>, name: &'a str, steps: usize) -> Option<Flag<'a>> {
 
 /// An integer value of the outer graph, before casts in the body.
 fn outer_integers<'a>(body: &Body<'a>, name: &'a str) -> Option<&'a str> {
-    let mut scope = body.inner;
     let mut name = name;
-    while let Some((inner, node, 0)) = scope.producer(name)
-        && std::ptr::eq(inner, body.inner)
+    while let Some((_, node)) = body.inner.maker(name)
         && (node.is("Cast") && is_number(node) || node.is("Identity"))
     {
         name = node.input(0)?;
-        scope = inner;
     }
     let is_integer = matches!(types::of(body.outer, name), Some(INT32 | INT64));
     (!body.inner.defines(name) && is_integer).then_some(name)

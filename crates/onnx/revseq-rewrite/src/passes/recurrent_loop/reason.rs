@@ -25,12 +25,9 @@ pub(super) fn not_of_cell<'a>(body: &Body<'a>, value: &'a str) -> Option<String>
         if !seen.insert(name) || is_known {
             continue;
         }
-        let Some((scope, node, _)) = body.inner.producer(name) else {
+        let Some((_, node)) = body.inner.maker(name) else {
             continue;
         };
-        if !std::ptr::eq(scope, body.inner) {
-            continue;
-        }
         if let Some(why) = foreign(node, name) {
             return Some(why);
         }

@@ -14,31 +14,24 @@ pub(super) fn weights(cell: &Cell<'_>, matrix: impl Fn(&Gate) -> &Matrix) -> Ten
 
 /// All biases in ONNX's order, the input's before the state's; `None` if there are none.
 pub(super) fn bias(cell: &Cell<'_>) -> Option<Vec<f32>> {
-    let all: Vec<Option<&Vec<f32>>> = {
-        let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
-        let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
-        inputs.chain(states).collect()
-    };
-    if all.iter().all(Option::is_none) {
-        return None;
-    }
-    let zeros = vec![0.0; cell.units()];
-    let parts = all.into_iter().map(|bias| bias.unwrap_or(&zeros));
-    Some(parts.flatten().copied().collect())
+    let inputs = cell.gates.iter().map(|gate| gate.bias.as_ref());
+    let states = cell.gates.iter().map(|gate| gate.state_bias.as_ref());
+    let all: Vec<Option<&Vec<f32>>> = inputs.chain(states).collect();
+    or_zeros(cell, &all)
 }
 
 /// LSTM's peepholes in ONNX's order, that of its first three gates.
 pub(super) fn peepholes(cell: &Cell<'_>) -> Option<Vec<f32>> {
-    let all: Vec<Option<&Vec<f32>>> = cell
-        .gates
-        .iter()
-        .map(|gate| gate.peephole.as_ref())
-        .collect();
-    if all.iter().all(Option::is_none) {
-        return None;
-    }
+    let all = cell.gates.iter().map(|gate| gate.peephole.as_ref());
+    let all: Vec<Option<&Vec<f32>>> = all.take(3).collect();
+    or_zeros(cell, &all)
+}
+
+/// All parts, one after another, with zeros for those that are absent; `None` if all are.
+fn or_zeros(cell: &Cell<'_>, parts: &[Option<&Vec<f32>>]) -> Option<Vec<f32>> {
+    parts.iter().find_map(|part| *part)?;
     let zeros = vec![0.0; cell.units()];
-    let parts = all.into_iter().take(3).map(|part| part.unwrap_or(&zeros));
+    let parts = parts.iter().map(|part| part.unwrap_or(&zeros));
     Some(parts.flatten().copied().collect())
 }
 

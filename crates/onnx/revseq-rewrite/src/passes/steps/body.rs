@@ -303,8 +303,8 @@ impl<'a> Body<'a> {
                 rank: sizes::rank(self.outer, state.initial)?,
             });
         }
-        let (scope, node, _) = self.inner.producer(name)?;
-        if !std::ptr::eq(scope, self.inner) || !node.domain().is_empty() {
+        let (_, node) = self.inner.maker(name)?;
+        if !node.domain().is_empty() {
             return None;
         }
         let count = |input| self.counter_within(node.input(input)?, steps);

@@ -187,9 +187,9 @@ pub(crate) fn less<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, &'a
 
 /// Follows a value through Identity nodes within this graph, and borrows its name from it.
 fn own<'a>(scope: &'a Scope<'a>, name: &str) -> Option<&'a str> {
-    let (inner, node, output) = scope.producer(name)?;
-    let own = node.output.get(output)?;
-    std::ptr::eq(inner, scope).then(|| through_identity(scope, own))
+    let (_, node) = scope.maker(name)?;
+    let own = node.output.iter().find(|it| *it == name)?;
+    Some(through_identity(scope, own))
 }
 
 fn is_true(scope: &Scope<'_>, name: &str) -> bool {

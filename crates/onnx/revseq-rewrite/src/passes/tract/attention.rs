@@ -26,11 +26,10 @@ pub(super) const PASS: Pass = Pass::rounding(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let output = at.output()?;
-    let emit = at.emit(output);
+    let emit = at.replacement()?;
     let attention = Attention { scope, node, emit };
-    attention.emit.give(output, attention.write()?);
-    attention.emit.finish("products and Softmax")
+    let written = attention.write()?;
+    attention.emit.finish_with(written, "products and Softmax")
 }
 
 /// Why a node is left.

@@ -29,7 +29,7 @@ fn find(at: &At<'_>) -> Verdict {
     if !is_own && given.iter().all(|it| constant::tensor(scope, it).is_some()) {
         return Err(Other);
     }
-    let output = at.output()?;
+    let emit = at.replacement()?;
     let numbers = [("epsilon", 1e-5), ("momentum", 0.9)];
     let numbers = numbers.map(|(name, default)| node.float(name).or(default));
     let [Some(epsilon), Some(momentum)] = numbers else {
@@ -42,7 +42,6 @@ fn find(at: &At<'_>) -> Verdict {
     };
     let others: Vec<i64> = (0..rank).filter(|axis| *axis != 1).collect();
     let behind: Vec<i64> = (1..rank - 1).collect();
-    let emit = at.emit(output);
     let number = |number: f32| {
         let number = emit.tensor(model::float_scalar(number));
         match code {
@@ -63,7 +62,8 @@ fn find(at: &At<'_>) -> Verdict {
     let shifted = emit.op("Add", (&spread, number(epsilon)));
     let factor = emit.op("Div", (of_channels(scale), emit.op("Sqrt", shifted)));
     let scaled = emit.op("Mul", (centered, factor));
-    emit.give(output, emit.op("Add", (scaled, of_channels(bias))));
+    let shifted = emit.op("Add", (scaled, of_channels(bias)));
+    emit.give(at.output()?, shifted);
     let running = [(mean, average), (variance, spread)];
     let running = std::iter::zip(node.output.iter().skip(1), running);
     for (output, (before, now)) in running.filter(|(output, _)| !output.is_empty()) {

@@ -16,6 +16,7 @@ use crate::emit::SOFTMAX_BY_ONE_AXIS;
 use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::operators::{broadcasts, is_elementwise, reduces};
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::passes::steps::trips::is_a_step_certain;
 use crate::scope::Scope;
 use crate::{order, sizes};
 
@@ -148,19 +149,10 @@ fn check(at: &At<'_>, step: &FirstStep<'_>, states: &[State<'_>]) -> Result<(), 
         let output = node.output.get(state.place).map(String::as_str);
         output.is_some_and(|it| scope.uses(it) > 0 || scope.outputs.contains(&it))
     };
-    if states.iter().any(is_read) && !runs(scope, node) {
+    if states.iter().any(is_read) && !is_a_step_certain(scope, node) {
         return Err("it may run no step, after which a state would have fewer axes".to_owned());
     }
     Ok(())
-}
-
-/// Whether a loop provably runs a step.
-fn runs(scope: &Scope<'_>, node: &NodeProto) -> bool {
-    let counts = |name: &str| constant::int(scope, name).is_some_and(|count| count > 0);
-    node.input(0).is_none_or(counts)
-        && node
-            .input(1)
-            .is_none_or(|name| sizes::truth(scope, name) == Some(true))
 }
 
 /// Proves that an operator gives the same elements for inputs with axes of size 1 in front. The ranks of

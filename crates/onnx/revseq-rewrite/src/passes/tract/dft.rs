@@ -9,9 +9,9 @@
 //! DFT(x, axis 2) of rank 4  →  DFT(x, axis -2)
 //! ```
 
-use super::others;
 use crate::constant;
-use crate::model::{self, Attribute};
+use crate::emit::Emit;
+use crate::model::{self, Attribute, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::sizes;
 
@@ -31,15 +31,14 @@ pub(super) const LAST_BUT_ONE: i64 = -2;
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let (data, output) = (at.input(0)?, at.output()?);
+    let (data, emit) = (at.input(0)?, at.replacement()?);
     if scope.opset >= AXIS_AS_INPUT {
         if node.input(2).is_some() {
             return Err(Other);
         }
-        let emit = at.emit(output);
         let inputs = (data, node.input(1).unwrap_or_default(), LAST_BUT_ONE);
-        emit.give(output, emit.with("DFT", inputs, others(node, &[])));
-        return emit.finish("the same with its axis, the last but one");
+        let transformed = emit.one_again(node, inputs, Vec::new());
+        return emit.finish_with(transformed, "the same with its axis, the last but one");
     }
     let axis = match node.int("axis") {
         Attribute::Absent => SECOND,
@@ -50,33 +49,29 @@ fn find(at: &At<'_>) -> Verdict {
         return Err(Other);
     }
     let Some(rank) = sizes::rank(scope, data) else {
-        return by_shape(at, [data, output], axis);
+        return by_shape(node, emit, data, axis);
     };
     if constant::normal_axis(axis, rank).is_none() {
         return Err(format!("its axis {axis} is not one of its input's {rank}").into());
     }
     let from_end = axis - rank as i64;
-    let emit = at.emit(output);
-    let mut attributes = others(node, &["axis"]);
-    attributes.push(model::int("axis", from_end));
-    emit.give(output, emit.with("DFT", &node.input, attributes));
-    emit.finish(format!("the same along axis {from_end}"))
+    let along = vec![model::int("axis", from_end)];
+    let transformed = emit.one_again(node, &node.input, along);
+    emit.finish_with(transformed, format!("the same along axis {from_end}"))
 }
 
 /// Rewrites one whose input's rank is unknown: reshapes all axes before the DFT's into a single
 /// one, of size 1 if there are none.
-fn by_shape(at: &At<'_>, [data, output]: [&str; 2], axis: i64) -> Verdict {
-    let emit = at.emit(output);
+fn by_shape(node: &NodeProto, emit: Emit<'_>, data: &str, axis: i64) -> Verdict {
     let before = &emit.sizes(data, 0, axis);
     let count = emit.product(&emit.concat(([1], before), 0), true);
     let flat = emit.concat((count, emit.sizes(data, axis, i64::MAX)), 0);
-    let mut inputs = at.node.input.clone();
+    let mut inputs = node.input.clone();
     inputs[0] = emit.reshape(data, flat);
-    let mut attributes = others(at.node, &["axis"]);
-    attributes.push(model::int("axis", SECOND));
-    let transformed = emit.with("DFT", inputs, attributes);
+    let transformed = emit.one_again(node, inputs, vec![model::int("axis", SECOND)]);
     let behind = emit.sizes(&transformed, 1, i64::MAX);
     let shape = emit.concat((before, behind), 0);
-    emit.give(output, emit.reshape(&transformed, shape));
-    emit.finish("one along the second axis, with the axes before it flattened")
+    let reshaped = emit.reshape(&transformed, shape);
+    let what = "one along the second axis, with the axes before it flattened";
+    emit.finish_with(reshaped, what)
 }

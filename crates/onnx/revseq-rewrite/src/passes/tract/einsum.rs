@@ -23,7 +23,7 @@ pub(super) const PASS: Pass = Pass::rounding(
 .of(&["Einsum"]);
 
 fn find(at: &At<'_>) -> Verdict {
-    let output = at.output()?;
+    let emit = at.replacement()?;
     let equation = Equation::of(at.node).ok_or(Other)?;
     let operands: Vec<&str> = at.node.inputs().collect();
     let letters = || equation.operands.iter().chain([&equation.output]);
@@ -38,7 +38,6 @@ fn find(at: &At<'_>) -> Verdict {
     if operands.len() != equation.operands.len() || !letters().all(is_plain) {
         return Err(Other);
     }
-    let emit = at.emit(output);
     match (&*operands, &*equation.operands) {
         (&[first, second], [a, b]) => {
             let sums = |own: &[char], other: &[char]| {
@@ -56,15 +55,12 @@ fn find(at: &At<'_>) -> Verdict {
                 return Err(Other);
             }
             let larger = if sums(b, a) { b } else { a };
-            emit.same(
-                output,
-                &multiplied(&emit, [(first, a), (second, b)], larger, &equation.output),
-            );
-            emit.finish("a product of its operands' elements")
+            let product = multiplied(&emit, [(first, a), (second, b)], larger, &equation.output);
+            emit.finish_with(product, "a product of its operands' elements")
         }
         ([_, _, _, ..], _) => {
-            emit.same(output, &by_two(&emit, &operands, &equation));
-            emit.finish("products of two operands")
+            let product = by_two(&emit, &operands, &equation);
+            emit.finish_with(product, "products of two operands")
         }
         _ => Err(Other),
     }

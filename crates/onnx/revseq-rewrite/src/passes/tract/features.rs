@@ -26,6 +26,5 @@ fn find(at: &At<'_>) -> Verdict {
         1 => emit.gather(&emit.unsqueeze(x, &[0]), indices, 1),
         _ => emit.gather(x, indices, rank as i64 - 1),
     };
-    emit.give(output, gathered);
-    emit.finish("a Gather along the last axis")
+    emit.finish_with(gathered, "a Gather along the last axis")
 }

@@ -25,7 +25,7 @@ mod spectrum;
 mod transposed;
 mod wrap;
 
-use crate::model::{AttributeProto, NodeProto};
+use crate::model::NodeProto;
 use crate::pass::{Edit, Pass, Verdict};
 use crate::scope::Scope;
 use crate::sizes;
@@ -99,11 +99,4 @@ fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
 /// The size of an axis of a value, if it is a number.
 fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
     sizes::axis(scope, name, axis)?.number()
-}
-
-/// A node's attributes, without some.
-fn others(node: &NodeProto, without: &[&str]) -> Vec<AttributeProto> {
-    let mut attributes = node.attribute.clone();
-    attributes.retain(|it| !without.contains(&it.name()));
-    attributes
 }

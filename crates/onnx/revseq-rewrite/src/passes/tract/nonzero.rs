@@ -20,7 +20,7 @@ pub(super) const OPERATOR: &str = "NonZero";
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let (places, output) = (at.input(0)?, at.output()?);
+    let places = at.input(0)?;
     let counted = scope.first_output_of(places, OPERATOR);
     let value = counted.and_then(|it| it.input(0)).ok_or(Other)?;
     let reads_shape = |it: &&NodeProto| it.is("Shape") && it.input(0) == Some(places);
@@ -32,7 +32,7 @@ fn find(at: &At<'_>) -> Verdict {
     if !node.is("Shape") || !scope.defines(places) || shapes < scope.uses(places) {
         return Err(Other);
     }
-    let emit = at.emit(output);
+    let emit = at.replacement()?;
     let ones = emit.cast(emit.cast(value, BOOL), INT64);
     let count = emit.sum(&emit.op("Reshape", (ones, [-1])), &[0]);
     let count = emit.unsqueeze(&count, &[0]);
@@ -42,6 +42,5 @@ fn find(at: &At<'_>) -> Verdict {
         (0, i64::MAX) => shape,
         _ => emit.range(&shape, 0, start, end),
     };
-    emit.give(output, shape);
-    emit.finish("a count of the elements that are not 0")
+    emit.finish_with(shape, "a count of the elements that are not 0")
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use super::dft::{AXIS_AS_INPUT, LAST_BUT_ONE, SECOND};
-use super::{known_size, others};
+use super::known_size;
 use crate::constant;
 use crate::emit::Emit;
 use crate::pass::{At, Other, Pass, Verdict};
@@ -28,7 +28,7 @@ pub(super) const SIGNAL: Pass = Pass::exact(
 
 fn find_length(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let (data, length, output) = (at.input(0)?, at.input(1)?, at.output()?);
+    let (data, length, emit) = (at.input(0)?, at.input(1)?, at.replacement()?);
     let is = |name: &str| node.int(name).or(0) != Some(0);
     if is("inverse") && is("onesided") {
         return Err("its length is that of what it takes half of".into());
@@ -44,7 +44,6 @@ fn find_length(at: &At<'_>) -> Verdict {
     };
     let axis = constant::normal_axis(axis, rank)
         .ok_or_else(|| format!("its axis {axis} is not one of its input's {rank}"))?;
-    let emit = at.emit(output);
     let known = constant::int(scope, length);
     let whole = if known.is_some() && known == known_size(scope, data, axis) {
         data.to_owned()
@@ -55,8 +54,8 @@ fn find_length(at: &At<'_>) -> Verdict {
     if let Some(axis) = node.input(2) {
         inputs.extend(["", axis]);
     }
-    emit.give(output, emit.with("DFT", inputs, others(node, &[])));
-    emit.finish("the same of its whole axis")
+    let transformed = emit.one_again(node, inputs, Vec::new());
+    emit.finish_with(transformed, "the same of its whole axis")
 }
 
 /// Cuts an axis, or pads it with zeros behind, to a length.
@@ -72,13 +71,13 @@ fn resized(emit: &Emit<'_>, data: &str, length: &str, [axis, rank]: [usize; 2]) 
 }
 
 fn find_signal(at: &At<'_>) -> Verdict {
-    let (signal, output) = (at.input(0)?, at.output()?);
+    let (signal, emit) = (at.input(0)?, at.replacement()?);
     if sizes::rank(at.scope, signal) != Some(2) {
         return Err(Other);
     }
-    let emit = at.emit(output);
     let mut inputs = at.node.input.clone();
     inputs[0] = emit.unsqueeze(signal, &[2]);
-    emit.give(output, emit.with("STFT", inputs, others(at.node, &[])));
-    emit.finish("the same of signals with an axis for their real part")
+    let transformed = emit.one_again(at.node, inputs, Vec::new());
+    let what = "the same of signals with an axis for their real part";
+    emit.finish_with(transformed, what)
 }

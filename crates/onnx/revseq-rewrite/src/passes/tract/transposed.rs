@@ -7,9 +7,10 @@
 //! ConvTranspose<output_shape=[8, 10]>(x, w)  →  ConvTranspose<pads=[1, 1, 0, 0]>(x, w)
 //! ```
 
-use super::{known_size, others};
+use super::known_size;
 use crate::model::{self, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::passes::remove_attribute;
 use crate::scope::Scope;
 use crate::sizes;
 
@@ -22,7 +23,7 @@ pub(super) const PASS: Pass = Pass::exact(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let output = at.output()?;
+    let emit = at.replacement()?;
     let is_padded = matches!(
         node.text("auto_pad").value(),
         Some("SAME_UPPER" | "SAME_LOWER")
@@ -32,15 +33,16 @@ fn find(at: &At<'_>) -> Verdict {
     }
     let Pads { pads, added } =
         pads(scope, node).ok_or("the pads of its output are not known before it runs")?;
-    let replaced = ["auto_pad", "output_padding", "output_shape", "pads"];
-    let mut attributes = others(node, &replaced);
-    attributes.push(model::ints("pads", &pads));
+    let mut padded = node.clone();
+    for replaced in ["auto_pad", "output_padding", "output_shape"] {
+        remove_attribute(&mut padded, replaced);
+    }
+    let mut attributes = vec![model::ints("pads", &pads)];
     if added.iter().any(|it| *it > 0) {
         attributes.push(model::ints("output_padding", &added));
     }
-    let emit = at.emit(output);
-    emit.give(output, emit.with("ConvTranspose", &node.input, attributes));
-    emit.finish(format!("the same with pads of {pads:?}"))
+    let convolved = emit.one_again(&padded, &node.input, attributes);
+    emit.finish_with(convolved, format!("the same with pads of {pads:?}"))
 }
 
 /// What is cut off an output, and added to it.

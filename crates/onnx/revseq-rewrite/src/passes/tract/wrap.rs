@@ -17,7 +17,7 @@ pub(super) const PASS: Pass = Pass::exact(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let (data, output) = (at.input(0)?, at.output()?);
+    let (data, emit) = (at.input(0)?, at.replacement()?);
     if node.text("mode").or("constant") != Some("wrap") {
         return Err(Other);
     }
@@ -34,7 +34,6 @@ fn find(at: &At<'_>) -> Verdict {
         return Err("its pads remove elements".into());
     }
     let (before, behind) = pads.split_at(axes.len());
-    let emit = at.emit(output);
     let mut padded = data.to_owned();
     for (place, &axis) in axes.iter().enumerate() {
         if before[place] == 0 && behind[place] == 0 {
@@ -45,6 +44,5 @@ fn find(at: &At<'_>) -> Verdict {
         let places = emit.op("Range", (-before[place], end, 1));
         padded = emit.gather(&padded, emit.op("Mod", (places, size)), axis);
     }
-    emit.give(output, padded);
-    emit.finish("a Gather along each axis")
+    emit.finish_with(padded, "a Gather along each axis")
 }

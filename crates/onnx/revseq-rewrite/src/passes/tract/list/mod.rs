@@ -29,8 +29,7 @@ fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     scope.prove_more();
     let list = segments(scope, at.input(0)?).ok_or(Other)?;
-    let output = at.output()?;
-    let emit = at.emit(output);
+    let emit = at.replacement()?;
     let (value, what) = match node.op() {
         "SequenceLength" => (write_length(&emit, scope, &list), "its length"),
         "SequenceAt" => {
@@ -50,8 +49,7 @@ fn find(at: &At<'_>) -> Verdict {
             )
         }
     };
-    emit.give(output, value);
-    emit.finish(what)
+    emit.finish_with(value, what)
 }
 
 /// The element or part that a SequenceAt reads.

@@ -2,6 +2,7 @@
 
 use crate::constant;
 use crate::model::NodeProto;
+use crate::passes::axis_from_front;
 use crate::scope::Scope;
 use crate::sizes::{self, Size};
 
@@ -167,10 +168,7 @@ pub(crate) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
 fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a>>> {
     let value = node.input(0)?;
     let axis = node.int("axis").or(0)?;
-    let own = match usize::try_from(axis) {
-        Ok(axis) => Some(axis),
-        Err(_) => sizes::rank(scope, value).and_then(|rank| constant::normal_axis(axis, rank)),
-    };
+    let own = axis_from_front(scope, value, axis);
     let all = own.and_then(|axis| sizes::axis(scope, value, axis));
     let size = all.and_then(Size::number);
     let keeps = node.int("keepdims").or(1)? != 0;

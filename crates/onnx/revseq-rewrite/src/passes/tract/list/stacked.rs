@@ -33,11 +33,8 @@ fn find(at: &At<'_>) -> Verdict {
         );
     }
     let emit = at.emit(output);
-    emit.give(
-        output,
-        write_parts_of(&emit, &write_stack(&emit, scope, &list)?),
-    );
-    emit.finish("the parts of one tensor")
+    let parts = write_parts_of(&emit, &write_stack(&emit, scope, &list)?);
+    emit.finish_with(parts, "the parts of one tensor")
 }
 
 /// Writes the list of a tensor's parts along its first axis.

@@ -61,12 +61,11 @@ const OPERATORS: &[&str] = &[
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let output = at.output()?;
+    let emit = at.replacement()?;
     if node.op() == "MatMulNBits" && node.int("bits").or(quantized::BITS) != Some(8) {
         // tract has products with weights of 2 and of 4 bits.
         return Err(Other);
     }
-    let emit = at.emit(output);
     let fused = Fused { scope, node };
     let written = match node.op() {
         "FusedGemm" => fused.gemm(&emit),
@@ -83,8 +82,7 @@ fn find(at: &At<'_>) -> Verdict {
         _ => fused.on_quantized(&emit),
     };
     let written = written.ok_or_else(|| format!("this form of {} is not known", node.op()))?;
-    emit.give(output, written);
-    emit.finish("standard operators")
+    emit.finish_with(written, "standard operators")
 }
 
 /// A node to be replaced.
