@@ -72,11 +72,7 @@ fn places(model: &ModelProto) -> Vec<Place> {
         search.nodes(&graph.node, &Path::default());
     }
     for (index, function) in model.functions.iter().enumerate() {
-        let path = Path {
-            function: Some(index),
-            ..Path::default()
-        };
-        search.nodes(&function.node, &path);
+        search.nodes(&function.node, &Path::function(index));
     }
     search.places
 }
@@ -111,9 +107,7 @@ impl<'a> Search<'a> {
         }
         for (index, node) in nodes.iter().enumerate() {
             for (number, graph) in node.graphs().enumerate() {
-                let mut path = path.clone();
-                path.steps.push((index, number));
-                self.nodes(&graph.node, &path);
+                self.nodes(&graph.node, &path.inner(index, number));
             }
         }
         self.makers.pop();

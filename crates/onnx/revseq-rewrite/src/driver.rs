@@ -230,12 +230,8 @@ fn look(
         let own = default_import(&function.opset_import)
             .map_or(main, |import| import.version.unwrap_or(1));
         let scope = Scope::function_body(function, own);
-        let path = Path {
-            function: Some(index),
-            steps: Vec::new(),
-        };
-        let name = function.name.clone().unwrap_or_default();
-        look.scope(&scope, &path, &[format!("function {name}")]);
+        let label = format!("function {}", function.name());
+        look.scope(&scope, &Path::function(index), &[label]);
     }
     look.round
 }
@@ -257,9 +253,7 @@ impl Look<'_> {
                 let mut inner_labels = labels.to_vec();
                 inner_labels.push(node.label(index));
                 let inner = Scope::graph(graph, Some(scope), scope.opset);
-                let mut inner_path = path.clone();
-                inner_path.steps.push((index, number));
-                self.scope(&inner, &inner_path, &inner_labels);
+                self.scope(&inner, &path.inner(index, number), &inner_labels);
             }
             // A replacement would have the graphs as they were.
             let are_changed = self.round.edits.len() > edits;

@@ -19,6 +19,7 @@ use crate::constant::Floats;
 use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto, ValueInfoProto};
 use crate::operands::{Attributes, Operand, Operands};
 use crate::scope::{Names, Scope};
+use crate::sizes::Size;
 use crate::types;
 use crate::verdict::{Edit, Verdict};
 
@@ -468,6 +469,23 @@ impl<'n> Emit<'n> {
     pub(crate) fn sizes(&self, value: &str, start: i64, end: i64) -> String {
         let shape = self.op("Shape", value);
         self.range(&shape, 0, start, end)
+    }
+
+    /// A size that a graph knows, as a vector of one element.
+    pub(crate) fn size_of(&self, scope: &Scope<'_>, size: Size<'_>) -> String {
+        match size {
+            Size::Known(size) => self.ints(&[size]),
+            Size::Axis {
+                scope: own,
+                value,
+                axis,
+            } => {
+                if !scope.sees(own, value) {
+                    self.refuse(format!("{value} is another value at the loop"));
+                }
+                self.sizes(value, axis as i64, axis as i64 + 1)
+            }
+        }
     }
 
     /// The size of an axis of a value, a scalar.

@@ -13,6 +13,23 @@ pub(crate) struct Path {
     pub(crate) steps: Vec<(usize, usize)>,
 }
 
+impl Path {
+    /// The path to a function.
+    pub(crate) fn function(index: usize) -> Self {
+        Self {
+            function: Some(index),
+            steps: Vec::new(),
+        }
+    }
+
+    /// The path to a graph of a node in the graph here.
+    pub(crate) fn inner(&self, node: usize, graph: usize) -> Self {
+        let mut inner = self.clone();
+        inner.steps.push((node, graph));
+        inner
+    }
+}
+
 /// A graph in a model.
 pub(crate) struct Found<'a> {
     pub(crate) nodes: &'a mut Vec<NodeProto>,

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::model::NodeProto;
 use crate::pass::{Edit, Options};
-use crate::passes::tract;
+use crate::passes::{LAYERS, tract};
 
 /// A runtime, and the passes for it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ const ALL: [Runtime; 5] = [
             why: "its ReverseSequence takes axes 0 and 1 only, and misreads negative ones; with WebGPU it refuses \
                   GRU with other activations than Relu, Sigmoid and Tanh",
         },
-        lacks: &[Kind::RareGru],
+        lacks: &[RARE_GRU],
     },
     Runtime {
         info: RuntimeInfo {
@@ -44,7 +44,7 @@ const ALL: [Runtime; 5] = [
                   activations but Relu, Sigmoid and Tanh, calls of functions, and ReverseSequence of other axes than \
                   0 and 1",
         },
-        lacks: &[Kind::Peepholes, Kind::Coupled, Kind::RareActivations],
+        lacks: &[PEEPHOLES, COUPLED, RARE_ACTIVATIONS],
     },
     Runtime {
         info: RuntimeInfo {
@@ -74,7 +74,7 @@ const ALL: [Runtime; 5] = [
             why: "tract without this project's operators lacks ReverseSequence and sequence_lens, and \
                   ignores activations, clip, input_forget, and the direction of a single layer",
         },
-        lacks: &[Kind::Activations, Kind::Clip, Kind::Coupled],
+        lacks: &[ACTIVATIONS, CLIP, COUPLED],
     },
     Runtime {
         info: RuntimeInfo {
@@ -89,14 +89,7 @@ const ALL: [Runtime; 5] = [
             why: "it ignores sequence_lens; it lacks Scan, RNN, GRU with linear_before_reset = 0, layers \
                   with peepholes, clip, input_forget or other activations, functions and fused operators",
         },
-        lacks: &[
-            Kind::Rnn,
-            Kind::ResetBefore,
-            Kind::Peepholes,
-            Kind::Activations,
-            Kind::Clip,
-            Kind::Coupled,
-        ],
+        lacks: &[RNN, RESET_BEFORE, PEEPHOLES, ACTIVATIONS, CLIP, COUPLED],
     },
     Runtime {
         info: RuntimeInfo {
@@ -144,73 +137,81 @@ impl Runtime {
     /// That the replaced nodes have one of that kind is no reason to write another: a runtime may
     /// refuse these for something else, and compute the replacement wrongly.
     pub(crate) fn refusal(&self, edit: &Edit) -> Option<String> {
-        let is_written = |kind: &&Kind| edit.nodes.iter().any(|node| kind.is_of(node));
+        let nodes = edit.nodes.iter();
+        let layers = nodes.filter(|node| LAYERS.iter().any(|op| node.is(op)));
+        let is_written = |kind: &&Kind| layers.clone().any(|node| (kind.is_of)(node));
         let kind = self.lacks.iter().find(is_written)?;
-        Some(format!("{} lacks {}", self.info.name, kind.name()))
+        Some(format!("{} lacks {}", self.info.name, kind.name))
     }
 }
 
 /// A kind of layer.
-#[derive(Clone, Copy)]
-enum Kind {
-    Rnn,
-    /// GRU whose reset gate is applied before the product.
-    ResetBefore,
-    Peepholes,
-    /// Other functions than the default ones.
-    Activations,
-    /// Other functions than Relu, Sigmoid and Tanh.
-    RareActivations,
-    /// GRU with other functions than these.
-    RareGru,
-    Clip,
-    /// LSTM whose forget gate follows from the input gate.
-    Coupled,
+struct Kind {
+    name: &'static str,
+    /// Whether a layer of ONNX's own is of it.
+    is_of: fn(&NodeProto) -> bool,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rnn => "RNN",
-            Self::ResetBefore => "GRU with linear_before_reset = 0",
-            Self::Peepholes => "LSTM with peepholes",
-            Self::Activations => "layers with other activations than the default ones",
-            Self::RareActivations => "layers with other activations than Relu, Sigmoid and Tanh",
-            Self::RareGru => "GRU with other activations than Relu, Sigmoid and Tanh",
-            Self::Clip => "layers with a clip",
-            Self::Coupled => "LSTM with input_forget",
-        }
-    }
+const RNN: Kind = Kind {
+    name: "RNN",
+    is_of: |node| node.is("RNN"),
+};
 
-    fn is_of(self, node: &NodeProto) -> bool {
+/// GRU whose reset gate is applied before the product.
+const RESET_BEFORE: Kind = Kind {
+    name: "GRU with linear_before_reset = 0",
+    is_of: |node| node.is("GRU") && node.int("linear_before_reset").or(0) != Some(1),
+};
+
+const PEEPHOLES: Kind = Kind {
+    name: "LSTM with peepholes",
+    is_of: |node| node.is("LSTM") && node.input(7).is_some(),
+};
+
+const ACTIVATIONS: Kind = Kind {
+    name: "layers with other activations than the default ones",
+    is_of: |node| {
         let defaults: &[&[u8]] = match node.op() {
-            _ if !node.domain().is_empty() => return false,
             "LSTM" => &[b"Sigmoid", b"Tanh", b"Tanh"],
             "GRU" => &[b"Sigmoid", b"Tanh"],
-            "RNN" => &[b"Tanh"],
-            _ => return false,
+            _ => &[b"Tanh"],
         };
-        let given = node.attribute("activations");
-        let given = given.map_or(&[][..], |it| &it.strings);
-        match self {
-            Self::Rnn => node.is("RNN"),
-            Self::ResetBefore => node.is("GRU") && node.int("linear_before_reset").or(0) != Some(1),
-            Self::Peepholes => node.is("LSTM") && node.input(7).is_some(),
-            Self::Activations => {
-                let mut pairs = std::iter::zip(given, defaults.iter().cycle());
-                pairs.any(|(given, default)| given != default)
-                    || node.attribute("activation_alpha").is_some()
-                    || node.attribute("activation_beta").is_some()
-            }
-            Self::RareActivations => {
-                let common: [&[u8]; 3] = [b"Relu", b"Sigmoid", b"Tanh"];
-                given
-                    .iter()
-                    .any(|given| !common.contains(&given.as_slice()))
-            }
-            Self::RareGru => node.is("GRU") && Self::RareActivations.is_of(node),
-            Self::Clip => node.attribute("clip").is_some(),
-            Self::Coupled => node.is("LSTM") && node.int("input_forget").or(0) != Some(0),
-        }
-    }
+        let mut pairs = std::iter::zip(activations(node), defaults.iter().cycle());
+        pairs.any(|(given, default)| given != default)
+            || node.attribute("activation_alpha").is_some()
+            || node.attribute("activation_beta").is_some()
+    },
+};
+
+const RARE_ACTIVATIONS: Kind = Kind {
+    name: "layers with other activations than Relu, Sigmoid and Tanh",
+    is_of: has_rare_activations,
+};
+
+const RARE_GRU: Kind = Kind {
+    name: "GRU with other activations than Relu, Sigmoid and Tanh",
+    is_of: |node| node.is("GRU") && has_rare_activations(node),
+};
+
+const CLIP: Kind = Kind {
+    name: "layers with a clip",
+    is_of: |node| node.attribute("clip").is_some(),
+};
+
+/// LSTM whose forget gate follows from the input gate.
+const COUPLED: Kind = Kind {
+    name: "LSTM with input_forget",
+    is_of: |node| node.is("LSTM") && node.int("input_forget").or(0) != Some(0),
+};
+
+/// The activations that a layer names.
+fn activations(node: &NodeProto) -> &[Vec<u8>] {
+    let given = node.attribute("activations");
+    given.map_or(&[], |it| &it.strings)
+}
+
+fn has_rare_activations(node: &NodeProto) -> bool {
+    let common: [&[u8]; 3] = [b"Relu", b"Sigmoid", b"Tanh"];
+    let mut given = activations(node).iter();
+    given.any(|given| !common.contains(&given.as_slice()))
 }

@@ -70,35 +70,33 @@ impl<'w> LoopEdit<'w> {
         })
     }
 
+    /// The places of a state among the inputs, and of a state or scan output among the body's outputs.
+    fn place(&self, number: usize) -> (usize, usize) {
+        let layout = &self.layout;
+        (
+            layout.leading_inputs + number,
+            layout.leading_outputs + number,
+        )
+    }
+
     pub(super) fn remove_state(&mut self, state: usize) {
-        let LoopLayout {
-            leading_inputs,
-            leading_outputs,
-            ..
-        } = self.layout;
-        self.node.input.remove(leading_inputs + state);
+        let (input, output) = self.place(state);
+        self.node.input.remove(input);
         self.node.output.remove(state);
-        self.body.input.remove(leading_inputs + state);
-        self.body.output.remove(leading_outputs + state);
+        self.body.input.remove(input);
+        self.body.output.remove(output);
         self.layout.states -= 1;
     }
 
     /// Adds a state behind the others.
     pub(super) fn add_state(&mut self, state: &State) {
-        let LoopLayout {
-            leading_inputs,
-            leading_outputs,
-            states,
-            ..
-        } = self.layout;
-        self.node
-            .input
-            .insert(leading_inputs + states, state.initial.clone());
+        let states = self.layout.states;
+        let (input, output) = self.place(states);
+        self.node.input.insert(input, state.initial.clone());
         self.node.output.insert(states, state.last.clone());
-        let input = model::untyped(&state.before);
-        self.body.input.insert(leading_inputs + states, input);
-        let output = model::untyped(&state.after);
-        self.body.output.insert(leading_outputs + states, output);
+        let [before, after] = [&state.before, &state.after].map(|name| model::untyped(name));
+        self.body.input.insert(input, before);
+        self.body.output.insert(output, after);
         self.layout.states += 1;
     }
 
@@ -120,13 +118,10 @@ impl<'w> LoopEdit<'w> {
 
     /// Removes a scan output, by its number.
     pub(super) fn remove_scan(&mut self, scan: usize) {
-        let LoopLayout {
-            leading_outputs,
-            states,
-            ..
-        } = self.layout;
-        self.node.output.remove(states + scan);
-        self.body.output.remove(leading_outputs + states + scan);
+        let behind_states = self.layout.states + scan;
+        let (_, output) = self.place(behind_states);
+        self.node.output.remove(behind_states);
+        self.body.output.remove(output);
         for attribute in self.listed(["scan_output_axes", "scan_output_directions"]) {
             attribute.ints.remove(scan);
         }

@@ -76,7 +76,18 @@ pub const PASSES: &[&PassInfo] = &{
 };
 
 /// The recurrent layers of ONNX.
-const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
+pub(crate) const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
+
+/// The size of an axis of a value, if it is a number.
+fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
+    sizes::axis(scope, name, axis)?.number()
+}
+
+/// The sizes of a value, as far as they are numbers; `None` if their count is not known.
+fn known_sizes(scope: &Scope<'_>, name: &str) -> Option<Vec<Option<i64>>> {
+    let size = |axis| known_size(scope, name, axis);
+    Some((0..sizes::rank(scope, name)?).map(size).collect())
+}
 
 /// An axis of a value counted from the front; `None` if it counts from an end that is not known, or is not
 /// there.

@@ -7,8 +7,9 @@
 use crate::constant::{self, normal_axes, normal_axis};
 use crate::model::{BFLOAT16, DOUBLE, FLOAT, FLOAT16, NodeProto};
 use crate::operators::{broadcasts, is_elementwise, reduces};
+use crate::passes::known_sizes;
 use crate::scope::Scope;
-use crate::sizes::{self, Size};
+use crate::sizes;
 use crate::types;
 
 /// Whether a node of a scope provably cannot fail.
@@ -40,9 +41,8 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
         }
         "Unsqueeze" => sizes::unsqueezed(scope, node).is_some(),
         "Squeeze" => {
-            let size = |axis: usize| sizes::axis(scope, node.input(0)?, axis)?.number();
-            let removed = sizes::squeezed(scope, node)?;
-            removed.into_iter().all(|axis| size(axis) == Some(1))
+            let (removed, known) = (sizes::squeezed(scope, node)?, known(0)?);
+            removed.into_iter().all(|axis| known[axis] == Some(1))
         }
         "Slice" => {
             let axes: Vec<i64> = constant::ranges(scope, node)?
@@ -53,27 +53,20 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
         }
         "Gather" => {
             let axis = normal_axis(node.int("axis").or(0)?, rank(0)?)?;
-            let size = sizes::axis(scope, node.input(0)?, axis)?.number()?;
+            let size = known(0)?[axis]?;
             let mut places = constant::ints(scope, node.input(1)?)?.into_iter();
             places.all(|place| (-size..size).contains(&place))
         }
         "Concat" => {
             let axis = normal_axis(node.int("axis").value()?, rank(0)?)?;
-            let mut parts = node.inputs().map(|part| known_sizes(scope, part));
-            let mut first = parts.next()??;
-            *first.get_mut(axis)? = None;
-            first
-                .iter()
-                .enumerate()
-                .all(|(place, size)| place == axis || size.is_some())
-                && parts.all(|part| {
-                    part.is_some_and(|mut part| {
-                        if let Some(size) = part.get_mut(axis) {
-                            *size = None;
-                        }
-                        part == first
-                    })
-                })
+            let others = |part: &str| {
+                let mut sizes = known_sizes(scope, part)?;
+                (axis < sizes.len()).then(|| sizes.remove(axis))?;
+                sizes.into_iter().collect::<Option<Vec<i64>>>()
+            };
+            let mut parts = node.inputs().map(others);
+            let first = parts.next()??;
+            parts.all(|part| part.as_ref() == Some(&first))
         }
         "Expand" => {
             let wanted = sizes_in(scope, node.input(1)?)?;
@@ -81,15 +74,10 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
             is_broadcast_to(&known(0)?, &wanted)
         }
         "Reshape" => {
-            let count = known(0)?
-                .into_iter()
-                .try_fold(1, |count: i64, size| count.checked_mul(size?))?;
+            let product = |sizes: Vec<i64>| sizes.into_iter().try_fold(1, i64::checked_mul);
+            let own: Vec<i64> = known(0)?.into_iter().collect::<Option<_>>()?;
             let wanted = sizes_in(scope, node.input(1)?)?;
-            wanted.iter().all(|&size| size > 0)
-                && wanted
-                    .iter()
-                    .try_fold(1, |count: i64, &size| count.checked_mul(size))?
-                    == count
+            wanted.iter().all(|&size| size > 0) && product(wanted)? == product(own)?
         }
         "MatMul" => {
             let (mut one, mut other) = (known(0)?, known(1)?);
@@ -102,26 +90,19 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
             is_same && agree(&[one, other])
         }
         "Gemm" => {
-            let is_turned = |attribute: &str| Some(node.int(attribute).or(0)? != 0);
-            let (one, other) = (known(0)?, known(1)?);
-            let (&[rows, inner], &[same, columns]) = (&one[..], &other[..]) else {
-                return None;
+            let matrix = |input: usize, attribute: &str| {
+                let mut sizes: [Option<i64>; 2] = known(input)?.try_into().ok()?;
+                if node.int(attribute).or(0)? != 0 {
+                    sizes.reverse();
+                }
+                Some(sizes)
             };
-            let (rows, inner) = if is_turned("transA")? {
-                (inner, rows)
-            } else {
-                (rows, inner)
+            let ([rows, inner], [same, columns]) = (matrix(0, "transA")?, matrix(1, "transB")?);
+            let added = match node.input(2) {
+                Some(_) => known(2)?,
+                None => Vec::new(),
             };
-            let (same, columns) = if is_turned("transB")? {
-                (columns, same)
-            } else {
-                (same, columns)
-            };
-            let added = node.input(2).map(|added| known_sizes(scope, added));
-            inner? == same?
-                && added.is_none_or(|added| {
-                    added.is_some_and(|added| is_broadcast_to(&added, &[rows, columns]))
-                })
+            inner? == same? && is_broadcast_to(&added, &[rows, columns])
         }
         "Div" | "Mod" if !is_float(scope, node.input(0)?) => false,
         "BitShift" | "PRelu" => false,
@@ -149,12 +130,6 @@ fn holds(scope: &Scope<'_>, node: &NodeProto) -> Option<bool> {
 fn is_float(scope: &Scope<'_>, name: &str) -> bool {
     let floats = [FLOAT, DOUBLE, FLOAT16, BFLOAT16];
     types::of(scope, name).is_some_and(|code| floats.contains(&code))
-}
-
-/// The sizes of a value, as far as they are numbers; `None` if their count is not known.
-fn known_sizes(scope: &Scope<'_>, name: &str) -> Option<Vec<Option<i64>>> {
-    let size = |axis| sizes::axis(scope, name, axis).and_then(Size::number);
-    Some((0..sizes::rank(scope, name)?).map(size).collect())
 }
 
 /// The numbers in a vector of sizes.

@@ -7,6 +7,7 @@
 use crate::constant;
 use crate::emit::{ALLOW_ZERO, SLICE_BY_INPUTS};
 use crate::model::{self, INT32, NodeProto};
+use crate::passes::{known_size, known_sizes};
 use crate::sizes::{self, Size};
 use crate::types;
 
@@ -83,7 +84,7 @@ pub(super) fn write<'a>(
             };
             let product = |from: usize, to: usize| {
                 (from..to).try_fold(1_i64, |all, axis| {
-                    all.checked_mul(values.size(node.input(0)?, axis)?)
+                    all.checked_mul(known_size(inner, node.input(0)?, axis)?)
                 })
             };
             let rows = product(0, axis).filter(|&rows| rows > 0);
@@ -128,9 +129,10 @@ pub(super) fn shape(
 fn length(values: &Values<'_, '_>, node: &NodeProto, input: usize) -> Result<usize, String> {
     let inner = values.body.inner;
     let name = node.input(input).unwrap_or_default();
-    let length = sizes::axis(inner, name, 0).and_then(Size::number);
-    let length = length.filter(|_| sizes::rank(inner, name) == Some(1));
-    let length = length.and_then(|length| usize::try_from(length).ok());
+    let length = match known_sizes(inner, name).as_deref() {
+        Some(&[Some(length)]) => usize::try_from(length).ok(),
+        _ => None,
+    };
     length.ok_or_else(|| refusal(node, "has a shape of an unknown number of axes"))
 }
 

@@ -198,15 +198,8 @@ impl<'a, 'n> Values<'a, 'n> {
             return count.clone();
         }
         let count = match (self.sequences.first(), self.body.steps) {
-            (_, Size::Known(steps)) => self.emit.ints(&[steps]),
-            (Some((_, sequence)), _) => self.emit.sizes(&sequence.name, 0, 1),
-            (None, Size::Axis { scope, value, axis }) => {
-                if !self.body.outer.sees(scope, value) {
-                    let why = format!("{value} is another value at the loop");
-                    self.emit.refuse(why);
-                }
-                self.emit.sizes(value, axis as i64, axis as i64 + 1)
-            }
+            (Some((_, sequence)), Size::Axis { .. }) => self.emit.sizes(&sequence.name, 0, 1),
+            (_, steps) => self.emit.size_of(self.body.outer, steps),
         };
         self.count = Some(count.clone());
         count
@@ -258,11 +251,6 @@ impl<'a, 'n> Values<'a, 'n> {
     /// The integers of an input of a node, if they are constant.
     pub(super) fn constant(&self, node: &NodeProto, input: usize) -> Option<Vec<i64>> {
         constant::ints(self.body.inner, node.input(input)?)
-    }
-
-    /// The length of an axis of a value in each step, if it is a number.
-    pub(super) fn size(&self, name: &'a str, axis: usize) -> Option<i64> {
-        sizes::axis(self.body.inner, name, axis)?.number()
     }
 
     /// Whether it runs at least once.

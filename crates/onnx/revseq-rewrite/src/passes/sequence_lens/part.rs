@@ -4,7 +4,7 @@
 //! LSTM(x, W [2, 4·units, width], …, bidirectional)  →  LSTM(x, W[0:1], …), LSTM(x', W[1:2], …)
 //! ```
 
-use crate::constant::{self, Floats};
+use crate::constant;
 use crate::emit::Emit;
 use crate::model::{AttributeProto, NodeProto};
 use crate::passes::{remove_attribute, trim_inputs};
@@ -118,21 +118,12 @@ impl<'a> Part<'a> {
         if self.directions == 1 {
             return Some(weights.to_owned());
         }
-        Some(match self.floats(weights) {
+        let all = constant::floats(self.scope, weights);
+        let part = all.and_then(|all| constant::part(&all, 0, self.direction, 1));
+        Some(match part {
             Some(part) => emit.tensor(part.to_tensor()),
             None => self.slice(emit, weights),
         })
-    }
-
-    /// The direction's part of constant weights.
-    fn floats(&self, name: &str) -> Option<Floats> {
-        let mut all = constant::floats(self.scope, name)?;
-        let first = all.sizes.first_mut().filter(|it| **it == self.directions)?;
-        *first = 1;
-        let size = all.elements.len() / self.directions;
-        all.elements.drain(..size * self.direction);
-        all.elements.truncate(size);
-        Some(all)
     }
 
     /// The direction's part of a value.

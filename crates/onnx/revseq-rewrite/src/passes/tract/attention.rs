@@ -9,10 +9,10 @@
 //!      y = MatMul(Softmax(Where(key <= query, scores, -∞)), v)
 //! ```
 
-use super::known_size;
 use crate::emit::Emit;
 use crate::model::{self, BOOL, FLOAT, NodeProto};
 use crate::pass::{At, Pass, Verdict};
+use crate::passes::known_size;
 use crate::scope::Scope;
 use crate::sizes;
 use crate::types;

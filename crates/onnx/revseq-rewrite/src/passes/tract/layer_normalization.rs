@@ -6,11 +6,11 @@
 //! y = d / Sqrt(ReduceMean(d ^ 2) + epsilon) * scale + bias   →   LayerNormalization(x, scale, bias)
 //! ```
 
-use super::known_size;
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{FLOAT, NodeProto, float, int};
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::passes::known_size;
 use crate::scope::Scope;
 use crate::{sizes, types};
 

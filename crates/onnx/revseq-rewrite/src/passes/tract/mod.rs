@@ -27,8 +27,6 @@ mod wrap;
 
 use crate::model::NodeProto;
 use crate::pass::{Edit, Pass, Verdict};
-use crate::scope::Scope;
-use crate::sizes;
 
 pub(crate) use scan::{BATCHED as BATCHED_SCAN, LOOP as SCAN_LOOP};
 
@@ -94,9 +92,4 @@ fn edit(nodes: Vec<NodeProto>, what: String) -> Verdict {
         what,
         ..Edit::default()
     })
-}
-
-/// The size of an axis of a value, if it is a number.
-fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
-    sizes::axis(scope, name, axis)?.number()
 }

@@ -380,10 +380,8 @@ fn write_loop(
     body.node.push(identity(condition, &on));
     body.output.insert(0, scalar(&on, BOOL));
     let body = AttributeProto {
-        name: Some("body".to_owned()),
-        r#type: Some(AttributeType::GRAPH),
         g: MessageField::some(body),
-        ..AttributeProto::default()
+        ..model::attribute("body", AttributeType::GRAPH)
     };
     emit.write(&outputs, "Loop", (steps, "", states), vec![body]);
 }

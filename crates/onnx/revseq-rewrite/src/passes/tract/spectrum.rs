@@ -6,10 +6,10 @@
 //! ```
 
 use super::dft::{AXIS_AS_INPUT, LAST_BUT_ONE, SECOND};
-use super::known_size;
 use crate::constant;
 use crate::emit::Emit;
 use crate::pass::{At, Other, Pass, Verdict};
+use crate::passes::known_size;
 use crate::sizes;
 
 pub(super) const LENGTH: Pass = Pass::exact(

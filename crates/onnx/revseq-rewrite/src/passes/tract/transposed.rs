@@ -7,10 +7,9 @@
 //! ConvTranspose<output_shape=[8, 10]>(x, w)  →  ConvTranspose<pads=[1, 1, 0, 0]>(x, w)
 //! ```
 
-use super::known_size;
 use crate::model::{self, NodeProto};
 use crate::pass::{At, Other, Pass, Verdict};
-use crate::passes::remove_attribute;
+use crate::passes::{known_size, remove_attribute};
 use crate::scope::Scope;
 use crate::sizes;
 

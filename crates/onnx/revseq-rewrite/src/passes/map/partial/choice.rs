@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::model::NodeProto;
 use crate::order;
+use crate::passes::known_sizes;
 use crate::passes::steps::body::Body;
-use crate::sizes::{self, Size};
+use crate::sizes;
 use crate::types;
 use revseq_onnx::tensor::element_size;
 
@@ -208,11 +209,9 @@ impl<'a> Search<'a> {
         // Elements of an unknown type are seldom larger than this.
         let element = types::of(inner, name).and_then(element_size).unwrap_or(8);
         let bytes = i64::try_from(element).ok()?;
-        let mut bytes = bytes.checked_mul(self.body.steps.number()?)?;
-        for axis in 0..sizes::rank(inner, name)? {
-            bytes = bytes.checked_mul(sizes::axis(inner, name, axis).and_then(Size::number)?)?;
-        }
-        Some(bytes)
+        let bytes = bytes.checked_mul(self.body.steps.number()?)?;
+        let mut sizes = known_sizes(inner, name)?.into_iter();
+        sizes.try_fold(bytes, |bytes, size| bytes.checked_mul(size?))
     }
 
     /// The nodes of which nothing but scan outputs follow, where it is worth it that they run behind the

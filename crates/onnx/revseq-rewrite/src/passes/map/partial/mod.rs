@@ -20,11 +20,12 @@ use std::collections::{HashMap, HashSet};
 
 use crate::model::{self, GraphProto, LoopLayout, NodeProto, ValueInfoProto};
 use crate::pass::{At, Left, Other, Pass, Verdict};
+use crate::passes::known_sizes;
 use crate::passes::loop_edit::LoopEdit;
 use crate::passes::steps::body::{Body, Scanned, unchanged};
 use crate::passes::steps::{self, trips};
 use crate::scope::Scope;
-use crate::sizes::{self, LoopBody, Size};
+use crate::sizes::{self, LoopBody};
 use crate::types;
 
 use super::values::{Stepped, Value, Values};
@@ -140,12 +141,10 @@ fn declared(inner: &Scope<'_>, name: &str) -> ValueInfoProto {
     if let Some(declared) = inner.declaration(name).filter(|it| it.r#type.is_set()) {
         return declared.clone();
     }
-    let (Some(code), Some(rank)) = (types::of(inner, name), sizes::rank(inner, name)) else {
-        return model::untyped(name);
-    };
-    let size = |axis| sizes::axis(inner, name, axis).and_then(Size::number);
-    let sizes: Vec<Option<i64>> = (0..rank).map(size).collect();
-    model::value(name, code, &sizes)
+    match types::of(inner, name).zip(known_sizes(inner, name)) {
+        Some((code, sizes)) => model::value(name, code, &sizes),
+        None => model::untyped(name),
+    }
 }
 
 /// Writes a node of the body over all steps, with the constants of the body that it reads.

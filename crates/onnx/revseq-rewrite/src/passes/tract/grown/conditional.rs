@@ -81,7 +81,7 @@ pub(super) fn replaced<'a>(
 }
 
 /// Whether a size is the same in all iterations, as it is one of the graphs around the Loop.
-fn is_outer(outer: &Scope<'_>, size: &Size<'_>) -> bool {
+pub(super) fn is_outer(outer: &Scope<'_>, size: &Size<'_>) -> bool {
     match size {
         Size::Known(_) => true,
         Size::Axis { scope, value, .. } => outer.sees(scope, value),

@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use crate::emit::Emit;
 use crate::model::{self, BEFORE_STATES, GraphProto, NodeProto};
 use crate::pass::{At, Verdict};
+use crate::passes::known_sizes;
 use crate::scope::Scope;
-use crate::sizes::{self, LoopBody, Size};
+use crate::sizes::{LoopBody, Size};
 
 use super::reads::Reads;
 use super::write::zeros;
@@ -216,9 +217,7 @@ impl Joined<'_> {
 fn sizes_of(scope: &Scope<'_>, node: &NodeProto, name: &str) -> Option<Vec<Option<i64>>> {
     let within = |inner: &Scope<'_>| {
         if inner.defines(name) {
-            let rank = sizes::rank(inner, name)?;
-            let size = |axis| sizes::axis(inner, name, axis).and_then(Size::number);
-            return Some((0..rank).map(size).collect());
+            return known_sizes(inner, name);
         }
         let mut nodes = inner.nodes.iter();
         nodes.find_map(|node| sizes_of(inner, node, name))

@@ -8,6 +8,7 @@ use crate::sizes::Size;
 use crate::types;
 
 use super::body::{List, reads_length};
+use super::conditional::is_outer;
 use super::reads::Reads;
 use crate::passes::loop_edit::{LoopEdit, State};
 use crate::passes::tract::list::{
@@ -232,22 +233,12 @@ pub(super) fn zeros(
         .and_then(model::zero)
         .ok_or("the type of its tensors is not known")?;
     zero.dims = vec![1];
-    let mut parts = Vec::new();
-    for &size in sizes {
-        parts.push(match size {
-            Size::Known(size) => emit.ints(&[size]),
-            Size::Axis {
-                scope: own,
-                value,
-                axis,
-            } => {
-                if !scope.sees(own, value) {
-                    return Err(format!("the sizes of {value} are not seen before it"));
-                }
-                emit.sizes(value, axis as i64, axis as i64 + 1)
-            }
-        });
+    let mut hidden = sizes.iter().filter(|size| !is_outer(scope, size));
+    if let Some(Size::Axis { value, .. }) = hidden.next() {
+        return Err(format!("the sizes of {value} are not seen before it"));
     }
+    let parts = sizes.iter().map(|&size| emit.size_of(scope, size));
+    let parts: Vec<String> = parts.collect();
     let shape = match parts.is_empty() {
         true => emit.ints(&[]),
         false => emit.concat(parts, 0),
