@@ -11,7 +11,7 @@ mod unrolled;
 
 use std::path::Path;
 
-use super::{fast, pass, read, rewritten, value};
+use super::{pass, read, rewritten, value};
 use crate::constant::Floats;
 use crate::model::{
     BOOL, FLOAT, GraphProto, INT32, INT64, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -22,6 +22,7 @@ use buffa::MessageField;
 use revseq_test_models::text::{self, nodes};
 
 /// A graph and the expected result.
+#[derive(Clone)]
 struct Row {
     nodes: Vec<String>,
     /// The graph's outputs, of rank 3 unless they are loop outputs.
@@ -42,6 +43,7 @@ struct Row {
 /// Stands for operators that are too many to list, with no reversal and no loop among them.
 const ANY: &str = "any";
 
+#[derive(Clone)]
 enum Expected {
     /// The pass reports this rewrite, and these operators remain.
     Taken(String, String),
@@ -49,7 +51,8 @@ enum Expected {
     Left(String),
 }
 
-fn row(nodes: &[&str], expected: Expected) -> Row {
+/// A graph that rows change, of these nodes.
+fn base(nodes: &[&str]) -> Row {
     Row {
         nodes: nodes.iter().map(|&it| it.to_owned()).collect(),
         outputs: "y".to_owned(),
@@ -59,31 +62,30 @@ fn row(nodes: &[&str], expected: Expected) -> Row {
         options: None,
         inner: "",
         changes: Vec::new(),
-        expected,
+        expected: Expected::Left(String::new()),
     }
-}
-
-fn takes(what: &str, operators: &str, nodes: &[&str]) -> Row {
-    row(
-        nodes,
-        Expected::Taken(what.to_owned(), operators.to_owned()),
-    )
-}
-
-fn leaves(why: &str, nodes: &[&str]) -> Row {
-    row(nodes, Expected::Left(why.to_owned()))
 }
 
 /// Rows as text: settings in brackets and nodes, one a line, then `=> operators | report` where they are taken,
 /// or `=> ! reason` where they are left.
 fn rows(text: &str) -> Vec<Row> {
+    changed(&base(&[]), text)
+}
+
+/// The same of a graph, which lines such as `from -> to` change. Of what is written there, `; ` ends a line or
+/// begins another change.
+fn changed(base: &Row, text: &str) -> Vec<Row> {
     let row = |(text, expected): &(String, &str)| {
-        let row = match expected.strip_prefix('!') {
-            Some(why) => leaves(why.trim(), &[]),
+        let expected = match expected.strip_prefix('!') {
+            Some(why) => Expected::Left(why.trim().to_owned()),
             None => {
                 let (operators, what) = expected.split_once('|').expect("operators | report");
-                takes(what.trim(), operators.trim(), &[])
+                Expected::Taken(what.trim().to_owned(), operators.trim().to_owned())
             }
+        };
+        let row = Row {
+            expected,
+            ..base.clone()
         };
         text.lines().fold(row, Row::line)
     };
@@ -91,59 +93,42 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 impl Row {
-    /// A node, or a setting.
+    /// Settings, then a node or changes.
     fn line(mut self, line: &str) -> Self {
-        let setting = line.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-        let Some((name, value)) = setting.and_then(|it| it.split_once(' ')) else {
-            self.nodes.push(line.to_owned());
+        if let Some((setting, rest)) = line.strip_prefix('[').and_then(|it| it.split_once(']')) {
+            return self.set(setting).line(rest.trim());
+        }
+        if !line.contains(" -> ") {
+            self.nodes
+                .extend((!line.is_empty()).then(|| line.to_owned()));
             return self;
-        };
+        }
+        for part in line.split("; ") {
+            match (part.split_once(" -> "), self.changes.last_mut()) {
+                (Some((from, to)), _) => self = self.with(from, to),
+                (None, Some((_, to))) => to.extend(["\n", part]),
+                (None, None) => panic!("{line}"),
+            }
+        }
+        self
+    }
+
+    /// Sets what follows a name.
+    fn set(mut self, setting: &str) -> Self {
+        let (name, value) = setting.split_once(' ').unwrap_or((setting, ""));
         match name {
-            "outputs" => self.outputs(value),
-            "replaceable" => self.replaceable(value),
-            "opset" => self.opset(value.parse().expect("a version")),
+            "outputs" => value.clone_into(&mut self.outputs),
+            "replaceable" => value.clone_into(&mut self.replaceable),
+            "opset" => self.opset = value.parse().expect("a version"),
+            "untyped" => self.sizes = None,
             "sizes" => {
                 let sizes: Vec<Option<i64>> = value.split(' ').map(|it| it.parse().ok()).collect();
-                self.sizes(sizes.try_into().expect("three sizes"))
+                self.sizes = Some(sizes.try_into().expect("three sizes"));
             }
+            "options" => self.options = Some(options(value)),
             _ => panic!("no setting {name}"),
         }
-    }
-
-    fn outputs(self, outputs: &str) -> Self {
-        let outputs = outputs.to_owned();
-        Self { outputs, ..self }
-    }
-
-    fn replaceable(self, replaceable: &str) -> Self {
-        let replaceable = replaceable.to_owned();
-        Self {
-            replaceable,
-            ..self
-        }
-    }
-
-    fn sizes(self, sizes: [Option<i64>; 3]) -> Self {
-        let sizes = Some(sizes);
-        Self { sizes, ..self }
-    }
-
-    fn without_sizes(self) -> Self {
-        let sizes = None;
-        Self { sizes, ..self }
-    }
-
-    fn opset(self, opset: i64) -> Self {
-        Self { opset, ..self }
-    }
-
-    fn options(self, options: Options) -> Self {
-        let options = Some(options);
-        Self { options, ..self }
-    }
-
-    fn inner(self, inner: &'static str) -> Self {
-        Self { inner, ..self }
+        self
     }
 
     fn with(mut self, from: &str, to: &str) -> Self {
@@ -339,6 +324,22 @@ fn truth() -> TensorProto {
     }
 }
 
+/// Options by words, such as `fast` and `for:tract`.
+fn options(words: &str) -> Options {
+    let mut options = Options::default();
+    for word in words.split(' ') {
+        match word.split_once(':') {
+            Some(("for", runtime)) => options.runtime = Some(runtime.to_owned()),
+            Some(("pass", pass)) => options.passes.push(pass.to_owned()),
+            None if word == "fast" => options.fast = true,
+            None if word == "masked" => options.masked_layers = true,
+            None if word == "right-padded" => options.assume.right_padded = true,
+            _ => panic!("no option {word}"),
+        }
+    }
+    options
+}
+
 fn check(name: &str, rows: &[Row]) {
     let taken = |row: &&Row| matches!(row.expected, Expected::Taken(..));
     assert!(rows.iter().any(|row| taken(&row)) && !rows.iter().all(|row| taken(&row)));
@@ -371,8 +372,14 @@ fn full_flip() {
     let slice = "Slice of axis 0 with a step of -1";
     let fours = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, fours)";
     let flip = "y = ReverseSequence<batch_axis=1;time_axis=0>(x, full)";
-    let mut rows = rows(&format!(
-        "{FULL}
+    let reading = Row {
+        inner: READING,
+        ..base(&[])
+    };
+    let rows = changed(
+        &reading,
+        &format!(
+            "{FULL}
              {flip} => Slice | {slice}
              {FULL}
              y = ReverseSequence<batch_axis=-2;time_axis=-3>(x, full) => Slice | {slice}
@@ -425,63 +432,37 @@ fn full_flip() {
              all = Expand(four, sizes)
              y = revseq.ReverseSubsequences<axis=1>(x, all)
              => ! version 9 of ONNX's operators has no Slice with steps
-             y = Neg(x) => !"
-    ));
-    rows.extend([
-        // ONNX Runtime ends the process where a subgraph reads a Slice of a DequantizeLinear.
-        takes(
-            slice,
-            "DequantizeLinear Sum Slice If",
-            &[
-                FULL,
-                "moved = DequantizeLinear(x, half)
-            reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
-            y = If<then_branch=@reading;else_branch=@reading>(flag)",
-            ],
-        )
-        .inner(READING),
-        takes(
-            slice,
-            "DequantizeLinear Mul Transpose Transpose Sum Slice Loop",
-            &[
-                FULL,
-                "real = DequantizeLinear(x, half)
-            scaled = Mul(whole, real)
-            turned = Transpose<perm=[1,0,2]>(scaled)
-            moved = Transpose<perm=[1,0,2]>(turned)
-            flipped = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
-            reversed = Identity(flipped)
-            y = Loop<body=@looping>(five, always, x)",
-            ],
-        )
-        .inner(READING),
-        takes(
-            slice,
-            "DequantizeLinear Slice If",
-            &[
-                FULL,
-                "moved = DequantizeLinear(x, half)
-            reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
-            y = If<then_branch=@outer;else_branch=@outer>(flag)",
-            ],
-        )
-        .inner(READING)
-        .outputs("y reversed"),
-        // It is so before.
-        takes(
-            slice,
-            "DequantizeLinear Transpose Slice If",
-            &[
-                FULL,
-                "real = DequantizeLinear(x, half)
-            reversed = Transpose<perm=[1,0,2]>(real)
-            z = ReverseSequence<batch_axis=1;time_axis=0>(x, full)
-            y = If<then_branch=@reading;else_branch=@reading>(flag)",
-            ],
-        )
-        .inner(READING)
-        .outputs("y z"),
-    ]);
+             y = Neg(x) => !
+             # ONNX Runtime ends the process where a subgraph reads a Slice of a DequantizeLinear.
+             {FULL}
+             moved = DequantizeLinear(x, half)
+             reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+             y = If<then_branch=@reading;else_branch=@reading>(flag)
+             => DequantizeLinear Sum Slice If | {slice}
+             {FULL}
+             real = DequantizeLinear(x, half)
+             scaled = Mul(whole, real)
+             turned = Transpose<perm=[1,0,2]>(scaled)
+             moved = Transpose<perm=[1,0,2]>(turned)
+             flipped = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+             reversed = Identity(flipped)
+             y = Loop<body=@looping>(five, always, x)
+             => DequantizeLinear Mul Transpose Transpose Sum Slice Loop | {slice}
+             [outputs y reversed]
+             {FULL}
+             moved = DequantizeLinear(x, half)
+             reversed = ReverseSequence<batch_axis=1;time_axis=0>(moved, full)
+             y = If<then_branch=@outer;else_branch=@outer>(flag) => DequantizeLinear Slice If | {slice}
+             # It is so before.
+             [outputs y z]
+             {FULL}
+             real = DequantizeLinear(x, half)
+             reversed = Transpose<perm=[1,0,2]>(real)
+             z = ReverseSequence<batch_axis=1;time_axis=0>(x, full)
+             y = If<then_branch=@reading;else_branch=@reading>(flag)
+             => DequantizeLinear Transpose Slice If | {slice}"
+        ),
+    );
     check("full-flip", &rows);
 }
 
@@ -512,7 +493,7 @@ fn full_flip_by_lengths_in_tables() {
         sizes_of_x = Shape(x)
         batch = Gather(sizes_of_x, one)
         by = Expand(time, batch)";
-    let mut rows = rows(&format!(
+    let rows = rows(&format!(
         "[sizes 3 2 ?]
              by = Gather(table, origin)
              {flip} => ! {varied}
@@ -542,18 +523,16 @@ fn full_flip_by_lengths_in_tables() {
              # A layer over the last axis, whose Reshape keeps the sizes of its input.
              [sizes ? ? 3]
              {dense} => Reshape MatMul Shape Gather Concat Reshape Slice | {slice}
-             {dense} => ! {other}"
+             {dense} => ! {other}
+             [sizes ? ? 3] Gather(sizes_of_x, zero) -> Gather(sizes_of_x, one)
+             {dense} => ! {other}
+             less = ReduceSum( -> less = ReduceSum<noop_with_empty_axes=1>(
+             {reduced}
+             {flip} => Slice | {slice}
+             (x, nothing) -> (x, minus)
+             {reduced}
+             {flip} => Slice | {slice}"
     ));
-    rows.extend([
-        takes(slice, "Slice", &[reduced, flip]).with(
-            "less = ReduceSum(",
-            "less = ReduceSum<noop_with_empty_axes=1>(",
-        ),
-        takes(slice, "Slice", &[reduced, flip]).with("(x, nothing)", "(x, minus)"),
-        leaves(other, &[dense])
-            .sizes([None, None, Some(3)])
-            .with("Gather(sizes_of_x, zero)", "Gather(sizes_of_x, one)"),
-    ]);
     check("full-flip", &rows);
 }
 
@@ -569,7 +548,7 @@ fn transpose() {
         reversed = ReverseSequence<batch_axis=0;time_axis=1>(turned, lens)
         y = Transpose<perm=[1,2,0]>(reversed)";
     let undo = "do not undo each other";
-    let mut rows = rows(&format!(
+    let rows = rows(&format!(
         "{swap}
              {back} => ReverseSequence | time axis 1, batch axis 0
              {turn} => ReverseSequence | time axis 1, batch axis 0
@@ -602,12 +581,11 @@ fn transpose() {
              y = Transpose<perm=[1,0,2]>(negative) => !
              turned = Neg(x)
              reversed = ReverseSequence<batch_axis=1;time_axis=0>(turned, lens)
-             {back} => !"
+             {back} => !
+             # Axes that ONNX does not allow are left alone unless requested.
+             [options fast]
+             {beyond} => ! of which ONNX allows only 0 and 1"
     ));
-    rows.extend([
-        // Axes that ONNX does not allow are left alone unless requested.
-        leaves("of which ONNX allows only 0 and 1", &[beyond]).options(fast()),
-    ]);
     check("transpose", &rows);
 }
 
@@ -785,8 +763,7 @@ fn bidirectional() {
     let sum = "y = Add(one_way, other_way)";
     let joined = "bidirectional RNN";
     let constant = "the weights of the two directions are not constant";
-    let miss = |other: &'static str| leaves("", &[forward, other, sum]);
-    let mut rows = rows(&format!(
+    let rows = rows(&format!(
         "{forward}
              {backward}
              {sum} => RNN Slice Slice Add | {joined}
@@ -838,19 +815,35 @@ fn bidirectional() {
              {sum} => ! {constant}
              {forward}
              other_way = RNN<hidden_size=2;direction=reverse>(x, w3, r)
-             {sum} => ! {constant}"
+             {sum} => ! {constant}
+             {forward}
+             other_way = RNN<hidden_size=2>(x, w, r)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)
+             {sum} => !
+             {forward}
+             other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)
+             {sum} => !
+             {forward}
+             other_way = RNN<hidden_size=2;direction=bidirectional>(x, w, r)
+             {sum} => !"
     ));
-    rows.extend([
-        miss("other_way = RNN<hidden_size=2>(x, w, r)"),
-        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own)"),
-        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, _, _, x)"),
-        miss("other_way = RNN<hidden_size=2;direction=reverse>(x, w, r, bias)"),
-        miss("other_way = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)"),
-        miss("other_way = RNN<hidden_size=2;direction=reverse;clip=1>(x, w, r)"),
-        miss("other_way = RNN<hidden_size=3;direction=reverse>(x, w, r)"),
-        miss("other_way = GRU<hidden_size=2;direction=reverse>(x, w3, r3)"),
-        miss("other_way = RNN<hidden_size=2;direction=bidirectional>(x, w, r)"),
-    ]);
     check("bidirectional", &rows);
 }
 
@@ -863,7 +856,7 @@ fn bidirectional_with_the_activations_of_both() {
         let nodes = "a = RNN<hidden_size=2;activations=[Relu]>(x, w, r)
             b = RNN<hidden_size=2;direction=reverse;activations=[Relu]>(x, w, r)
             y = Add(a, b)";
-        let model = leaves("", &[nodes]).with(from, to).model();
+        let model = base(&[nodes]).with(from, to).model();
         let (after, _) = rewritten(&model, &pass("bidirectional"));
         let graph = after.graph.as_option().expect("a graph");
         let layers: Vec<&NodeProto> = graph.node.iter().filter(|it| it.is("RNN")).collect();
@@ -918,7 +911,7 @@ fn portable() {
     let standard = "standard operators around Gather";
     let each = "y = revseq.ReverseSubsequences<axis=1>(x, lens)";
     let reverse = "y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)";
-    let mut rows = rows(&format!(
+    let rows = rows(&format!(
         "{reverse} => any | {standard}
              [opset 13]
              {reverse} => any | {standard}
@@ -929,17 +922,10 @@ fn portable() {
              [opset 9]
              {each} => ! version 9 of ONNX's operators
              y = ReverseSequence(x) => ! an input or the output is missing
-             y = Slice(x, minus, first, zero, minus) => !"
+             y = Slice(x, minus, first, zero, minus) => !
+             [untyped] {reverse} => any | {standard}
+             [untyped] y = ReverseSequence<batch_axis=-2;time_axis=-1>(x, lens) => any | {standard}"
     ));
-    rows.extend([
-        takes(standard, ANY, &[reverse]).without_sizes(),
-        takes(
-            standard,
-            ANY,
-            &["y = ReverseSequence<batch_axis=-2;time_axis=-1>(x, lens)"],
-        )
-        .without_sizes(),
-    ]);
     check("portable", &rows);
 }
 

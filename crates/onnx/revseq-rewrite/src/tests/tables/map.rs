@@ -1,6 +1,6 @@
 //! Loops and Scans that map each step on its own, and near misses.
 
-use super::{ANY, Row, check, leaves, takes};
+use super::{Expected, Row, base, changed, check};
 use revseq_test_models::text;
 
 const START: &str = "shape = Shape(x)
@@ -45,11 +45,8 @@ const BODIES: &str = "
 const PASSING: &str =
     "a, b, size, same, y = Loop<body=@passing>(time, always, start, start, time, x)";
 
-const IN_BRANCH: &[&str] = &[
-    START,
-    "counted, z = Loop<body=@mapped>(time, always, start)
-    y = If<then_branch=@reading;else_branch=@reading>(flag)",
-];
+const IN_BRANCH: &str = "counted, z = Loop<body=@mapped>(time, always, start)
+    y = If<then_branch=@reading;else_branch=@reading>(flag)";
 
 /// The numbers of the steps, as TensorFlow's `pfor` lists them for TimeDistributed.
 const LISTED: &str = "shape = Shape(x)
@@ -70,28 +67,26 @@ const SLICES: &str = "place = Unsqueeze(t, zero)
             row = Slice(x, at, four, zero)
             now = Squeeze(row, zero)";
 
-/// The loop with another operator for `fed = MatMul(now, kernel)`.
-fn looped(row: Row) -> Row {
+/// Nodes with the loops' bodies.
+fn looped(nodes: &[&str]) -> Row {
     Row {
         inner: BODIES,
-        ..row
+        ..base(nodes)
     }
 }
 
-fn take(operators: &str, to: &str) -> Row {
-    let row = takes("its body over all steps at once", operators, &[START, LOOP]);
-    looped(row).with("fed = MatMul(now, kernel)", to)
-}
-
-fn miss(why: &str, to: &str) -> Row {
-    looped(leaves(why, &[START, LOOP])).with("fed = MatMul(now, kernel)", to)
-}
-
-/// Rows of what stands for that operator, and the operators or `! reason`.
+/// Rows of what stands for `fed = MatMul(now, kernel)`, and the operators or `! reason`.
 fn replaced(text: &str) -> Vec<Row> {
-    let row = |(to, expected): &(String, &str)| match expected.strip_prefix("! ") {
-        Some(why) => miss(why, to),
-        None => take(expected, to),
+    let base = looped(&[START, LOOP]);
+    let row = |(to, expected): &(String, &str)| Row {
+        expected: match expected.strip_prefix("! ") {
+            Some(why) => Expected::Left(why.to_owned()),
+            None => Expected::Taken(
+                "its body over all steps at once".to_owned(),
+                (*expected).to_owned(),
+            ),
+        },
+        ..base.clone().with("fed = MatMul(now, kernel)", to)
     };
     text::rows(text).iter().map(row).collect()
 }
@@ -99,7 +94,6 @@ fn replaced(text: &str) -> Vec<Row> {
 /// Each operator, and a form of it that depends on the step in another way.
 #[test]
 fn operators_of_maps() {
-    let known = [Some(5), Some(2), Some(3)];
     let mut rows = replaced(
         "fed = MatMul(now, kernel) => MatMul Tanh
          row = ReduceSum<keepdims=0>(now)
@@ -164,137 +158,109 @@ fn operators_of_maps() {
          fed = NonZero(now) => ! NonZero (fed), which has no form over all steps
          fed = RandomNormalLike(now) => ! RandomNormalLike (fed), which has no form over all steps",
     );
-    rows.extend([
-        take(
-            "Split Add Tanh",
-            "a, b = Split<axis=1>(now, leading)\nfed = Add(a, b)",
-        )
-        .with("leading", "fours"),
-        take("Reshape Tanh", "fed = Reshape(now, rows)").sizes(known),
-        take("Reshape Tanh", "fed = Reshape(now, rows)").sizes([None, None, Some(3)]),
-        miss("leaves a size open", "fed = Reshape(now, upright)").opset(13),
-        take(
-            ANY,
-            "row = Unsqueeze(now, zero)\nfed = MaxPool<ceil_mode=1;kernel_shape=[2];strides=[2]>(row)",
-        )]);
+    rows.extend(changed(
+        &looped(&[START, LOOP]),
+        "fed = MatMul(now, kernel) -> a, b = Split<axis=1>(now, leading); fed = Add(a, b); leading -> fours
+         => Split Add Tanh | its body over all steps at once
+         [sizes 5 2 3] fed = MatMul(now, kernel) -> fed = Reshape(now, rows)
+         => Reshape Tanh | its body over all steps at once
+         [sizes ? ? 3] fed = MatMul(now, kernel) -> fed = Reshape(now, rows)
+         => Reshape Tanh | its body over all steps at once
+         [opset 13] fed = MatMul(now, kernel) -> fed = Reshape(now, upright) => ! leaves a size open
+         fed = MatMul(now, kernel) -> row = Unsqueeze(now, zero); fed = MaxPool<ceil_mode=1;kernel_shape=[2];strides=[2]>(row)
+         => any | its body over all steps at once",
+    ));
     check("map", &rows);
 }
 
 /// Steps, sequences and outputs.
 #[test]
 fn steps_of_maps() {
-    let row = || take("MatMul Tanh", "fed = MatMul(now, kernel)");
-    let near = |why| looped(leaves(why, &[START, LOOP]));
     let what = "its body over all steps at once";
-    let scan = |operators| looped(takes(what, operators, &[SCAN]));
     let early = "its condition c2 may end it before the last step";
-    let rows = [
-        row(),
-        row().opset(9),
-        near("below 9").opset(8),
-        row().with("(time, always", "(_, always"),
-        take("Transpose MatMul Tanh", "fed = MatMul(now, kernel)")
-            .with("Gather(shape, zero)", "Gather(shape, one)")
-            .with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
-        take("Unsqueeze MatMul Tanh", "fed = MatMul(now, kernel)")
-            .with("Gather<axis=0>(x, t)", "Gather(x, at)")
-            .with("now = Gather", "at = Unsqueeze(t, zero)\nnow = Gather"),
-        // Fewer steps than the sequence has, which the graph does not rule out.
-        take("Shape Slice Squeeze Range Gather MatMul Tanh", "fed = MatMul(now, kernel)")
-            .with("Gather(shape, zero)", "Gather(shape, one)"),
-        take(ANY, "fed = MatMul(now, kernel)").with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
-        near("Gather (now), which reads another step than its own")
-            .with("Gather<axis=0>(x, t)", "Gather(x, t2)"),
-        near(early).with("Less(t2, time)", "Less(t2, four)"),
-        near("is not one that compares").with("c2 = Less(t2, time)", "c2 = Cast<to=9>(t2)"),
-        // A carried state, also one that nothing reads.
-        looped(leaves(
-            "",
-            &[
-                START,
-                "counted, last, y = Loop<body=@carrying>(time, always, start, half)",
-            ],
-        )),
-        looped(takes(
-            what,
-            "Tanh",
-            &[
-                START,
-                "counted, last, y = Loop<body=@carrying>(time, always, start, half)",
-            ],
-        ))
-        .with("step = Tanh(h2)", "step = Tanh(now)"),
-        // As `tf.map_fn` is exported: counters of steps and of elements, and what it reads as states.
-        looped(takes(what, "MatMul Tanh", &[START, PASSING])),
-        looped(leaves("its condition c3 may end it before the last step", &[START, PASSING]))
-            .with("Less(u2, n)", "Less(u2, five)"),
-        looped(leaves("", &[START, PASSING])).with("xs2 = Identity(xs)", "xs2 = Neg(xs)"),
-        looped(takes(what, ANY, &[START, "counted, last, ended, same, y = Loop<body=@passing>(time, always, start, start, time, x)"]))
-            .outputs("y same"),
-        take("", "fed = MatMul(now, kernel)").with("step = Tanh(fed)", "step = Identity(now)"),
-        scan("MatMul Tanh"),
-        scan("Transpose MatMul Tanh")
-            .with("num_scan_inputs=1", "num_scan_inputs=1;scan_input_axes=[1]"),
-        scan("Slice MatMul Tanh").with(
-            "num_scan_inputs=1",
-            "num_scan_inputs=1;scan_input_directions=[1]",
+    let mut rows = changed(
+        &looped(&[START, LOOP]),
+        &format!("=> MatMul Tanh | {what}
+             [opset 9] => MatMul Tanh | {what}
+             (time, always -> (_, always => MatMul Tanh | {what}
+             Gather(shape, zero) -> Gather(shape, one); Gather<axis=0>(x, t) -> Gather<axis=1>(x, t)
+             => Transpose MatMul Tanh | {what}
+             Gather<axis=0>(x, t) -> Gather(x, at); now = Gather -> at = Unsqueeze(t, zero); now = Gather
+             => Unsqueeze MatMul Tanh | {what}
+             # Fewer steps than the sequence has, which the graph does not rule out.
+             Gather(shape, zero) -> Gather(shape, one) => Shape Slice Squeeze Range Gather MatMul Tanh | {what}
+             Gather<axis=0>(x, t) -> Gather<axis=1>(x, t) => any | {what}
+             step = Tanh(fed) -> step = Identity(now) =>  | {what}
+             [opset 8] => ! below 9
+             Gather<axis=0>(x, t) -> Gather(x, t2) => ! Gather (now), which reads another step than its own
+             Less(t2, time) -> Less(t2, four) => ! {early}
+             c2 = Less(t2, time) -> c2 = Cast<to=9>(t2) => ! is not one that compares
+             [untyped] => ! the number of axes of x is not known"),
+    );
+    rows.extend(changed(
+        &looped(&[
+            START,
+            "counted, last, y = Loop<body=@carrying>(time, always, start, half)",
+        ]),
+        &format!(
+            "# A carried state, also one that nothing reads.
+             => !
+             step = Tanh(h2) -> step = Tanh(now) => Tanh | {what}"
         ),
-        scan("MatMul Tanh Slice Transpose").with(
-            "num_scan_inputs=1",
-            "num_scan_inputs=1;scan_output_axes=[-1];scan_output_directions=[1]",
-        ),
-        near("the number of axes of x is not known").without_sizes(),
-        // ONNX Runtime refuses an If of that version whose branches differ in a shape that it knows.
-        looped(leaves("version 10 of ONNX's operators has no branches of other shapes", IN_BRANCH))
-            .opset(10),
-        looped(takes(what, "MatMul Tanh If", IN_BRANCH)).opset(11),
-    ];
+    ));
+    rows.extend(changed(
+        &looped(&[START, PASSING]),
+        &format!("# As `tf.map_fn` is exported: counters of steps and of elements, and what it reads as states.
+             => MatMul Tanh | {what}
+             Less(u2, n) -> Less(u2, five) => ! its condition c3 may end it before the last step
+             xs2 = Identity(xs) -> xs2 = Neg(xs) => !"),
+    ));
+    rows.extend(changed(
+        &looped(&[START, "counted, last, ended, same, y = Loop<body=@passing>(time, always, start, start, time, x)"]),
+        &format!("[outputs y same] => any | {what}"),
+    ));
+    rows.extend(changed(
+        &looped(&[SCAN]),
+        &format!("=> MatMul Tanh | {what}
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_axes=[1] => Transpose MatMul Tanh | {what}
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_directions=[1] => Slice MatMul Tanh | {what}
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_output_axes=[-1];scan_output_directions=[1]
+             => MatMul Tanh Slice Transpose | {what}"),
+    ));
+    rows.extend(changed(
+        &looped(&[START, IN_BRANCH]),
+        &format!("# ONNX Runtime refuses an If of that version whose branches differ in a shape that it knows.
+             [opset 10] => ! version 10 of ONNX's operators has no branches of other shapes
+             [opset 11] => MatMul Tanh If | {what}"),
+    ));
     check("map", &rows);
 }
 
 /// Steps that a Slice reads, at numbers out of a list.
 #[test]
 fn sliced_steps_of_maps() {
-    let nodes = &[LISTED, LOOP];
-    let read = |row: Row| looped(row).with("now = Gather<axis=0>(x, t)", SLICES);
-    let take = || read(takes("its body over all steps at once", ANY, nodes));
-    let near = |why| read(leaves(why, nodes));
     let unread = "Slice (row), which has a shape that depends on the step";
-    let rows = [
-        take(),
-        take().with(
-            "product = Mul(factor, range)",
-            "product = Where(longer, range, start)",
-        ),
-        take().with("product = Mul(factor, range)", "product = Mul(range, next)"),
-        take().with(
-            "time = Gather(shape, origin)",
-            "size = Gather(shape, zero)\ntime = ReduceMax<keepdims=0>(size)",
-        ),
-        take().with("Gather(shape, origin)", "Gather(shape, next)"),
-        take().with("Slice(x, at, four, zero)", "Slice(x, at, four, zero, four)"),
-        // Another list, or one that is a range for some sizes alone.
-        near(unread).with("Greater(sized, whole)", "Greater(sized, two_times)"),
-        near(unread).with("Range(start, time, next)", "Range(next, time, next)"),
-        near(unread).with("Mul(factor, range)", "Mul(range, range)"),
-        near(unread).with(
-            "product = Mul(factor, range)",
-            "product = Where(longer, range, next)",
-        ),
-        near(unread).with("product = Mul", "product = Add"),
-        near(unread)
-            .with("Gather(range, product)", "Gather(product, range)")
-            .with("(sized, whole)", "(sized, two_times)"),
-        // More than a step, or from its end.
-        near("Slice (number), which").with(
-            "(starts, corner, fours, leading)",
-            "(starts, corner, mixed, leading, fours)",
-        ),
-        near(unread).with(
-            "Slice(x, at, four, zero)",
-            "Slice(x, at, first, zero, minus)",
-        ),
-        near("Slice (row), which").with("now = Squeeze(row, zero)", "now = Identity(row)"),
-    ];
+    let rows = changed(
+        &looped(&[LISTED, LOOP]).with("now = Gather<axis=0>(x, t)", SLICES),
+        &format!("=> any | its body over all steps at once
+             product = Mul(factor, range) -> product = Where(longer, range, start)
+             => any | its body over all steps at once
+             product = Mul(factor, range) -> product = Mul(range, next) => any | its body over all steps at once
+             time = Gather(shape, origin) -> size = Gather(shape, zero); time = ReduceMax<keepdims=0>(size)
+             => any | its body over all steps at once
+             Gather(shape, origin) -> Gather(shape, next) => any | its body over all steps at once
+             Slice(x, at, four, zero) -> Slice(x, at, four, zero, four) => any | its body over all steps at once
+             # Another list, or one that is a range for some sizes alone.
+             Greater(sized, whole) -> Greater(sized, two_times) => ! {unread}
+             Range(start, time, next) -> Range(next, time, next) => ! {unread}
+             Mul(factor, range) -> Mul(range, range) => ! {unread}
+             product = Mul(factor, range) -> product = Where(longer, range, next) => ! {unread}
+             product = Mul -> product = Add => ! {unread}
+             Gather(range, product) -> Gather(product, range); (sized, whole) -> (sized, two_times) => ! {unread}
+             # More than a step, or from its end.
+             (starts, corner, fours, leading) -> (starts, corner, mixed, leading, fours) => ! Slice (number), which
+             Slice(x, at, four, zero) -> Slice(x, at, first, zero, minus) => ! {unread}
+             now = Squeeze(row, zero) -> now = Identity(row) => ! Slice (row), which"),
+    );
     check("map", &rows);
 }

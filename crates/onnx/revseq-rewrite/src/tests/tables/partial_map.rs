@@ -1,6 +1,6 @@
 //! Loops with states of which parts are maps, and near misses.
 
-use super::{Row, check, leaves, takes};
+use super::{Row, base, changed, check};
 
 const START: &str = "shape = Shape(x)
     time = Gather(shape, zero)";
@@ -23,134 +23,87 @@ const BODIES: &str = "
         step = Tanh(h2)
 ";
 
-/// The sizes of `x`, where those of all values are known.
-const KNOWN: [Option<i64>; 3] = [Some(5), Some(2), Some(3)];
-
-fn looped(row: Row) -> Row {
+fn looped(nodes: &[&str]) -> Row {
     Row {
         inner: BODIES,
-        ..row
+        ..base(nodes)
     }
 }
-
-fn take(what: &'static str, operators: &'static str) -> Row {
-    looped(takes(what, operators, &[START, LOOP]))
-        .outputs("y last")
-        .sizes(KNOWN)
-}
-
-fn stay() -> Row {
-    looped(leaves("", &[START, LOOP])).outputs("y last")
-}
-
-const FED: &str = "fed = MatMul(now, kernel)";
-const STEP: &str = "step = Tanh(h2)";
 
 #[test]
 fn what_needs_no_state_runs_before_the_loop() {
     let two = "2 of its nodes before it and 0 behind it";
-    let rows = [
-        take(two, "Shape Gather MatMul Loop"),
-        take(two, "Shape Gather MatMul Loop").sizes([None; 3]),
-        take(two, "Shape Gather Transpose MatMul Loop")
-            .with("axis=0", "axis=1")
-            .with("(shape, zero)", "(shape, one)"),
-        take("3 of its nodes before it", "Shape Gather MatMul Add Loop")
-            .with(FED, "m = MatMul(now, kernel)\nfed = Add(m, bias)"),
-        take("3 of its nodes before it", "Shape Gather MatMul Add Loop")
-            .with(FED, "m = MatMul(now, kernel)\nfed = Add(bias, m)")
-            .sizes([None; 3]),
-        // Of other operators, the values of all steps have to fit.
-        take(two, "Shape Gather Tanh Loop").with(FED, "fed = Tanh(now)"),
-        stay().with(FED, "fed = Tanh(now)"),
-        stay()
-            .with(FED, "fed = Tanh(now)")
-            .sizes([Some(100_000), Some(2), Some(3)]),
-        // The step itself is read as well: nothing is saved.
-        stay()
-            .sizes(KNOWN)
-            .with(FED, "n = Tanh(now)\nm = Mul(now, h)\nfed = Add(n, m)"),
-        take("2 of its nodes before it", "Shape Gather MatMul Loop")
-            .sizes(KNOWN)
-            .with(
-                FED,
-                "n = MatMul(now, kernel)\nm = MatMul(h, kernel)\nfed = Add(m, n)",
-            ),
-        // What is read twice is read once.
-        take(
-            "4 of its nodes before it",
-            "Shape Gather MatMul Sigmoid Tanh Loop",
-        )
-        .with(
-            FED,
-            "n = MatMul(now, kernel)\nm = Sigmoid(n)\nk = Tanh(m)\nl = Mul(k, h)\nfed = Add(l, h)",
-        ),
-        // Outputs of no state.
-        take("2 of its nodes before it", "Shape Gather Tanh Loop")
-            .with(FED, "fed = Identity(h)")
-            .with(STEP, "step = Tanh(now)"),
-        // Nothing of it is a map.
-        stay().with(FED, "fed = MatMul(h, kernel)"),
-        stay().with(
-            FED,
-            "noise = RandomNormalLike(now)\nfed = MatMul(noise, kernel)",
-        ),
-        // Other steps than its own, or not all of them.
-        stay().with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
-        stay().with("c2 = Less(t2, time)", "c2 = Identity(flag)"),
-        looped(takes("1 of its nodes before it", "MatMul Scan", &[SCAN])).outputs("y last"),
-    ];
+    let mut rows = changed(
+        &looped(&[START, LOOP]).set("outputs y last").set("sizes 5 2 3"),
+        &format!("=> Shape Gather MatMul Loop | {two}
+             [sizes ? ? ?] => Shape Gather MatMul Loop | {two}
+             axis=0 -> axis=1; (shape, zero) -> (shape, one) => Shape Gather Transpose MatMul Loop | {two}
+             fed = MatMul(now, kernel) -> m = MatMul(now, kernel); fed = Add(m, bias)
+             => Shape Gather MatMul Add Loop | 3 of its nodes before it
+             [sizes ? ? ?] fed = MatMul(now, kernel) -> m = MatMul(now, kernel); fed = Add(bias, m)
+             => Shape Gather MatMul Add Loop | 3 of its nodes before it
+             # Of other operators, the values of all steps have to fit.
+             fed = MatMul(now, kernel) -> fed = Tanh(now) => Shape Gather Tanh Loop | {two}
+             [sizes ? ? ?] fed = MatMul(now, kernel) -> fed = Tanh(now) => !
+             [sizes 100000 2 3] fed = MatMul(now, kernel) -> fed = Tanh(now) => !
+             # The step itself is read as well: nothing is saved.
+             fed = MatMul(now, kernel) -> n = Tanh(now); m = Mul(now, h); fed = Add(n, m) => !
+             fed = MatMul(now, kernel) -> n = MatMul(now, kernel); m = MatMul(h, kernel); fed = Add(m, n)
+             => Shape Gather MatMul Loop | 2 of its nodes before it
+             # What is read twice is read once.
+             fed = MatMul(now, kernel) -> n = MatMul(now, kernel); m = Sigmoid(n); k = Tanh(m); l = Mul(k, h); fed = Add(l, h)
+             => Shape Gather MatMul Sigmoid Tanh Loop | 4 of its nodes before it
+             # Outputs of no state.
+             fed = MatMul(now, kernel) -> fed = Identity(h); step = Tanh(h2) -> step = Tanh(now)
+             => Shape Gather Tanh Loop | 2 of its nodes before it
+             # Nothing of it is a map.
+             [sizes ? ? ?] fed = MatMul(now, kernel) -> fed = MatMul(h, kernel) => !
+             [sizes ? ? ?] fed = MatMul(now, kernel) -> noise = RandomNormalLike(now); fed = MatMul(noise, kernel)
+             => !
+             # Other steps than its own, or not all of them.
+             [sizes ? ? ?] Gather<axis=0>(x, t) -> Gather<axis=0>(x, t2) => !
+             [sizes ? ? ?] c2 = Less(t2, time) -> c2 = Identity(flag) => !"),
+    );
+    rows.extend(changed(
+        &looped(&[SCAN]),
+        "[outputs y last] => MatMul Scan | 1 of its nodes before it",
+    ));
     check("partial-map", &rows);
 }
 
 #[test]
 fn what_only_outputs_need_runs_behind_the_loop() {
-    let none = "fed = Identity(h)";
     let one = "0 of its nodes before it and 1 behind it";
     let two = "0 of its nodes before it and 2 behind it";
-    let product = "step = MatMul(h2, recurrent)";
-    let rows = [
-        take(one, "Shape Gather Loop MatMul")
-            .with(FED, none)
-            .with(STEP, product),
-        take(two, "Shape Gather Loop MatMul Tanh")
-            .with(FED, none)
-            .with(STEP, "s = MatMul(h2, recurrent)\nstep = Tanh(s)"),
-        take(two, "Shape Gather Loop Mul MatMul")
-            .with(FED, none)
-            .with(
-                STEP,
-                "k = Constant<value_float=2.0>()\ns = Mul(h2, k)\nstep = MatMul(s, recurrent)",
-            ),
-        // A loop of no step outputs nothing of which the sizes were known.
-        stay().with(FED, none).with(STEP, product),
-        // It saves no node.
-        stay().sizes(KNOWN).with(FED, none),
-        take(two, "Shape Gather Loop Tanh Neg")
-            .with(FED, none)
-            .with(STEP, "s = Tanh(h2)\nstep = Neg(s)"),
-        // A state needs it, or the condition.
-        stay()
-            .sizes(KNOWN)
-            .with(FED, "fed = MatMul(h, recurrent)")
-            .with(STEP, "step = Identity(fed)"),
-        // It has no form over all steps.
-        stay()
-            .sizes(KNOWN)
-            .with(FED, none)
-            .with(STEP, "s = MatMul(h2, recurrent)\nstep = Det(s)"),
-        // What it reads of no state is there.
-        take(
-            "2 of its nodes before it and 3 behind it",
-            "Shape Gather MatMul Loop Neg Mul Tanh",
-        )
-        .with(FED, "n = MatMul(now, kernel)\nfed = Identity(h)")
-        .with(STEP, "s = Neg(h2)\nr = Mul(s, n)\nstep = Tanh(r)"),
-        looped(takes(one, "Scan MatMul", &[SCAN]))
-            .outputs("y last")
-            .sizes(KNOWN)
-            .with(FED, none)
-            .with(STEP, product),
-    ];
+    let mut rows = changed(
+        &looped(&[START, LOOP]).with("fed = MatMul(now, kernel)", "fed = Identity(h)").set("outputs y last").set("sizes 5 2 3"),
+        &format!("step = Tanh(h2) -> step = MatMul(h2, recurrent) => Shape Gather Loop MatMul | {one}
+             step = Tanh(h2) -> s = MatMul(h2, recurrent); step = Tanh(s) => Shape Gather Loop MatMul Tanh | {two}
+             step = Tanh(h2) -> k = Constant<value_float=2.0>(); s = Mul(h2, k); step = MatMul(s, recurrent)
+             => Shape Gather Loop Mul MatMul | {two}
+             # A loop of no step outputs nothing of which the sizes were known.
+             [sizes ? ? ?] step = Tanh(h2) -> step = MatMul(h2, recurrent) => !
+             # It saves no node.
+             => !
+             step = Tanh(h2) -> s = Tanh(h2); step = Neg(s) => Shape Gather Loop Tanh Neg | {two}
+             # It has no form over all steps.
+             step = Tanh(h2) -> s = MatMul(h2, recurrent); step = Det(s) => !"),
+    );
+    rows.extend(changed(
+        &looped(&[START, LOOP]).set("outputs y last").set("sizes 5 2 3"),
+        "# A state needs it, or the condition.
+             fed = MatMul(now, kernel) -> fed = MatMul(h, recurrent); step = Tanh(h2) -> step = Identity(fed) => !
+             # What it reads of no state is there.
+             fed = MatMul(now, kernel) -> n = MatMul(now, kernel); fed = Identity(h)
+             step = Tanh(h2) -> s = Neg(h2); r = Mul(s, n); step = Tanh(r)
+             => Shape Gather MatMul Loop Neg Mul Tanh | 2 of its nodes before it and 3 behind it",
+    ));
+    rows.extend(changed(
+        &looped(&[SCAN]),
+        &format!(
+            "[outputs y last] [sizes 5 2 3] fed = MatMul(now, kernel) -> fed = Identity(h)
+             step = Tanh(h2) -> step = MatMul(h2, recurrent) => Scan MatMul | {one}"
+        ),
+    ));
     check("partial-map", &rows);
 }

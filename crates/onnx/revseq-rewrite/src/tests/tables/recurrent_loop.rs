@@ -1,8 +1,7 @@
 //! Loops and Scans that are recurrent layers, and near misses.
 
-use super::super::{exported, fast, pass, rewritten, right_padded, value};
-use super::masks::masked_layers;
-use super::{ANY, Row, check, leaves, takes};
+use super::super::{exported, fast, rewritten, value};
+use super::{Row, base, changed, check};
 use crate::Options;
 use crate::model::{FLOAT, NodeProto, declared_sizes};
 use revseq_onnx::set_size;
@@ -19,6 +18,14 @@ pub(super) const STATES: &str = "shape = Shape(x)
     batch = Gather(shape, one)
     states = Concat<axis=0>(batch, two)
     begin = Expand(nought, states)";
+
+/// A mask of the steps whose largest feature is not 0.
+pub(super) const MASK: &str = "any = ReduceMax<axes=[2];keepdims=1>(x)
+    mask = Cast<to=9>(any)";
+
+/// The loop with a mask: `y` repeats the last valid output.
+pub(super) const MASKED: &str = "done = Expand(nought, states)
+    counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)";
 
 /// SimpleRNN as tf2onnx writes it: `y` holds all steps.
 const LOOP: &str = "counted, last, y = Loop<body=@body>(time, always, start, begin)";
@@ -87,11 +94,11 @@ const LOOPS: &str = concat!(
     step = Where(column, begin, new)"
 );
 
-/// Adds the loops' bodies to a row.
-pub(super) fn with_bodies(row: Row) -> Row {
+/// Nodes with the loops' bodies.
+pub(super) fn with_bodies(nodes: &[&str]) -> Row {
     Row {
         inner: LOOPS,
-        ..row
+        ..base(nodes)
     }
 }
 
@@ -100,8 +107,6 @@ fn recurrent_loop() {
     let layer = "Shape Slice Concat Expand RNN Squeeze";
     // Values that were unread before stay.
     let unread_time = "Shape Gather Shape Slice Concat Expand RNN Squeeze";
-    let take = |operators| with_bodies(takes("RNN, forward", operators, &[START, LOOP]));
-    let miss = |why| with_bodies(leaves(why, &[START, LOOP]));
     let cell = "not the cell of an LSTM, GRU or SimpleRNN with constant weights";
     let size = "its condition c2 is not one that compares the step with a size";
     let early = "its condition c2 may end it before the last step";
@@ -109,159 +114,169 @@ fn recurrent_loop() {
     let read = "the input now of its cell is not read step by step";
     let output = "its output y is not that of its cell";
     let starts = "does not provably begin with a row of units for each sequence";
-    let fixed = [None, Some(5), Some(3)];
     let slower =
         "RNN, forward; ONNX Runtime's RNN takes up to twice as long as a loop, in large batches";
-    check("recurrent-loop", &[
-        with_bodies(takes(slower, layer, &[START, LOOP])),
-        take(layer).opset(9),
-        // Forms of its end: only the count, or only the condition.
-        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(always)"),
-        take(layer).with("c2 = Less(t2, time)", "c2 = Identity(c)"),
-        take(layer).with("(time, always, start", "(_, always, start"),
-        take(layer).with("(time, always", "(_, _").with("Less(t2, time)", "Greater(time, t2)"),
-        take(layer).with("c2 = Less(t2, time)", "under = Less(i, time)\nahead = Less(t2, time)\nc2 = And(ahead, under)"),
-        // A known number of steps, as integers, or as floats in the body.
-        take("Transpose Shape Gather Shape Slice Concat Expand RNN Squeeze").sizes(fixed)
-            .with("shape = Shape(x)", "turned = Transpose<perm=[1,0,2]>(x)\nshape = Shape(turned)")
-            .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
-            .with("(time, always", "(five, always")
-            .with("c2 = Less(t2, time)", "float = Cast<to=1>(t2)\nend = Identity(fives)\nc2 = Less(float, end)"),
-        take(unread_time).sizes([Some(5), None, Some(3)]).with("(time, always", "(_, always").with("Less(t2, time)", "Less(t2, five)"),
-        take(unread_time).sizes([Some(5), None, Some(3)]).with("(time, always", "(endless, always").with("Less(t2, time)", "Less(t2, five)"),
-        miss(once).sizes([Some(4), None, Some(3)]).with("(time, always", "(five, always").with("Less(t2, time)", "Less(t2, five)"),
-        miss(once).sizes([Some(5), None, Some(3)]).with("(time, always", "(five, always").with("Less(t2, time)", "Less(i, five)").with("five, always", "endless, always"),
-        take(layer).with("Add(fed, kept)", "Add(kept, fed)").with("Tanh", "Relu"),
-        with_bodies(takes("RNN, reverse", "Shape Slice Concat Expand RNN Squeeze Slice", &[
-            START, "flipped = Slice(x, minus, first, zero, minus)", LOOP,
-        ])).with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)"),
-        take("Shape Slice Concat Expand RNN Squeeze Squeeze").outputs("y last"),
-        take("Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze")
-            .with("Expand(nought", "Expand(half"),
-        // Read at a vector index, with the axis squeezed out again.
-        take(layer).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)\nnow = Squeeze(one_step, zero)").with("now = Gather", "at = Unsqueeze(t, zero)\none_step = Gather"),
-        // The batch axis comes first.
-        with_bodies(takes("RNN, forward", "Transpose Shape Slice Concat Expand RNN Squeeze", &[START, LOOP]))
-            .with("Gather(shape, zero)", "Gather(shape, one)")
-            .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
-            .with("Gather<axis=0>(x, t)", "Gather<axis=1>(x, t)"),
-        // Weights behind a transpose, a product with a bias, or a concatenation.
-        take(layer).with("kept = MatMul(h, recurrent)", "turned = Transpose<perm=[1,0]>(recurrent)\nkept = MatMul(h, turned)"),
-        take(layer).with("fed = MatMul(now, kernel)", "fed = Gemm(now, kernel, bias)"),
-        take(layer).with("both = Add(fed, kept)", "both = Gemm<transB=1>(now, w2d, kept)"),
-        take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, h)\nboth = MatMul(joined, stack)"),
-        take(layer).with("both = Add(fed, kept)", "joined = Concat<axis=-1>(h, now)\nboth = MatMul(joined, stack)"),
-        // A row of one sequence without its batch axis, beside one that has it.
-        take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept)\nboth = Add(fed, row)"),
-        take(layer).with("both = Add(fed, kept)", "row = Reshape(kept, two)\nboth = Add(row, fed)"),
-        take(layer).with("both = Add(fed, kept)", "row = Squeeze(kept, zero)\nboth = Add(fed, row)"),
-        miss(cell).with("both = Add(fed, kept)", "row = Squeeze(kept, one)\nboth = Add(fed, row)"),
-        miss(cell).with("both = Add(fed, kept)", "row = Reshape(kept, four)\nboth = Add(fed, row)"),
-        miss(cell).with("both = Add(fed, kept)", "row = Squeeze(kept)\nflat = Squeeze(fed)\nboth = Add(flat, row)"),
-        miss(cell).with("both = Add(fed, kept)", "row = Reshape(kept, two)\nflat = Reshape(fed, two)\nboth = Add(flat, row)"),
-        miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=0>(now, h)\nboth = MatMul(joined, stack)"),
-        miss(cell).with("both = Add(fed, kept)", "joined = Concat<axis=1>(now, now)\nboth = MatMul(joined, stack)"),
-        miss(cell).with("fed = MatMul(now, kernel)", "fed = Gemm<transA=1>(now, kernel)"),
-        // A counter that does not start at 0, or does not count by 1.
-        miss(early).with("always, start,", "always, next,"),
-        miss(size).with("Add(t, next)", "Add(t, five)"),
-        miss(size).with("Add(t, next)", "Sub(t, minus)"),
-        // A counter that becomes a vector, so that the slice has one more axis.
-        miss(size).with("Add(t, next)", "Add(t, one)"),
-        miss(read).with("always, start,", "always, zero,"),
-        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, at)").with("now = Gather", "at = Add(i, zero)\nnow = Gather"),
-        // An early exit, and an exit that depends on computed values.
-        miss(early).with("Less(t2, time)", "Less(t2, four)"),
-        miss(early).with("Loop<body=@body>(time", "Loop<body=@body>(four"),
-        miss(size).with("c2 = Less(t2, time)", "goes = Less(t2, time)\nmost = ReduceMax<keepdims=0>(h)\nsmall = Less(most, half)\nc2 = And(goes, small)"),
-        miss(size).with("Less(t2, time)", "Greater(t2, time)"),
-        miss("may keep it from starting").with("(time, always", "(time, flag"),
-        miss(once).with("Gather(shape, zero)", "Gather(shape, one)"),
-        miss(once).with("Gather(shape, zero)", "Identity(lens)"),
-        miss(once)
-            .with("(time, always", "(_, always")
-            .with("c2 = Less(t2, time)", "c2 = Identity(always)"),
-        // It reads another axis, the next step, or always the same one.
-        miss(once).with("Gather<axis=0>", "Gather<axis=1>"),
-        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, t2)"),
-        miss(read).with("Gather<axis=0>(x, t)", "Gather<axis=0>(x, start)"),
-        // Activations and sums of no cell, and weights that are not constant.
-        miss(cell).with("Tanh", "Sinh"),
-        miss(cell).with("Add(fed, kept)", "Sub(fed, kept)"),
-        miss(cell).with("MatMul(h,", "MatMul(now,"),
-        miss(cell).with("MatMul(h, recurrent)", "MatMul(h, kernel)"),
-        miss(cell).replaceable("kernel"),
-        miss(cell).replaceable("bias"),
-        miss(cell).with("recurrent)", "squared)").with("shape = Shape(x)", "shape = Shape(x)\nsquared = Mul(recurrent, recurrent)"),
-        // A bias of higher rank than the step, or of another size.
-        miss(cell).with("Add(both, bias)", "Add(both, r)"),
-        miss(cell).with("Add(both, bias)", "Add(both, kernel)"),
-        // More is read than the layer's outputs.
-        miss("its step counter is read").outputs("y counted"),
-        miss(output).with("step = Identity(h2)", "step = Neg(h2)"),
-        miss(output).with("step = Identity(h2)", "step = Identity(sum)"),
-        // Too little is known about the input and the state.
-        miss("not provably of 3 axes").without_sizes(),
-        miss(starts).with("Expand(nought, states)", "Identity(x)"),
-        // An initial state of unknown batch is used as it is; one of another width is not.
-        take(ANY).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, two)\nbegin = Expand(nought, others)"),
-        miss(starts).with("begin = Expand(nought, states)", "all = ReduceSum<keepdims=1>(lens)\nothers = Concat<axis=0>(all, four)\nbegin = Expand(half, others)"),
-        miss(starts).with("Expand(nought, states)", "Expand(nought, fours)"),
-        // No loop, and a body that is no layer.
-        leaves("", &["y = Neg(x)"]),
-    ]);
+    let mut rows = changed(
+        &with_bodies(&[START, LOOP]),
+        &format!("=> {layer} | {slower}
+             [opset 9] => {layer} | RNN, forward
+             # Forms of its end: only the count, or only the condition.
+             c2 = Less(t2, time) -> c2 = Identity(always) => {layer} | RNN, forward
+             c2 = Less(t2, time) -> c2 = Identity(c) => {layer} | RNN, forward
+             (time, always, start -> (_, always, start => {layer} | RNN, forward
+             (time, always -> (_, _; Less(t2, time) -> Greater(time, t2) => {layer} | RNN, forward
+             c2 = Less(t2, time) -> under = Less(i, time); ahead = Less(t2, time); c2 = And(ahead, under)
+             => {layer} | RNN, forward
+             # A known number of steps, as integers, or as floats in the body.
+             [sizes ? 5 3] shape = Shape(x) -> turned = Transpose<perm=[1,0,2]>(x); shape = Shape(turned)
+             Gather<axis=0>(x, t) -> Gather<axis=0>(turned, t); (time, always -> (five, always
+             c2 = Less(t2, time) -> float = Cast<to=1>(t2); end = Identity(fives); c2 = Less(float, end)
+             => Transpose Shape Gather Shape Slice Concat Expand RNN Squeeze | RNN, forward
+             [sizes 5 ? 3] (time, always -> (_, always; Less(t2, time) -> Less(t2, five)
+             => {unread_time} | RNN, forward
+             [sizes 5 ? 3] (time, always -> (endless, always; Less(t2, time) -> Less(t2, five)
+             => {unread_time} | RNN, forward
+             [sizes 4 ? 3] (time, always -> (five, always; Less(t2, time) -> Less(t2, five) => ! {once}
+             [sizes 5 ? 3] (time, always -> (five, always; Less(t2, time) -> Less(i, five)
+             five, always -> endless, always => ! {once}
+             Add(fed, kept) -> Add(kept, fed); Tanh -> Relu => {layer} | RNN, forward
+             [outputs y last] => Shape Slice Concat Expand RNN Squeeze Squeeze | RNN, forward
+             Expand(nought -> Expand(half
+             => Shape Gather Concat Expand Shape Slice Concat Expand Unsqueeze RNN Squeeze | RNN, forward
+             # Read at a vector index, with the axis squeezed out again.
+             Gather<axis=0>(x, t) -> Gather<axis=0>(x, at); now = Squeeze(one_step, zero)
+             now = Gather -> at = Unsqueeze(t, zero); one_step = Gather => {layer} | RNN, forward
+             # The batch axis comes first.
+             Gather(shape, zero) -> Gather(shape, one); batch = Gather(shape, one) -> batch = Gather(shape, zero)
+             Gather<axis=0>(x, t) -> Gather<axis=1>(x, t)
+             => Transpose Shape Slice Concat Expand RNN Squeeze | RNN, forward
+             # Weights behind a transpose, a product with a bias, or a concatenation.
+             kept = MatMul(h, recurrent) -> turned = Transpose<perm=[1,0]>(recurrent); kept = MatMul(h, turned)
+             => {layer} | RNN, forward
+             fed = MatMul(now, kernel) -> fed = Gemm(now, kernel, bias) => {layer} | RNN, forward
+             both = Add(fed, kept) -> both = Gemm<transB=1>(now, w2d, kept) => {layer} | RNN, forward
+             both = Add(fed, kept) -> joined = Concat<axis=1>(now, h); both = MatMul(joined, stack)
+             => {layer} | RNN, forward
+             both = Add(fed, kept) -> joined = Concat<axis=-1>(h, now); both = MatMul(joined, stack)
+             => {layer} | RNN, forward
+             # A row of one sequence without its batch axis, beside one that has it.
+             both = Add(fed, kept) -> row = Squeeze(kept); both = Add(fed, row) => {layer} | RNN, forward
+             both = Add(fed, kept) -> row = Reshape(kept, two); both = Add(row, fed) => {layer} | RNN, forward
+             both = Add(fed, kept) -> row = Squeeze(kept, zero); both = Add(fed, row) => {layer} | RNN, forward
+             both = Add(fed, kept) -> row = Squeeze(kept, one); both = Add(fed, row) => ! {cell}
+             both = Add(fed, kept) -> row = Reshape(kept, four); both = Add(fed, row) => ! {cell}
+             both = Add(fed, kept) -> row = Squeeze(kept); flat = Squeeze(fed); both = Add(flat, row) => ! {cell}
+             both = Add(fed, kept) -> row = Reshape(kept, two); flat = Reshape(fed, two); both = Add(flat, row)
+             => ! {cell}
+             both = Add(fed, kept) -> joined = Concat<axis=0>(now, h); both = MatMul(joined, stack) => ! {cell}
+             both = Add(fed, kept) -> joined = Concat<axis=1>(now, now); both = MatMul(joined, stack) => ! {cell}
+             fed = MatMul(now, kernel) -> fed = Gemm<transA=1>(now, kernel) => ! {cell}
+             # A counter that does not start at 0, or does not count by 1.
+             always, start, -> always, next, => ! {early}
+             Add(t, next) -> Add(t, five) => ! {size}
+             Add(t, next) -> Sub(t, minus) => ! {size}
+             # A counter that becomes a vector, so that the slice has one more axis.
+             Add(t, next) -> Add(t, one) => ! {size}
+             always, start, -> always, zero, => ! {read}
+             Gather<axis=0>(x, t) -> Gather<axis=0>(x, at); now = Gather -> at = Add(i, zero); now = Gather
+             => ! {read}
+             # An early exit, and an exit that depends on computed values.
+             Less(t2, time) -> Less(t2, four) => ! {early}
+             Loop<body=@body>(time -> Loop<body=@body>(four => ! {early}
+             c2 = Less(t2, time) -> goes = Less(t2, time); most = ReduceMax<keepdims=0>(h); small = Less(most, half); c2 = And(goes, small)
+             => ! {size}
+             Less(t2, time) -> Greater(t2, time) => ! {size}
+             (time, always -> (time, flag => ! may keep it from starting
+             Gather(shape, zero) -> Gather(shape, one) => ! {once}
+             Gather(shape, zero) -> Identity(lens) => ! {once}
+             (time, always -> (_, always; c2 = Less(t2, time) -> c2 = Identity(always) => ! {once}
+             # It reads another axis, the next step, or always the same one.
+             Gather<axis=0> -> Gather<axis=1> => ! {once}
+             Gather<axis=0>(x, t) -> Gather<axis=0>(x, t2) => ! {read}
+             Gather<axis=0>(x, t) -> Gather<axis=0>(x, start) => ! {read}
+             # Activations and sums of no cell, and weights that are not constant.
+             Tanh -> Sinh => ! {cell}
+             Add(fed, kept) -> Sub(fed, kept) => ! {cell}
+             MatMul(h, -> MatMul(now, => ! {cell}
+             MatMul(h, recurrent) -> MatMul(h, kernel) => ! {cell}
+             [replaceable kernel] => ! {cell}
+             [replaceable bias] => ! {cell}
+             recurrent) -> squared); shape = Shape(x) -> shape = Shape(x); squared = Mul(recurrent, recurrent)
+             => ! {cell}
+             # A bias of higher rank than the step, or of another size.
+             Add(both, bias) -> Add(both, r) => ! {cell}
+             Add(both, bias) -> Add(both, kernel) => ! {cell}
+             # More is read than the layer's outputs.
+             [outputs y counted] => ! its step counter is read
+             step = Identity(h2) -> step = Neg(h2) => ! {output}
+             step = Identity(h2) -> step = Identity(sum) => ! {output}
+             # Too little is known about the input and the state.
+             [untyped] => ! not provably of 3 axes
+             Expand(nought, states) -> Identity(x) => ! {starts}
+             # An initial state of unknown batch is used as it is; one of another width is not.
+             begin = Expand(nought, states) -> all = ReduceSum<keepdims=1>(lens); others = Concat<axis=0>(all, two); begin = Expand(nought, others)
+             => any | RNN, forward
+             begin = Expand(nought, states) -> all = ReduceSum<keepdims=1>(lens); others = Concat<axis=0>(all, four); begin = Expand(half, others)
+             => ! {starts}
+             Expand(nought, states) -> Expand(nought, fours) => ! {starts}"),
+    );
+    rows.extend(changed(
+        &with_bodies(&[START, "flipped = Slice(x, minus, first, zero, minus)", LOOP]),
+        "Gather<axis=0>(x, t) -> Gather<axis=0>(flipped, t)
+             => Shape Slice Concat Expand RNN Squeeze Slice | RNN, reverse",
+    ));
+    rows.extend(changed(
+        &base(&["y = Neg(x)"]),
+        "# No loop, and a body that is no layer.
+             => !",
+    ));
+    check("recurrent-loop", &rows);
 }
 
 /// A loop broadcasts an input of one sequence to the rows of its states and of its mask.
 #[test]
 fn recurrent_loop_of_more_rows_than_its_input() {
-    let of_lens = "many = Shape(lens)\nstates = Concat<axis=0>(many, two)";
-    let take = |operators| with_bodies(takes("RNN, forward", operators, &[START, LOOP]));
-    let of_batch = "states = Concat<axis=0>(batch, two)";
-    let masked = [
-        START,
-        "many = Shape(lens)\nwide = Concat<axis=0>(time, many, one)\nmask = Expand(flag, wide)",
-        "done = Expand(nought, states)",
-        "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)",
-    ];
     let ordered = "RNN, forward, with the steps that its mask counts put first";
-    let row = |what| with_bodies(takes(what, ANY, &masked));
-    let miss = with_bodies(leaves(
-        "its state done does not provably begin with a row of units for each sequence",
-        &masked,
-    ));
+    let of_lens = "many = Shape(lens)
+        wide = Concat<axis=0>(time, many, one)
+        mask = Expand(flag, wide)";
     let limited = "ended, last, y = Scan<body=@limited;num_scan_inputs=1>(start, begin, x)";
-    check(
-        "recurrent-loop",
-        &[
-            // Zeros of other rows, which are known or not.
-            take("Shape Gather Concat Expand Shape Slice Concat Expand RNN Squeeze")
-                .with("Expand(nought, states)", "Identity(three_rows)"),
-            take("Shape Gather Shape Concat Expand Shape Slice Concat Expand Shape Slice Concat Expand RNN Squeeze")
-                .with(of_batch, of_lens),
-            // There are never more than one.
-            take("Shape Gather Concat Shape Slice Concat Expand Unsqueeze RNN Squeeze")
-                .with("Expand(nought, states)", "Identity(begin_row)"),
-            row(ordered),
-            row("RNN, forward, with its mask").options(masked_layers()),
-            // A mask that is always true.
-            row("RNN, forward").with("Expand(flag, wide)", "Expand(always, wide)"),
-            // Outputs that begin with as many rows as their layer, or with others.
-            row(ordered)
-                .with("Expand(nought, states)", "Identity(three_rows)")
-                .with("start, begin, done", "start, begin, begin"),
-            miss.with("done = Expand(nought, states)", "done = Identity(three_rows)"),
-            // The states of a Scan keep their rows.
-            with_bodies(takes("RNN, forward, with its lengths", "Shape Gather Shape Slice Gather Cast Expand Less Where Greater Where Cast Concat Expand RNN Squeeze", &[START, limited])),
-        ],
+    let mut rows = changed(
+        &with_bodies(&[START, LOOP]),
+        "# Zeros of other rows, which are known or not.
+             Expand(nought, states) -> Identity(three_rows)
+             => Shape Gather Concat Expand Shape Slice Concat Expand RNN Squeeze | RNN, forward
+             states = Concat<axis=0>(batch, two) -> many = Shape(lens); states = Concat<axis=0>(many, two)
+             => Shape Gather Shape Concat Expand Shape Slice Concat Expand Shape Slice Concat Expand RNN Squeeze | RNN, forward
+             # There are never more than one.
+             Expand(nought, states) -> Identity(begin_row)
+             => Shape Gather Concat Shape Slice Concat Expand Unsqueeze RNN Squeeze | RNN, forward",
     );
+    rows.extend(changed(
+        &with_bodies(&[START, of_lens, MASKED]),
+        &format!("=> any | {ordered}
+             [options pass:recurrent-loop masked] => any | RNN, forward, with its mask
+             # A mask that is always true.
+             Expand(flag, wide) -> Expand(always, wide) => any | RNN, forward
+             # Outputs that begin with as many rows as their layer, or with others.
+             Expand(nought, states) -> Identity(three_rows); start, begin, done -> start, begin, begin
+             => any | {ordered}
+             done = Expand(nought, states) -> done = Identity(three_rows)
+             => ! its state done does not provably begin with a row of units for each sequence"),
+    ));
+    rows.extend(changed(
+        &with_bodies(&[START, limited]),
+        "# The states of a Scan keep their rows.
+             => Shape Gather Shape Slice Gather Cast Expand Less Where Greater Where Cast Concat Expand RNN Squeeze | RNN, forward, with its lengths",
+    ));
+    check("recurrent-loop", &rows);
 }
 
 /// It waits until no other pass proves more: here, that a map keeps the sequences.
 #[test]
 fn loops_with_rows_that_may_differ_wait_for_other_passes() {
     let mapped = "turned = Scan<body=@negated;num_scan_inputs=1>(x)\nlength = Shape(turned)";
-    let row = with_bodies(takes("RNN", ANY, &[mapped, START, LOOP]))
+    let row = with_bodies(&[mapped, START, LOOP])
         .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
         .with("Gather(shape, zero)", "Gather(length, zero)");
     let (model, _) = rewritten(&row.model(), &fast());
@@ -274,11 +289,11 @@ fn loops_with_rows_that_may_differ_wait_for_other_passes() {
 #[test]
 fn sizes_are_not_declared_of_what_new_nodes_read() {
     let turned = "turned = Transpose<perm=[1,0,2]>(x)\nbeside = Neg(turned)";
-    let row = with_bodies(takes("RNN", ANY, &[turned, START, LOOP]))
+    let row = with_bodies(&[turned, START, LOOP])
         .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
         .with("Gather(shape, zero)", "Gather(shape, one)")
         .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
-        .outputs("y beside");
+        .set("outputs y beside");
     let mut model = row.model();
     let stale = ["turned", "beside"].map(|name| value(name, FLOAT, &[Some(5), Some(1), Some(3)]));
     model.graph.get_or_insert_default().value_info = stale.to_vec();
@@ -332,240 +347,157 @@ fn layers_for_onnx_runtime_refuse_empty_inputs() {
 fn recurrent_loop_with_a_buffer() {
     let room = "room = Unsqueeze(begin, zero)";
     let plain = "counted, last, y = Loop<body=@buffered>(time, always, start, begin, room)";
-    let any = "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)";
     let masked = "counted, last, ended, y = Loop<body=@masked_buffer>(time, always, start, begin, \
                   begin, room)";
-    let nodes = [START, room, plain];
-    let take = || with_bodies(takes("RNN, forward", ANY, &nodes));
-    let miss = |why| with_bodies(leaves(why, &nodes));
-    let with_mask = [START, any, room, masked];
-    let order = || {
-        let what = "RNN, forward, with the steps that its mask counts put first";
-        with_bodies(takes(what, ANY, &with_mask))
-    };
-    let left = |why| with_bodies(leaves(why, &with_mask));
+    let what = "RNN, forward, with the steps that its mask counts put first";
     let none = "is not a state of an LSTM, GRU or RNN cell";
     let zero = "does not provably begin with 0";
-    check(
-        "recurrent-loop",
-        &[
-            take(),
-            take().with("Reshape(h2, framed)", "Unsqueeze(h2, zero)"),
-            take().outputs("y last"),
-            miss(none).with("Reshape(h2, framed)", "Unsqueeze(h2, one)"),
-            miss(none).with("Reshape(h2, framed)", "Reshape(h2, sizes)"),
-            miss("is not that of its cell").with("Reshape(h2, framed)", "Reshape(both, framed)"),
-            // The initial value, if there is no step.
-            miss(zero).with("Unsqueeze(begin, zero)", "Unsqueeze(half, leading)"),
-            miss(zero).with("begin = Expand(nought", "begin = Expand(half"),
-            take()
-                .sizes([Some(5), None, Some(3)])
-                .with("(time, always", "(five, always")
-                .with("Less(t2, time)", "Less(t2, five)")
-                .with("begin = Expand(nought", "begin = Expand(half"),
-            order(),
-            order().outputs("y last ended"),
-            order().with("Unsqueeze(output, zero)", "Reshape(output, framed)"),
-            order().with("Where(counts, new, repeated)", "Where(counts, new, h)"),
-            left("is 0 where the last step is masked").with(
-                "buffer2 = Unsqueeze(output, zero)",
-                "nil = Where(counts, new, nought)\nbuffer2 = Unsqueeze(nil, zero)",
-            ),
-            left("does not have the mask of its states")
-                .with("Unsqueeze(output, zero)", "Unsqueeze(new, zero)"),
-        ],
+    let mut rows = changed(
+        &with_bodies(&[START, room, plain]),
+        &format!(
+            "=> any | RNN, forward
+             Reshape(h2, framed) -> Unsqueeze(h2, zero) => any | RNN, forward
+             [outputs y last] => any | RNN, forward
+             Reshape(h2, framed) -> Unsqueeze(h2, one) => ! {none}
+             Reshape(h2, framed) -> Reshape(h2, sizes) => ! {none}
+             Reshape(h2, framed) -> Reshape(both, framed) => ! is not that of its cell
+             # The initial value, if there is no step.
+             Unsqueeze(begin, zero) -> Unsqueeze(half, leading) => ! {zero}
+             begin = Expand(nought -> begin = Expand(half => ! {zero}
+             [sizes 5 ? 3] (time, always -> (five, always; Less(t2, time) -> Less(t2, five)
+             begin = Expand(nought -> begin = Expand(half => any | RNN, forward"
+        ),
     );
+    rows.extend(changed(
+        &with_bodies(&[START, MASK, room, masked]),
+        &format!("=> any | {what}
+             [outputs y last ended] => any | {what}
+             Unsqueeze(output, zero) -> Reshape(output, framed) => any | {what}
+             Where(counts, new, repeated) -> Where(counts, new, h) => any | {what}
+             buffer2 = Unsqueeze(output, zero) -> nil = Where(counts, new, nought); buffer2 = Unsqueeze(nil, zero)
+             => ! is 0 where the last step is masked
+             Unsqueeze(output, zero) -> Unsqueeze(new, zero) => ! does not have the mask of its states"),
+    ));
+    check("recurrent-loop", &rows);
 }
 
 /// Activations written as one operator, or as several.
 #[test]
 fn recurrent_loop_with_other_activations() {
     let layer = "Shape Slice Concat Expand RNN Squeeze";
-    let row =
-        |to| with_bodies(takes("RNN, forward", layer, &[START, LOOP])).with("h2 = Tanh(sum)", to);
-    let miss = |to| with_bodies(leaves("not the cell", &[START, LOOP])).with("h2 = Tanh(sum)", to);
-    check(
-        "recurrent-loop",
-        &[
-            row("h2 = Relu(sum)"),
-            row("h2 = Sigmoid(sum)"),
-            row("h2 = Softsign(sum)"),
-            row("h2 = Softplus(sum)"),
-            row("h2 = Elu(sum)"),
-            row("h2 = LeakyRelu(sum)"),
-            row("h2 = HardSigmoid(sum)"),
-            row("h2 = Identity(sum)"),
-            // Between 0 and 1, with product and bounds in both orders.
-            row(
-                "scaled = Mul(sum, half)\nmore = Add(scaled, half)\nh2 = Clip(more, nought, whole)",
-            ),
-            row(
-                "scaled = Mul(half, sum)\nmore = Add(half, scaled)\nleast = Max(more, nought)\nh2 = Min(whole, least)",
-            ),
-            row(
-                "more = Add(sum, whole)\nleast = Relu(more)\nmost = Min(least, two_times)\nh2 = Div(most, two_times)",
-            ),
-            row(
-                "scaled = Mul(half, sum)\nmore = Add(half, scaled)\nmost = Min(whole, more)\nh2 = Relu(most)",
-            ),
-            // Other bounds, another slope, other functions.
-            miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, nought, half)"),
-            miss("scaled = Mul(sum, half)\nh2 = Clip(scaled, half, whole)"),
-            miss("h2 = Clip(sum, nought)"),
-            miss("less = Sub(whole, sum)\nh2 = Clip(less, nought, whole)"),
-            miss("h2 = Selu(sum)"),
-            with_bodies(leaves(
-                "Selu (h2) is not an activation of these layers in ONNX",
-                &[START, LOOP],
-            ))
-            .with("h2 = Tanh(sum)", "h2 = Selu(sum)"),
-            with_bodies(leaves("such as Swish or Relu6", &[START, LOOP]))
-                .with("h2 = Tanh(sum)", "gate = Sigmoid(sum)\nh2 = Mul(sum, gate)"),
-            // It is a map, of which another pass tells.
-            with_bodies(leaves("", &[START, LOOP]))
-                .with("MatMul(h, recurrent)", "MatMul(begin, recurrent)")
-                .with("c2 t2 h2 step", "c2 t2 h step"),
-            miss("h2 = Exp(sum)"),
-        ],
+    let rows = changed(
+        &with_bodies(&[START, LOOP]),
+        &format!("h2 = Tanh(sum) -> h2 = Relu(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = Sigmoid(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = Softsign(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = Softplus(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = Elu(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = LeakyRelu(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = HardSigmoid(sum) => {layer} | RNN, forward
+             h2 = Tanh(sum) -> h2 = Identity(sum) => {layer} | RNN, forward
+             # Between 0 and 1, with product and bounds in both orders.
+             h2 = Tanh(sum) -> scaled = Mul(sum, half); more = Add(scaled, half); h2 = Clip(more, nought, whole)
+             => {layer} | RNN, forward
+             h2 = Tanh(sum) -> scaled = Mul(half, sum); more = Add(half, scaled); least = Max(more, nought); h2 = Min(whole, least)
+             => {layer} | RNN, forward
+             h2 = Tanh(sum) -> more = Add(sum, whole); least = Relu(more); most = Min(least, two_times); h2 = Div(most, two_times)
+             => {layer} | RNN, forward
+             h2 = Tanh(sum) -> scaled = Mul(half, sum); more = Add(half, scaled); most = Min(whole, more); h2 = Relu(most)
+             => {layer} | RNN, forward
+             # Other bounds, another slope, other functions.
+             h2 = Tanh(sum) -> scaled = Mul(sum, half); h2 = Clip(scaled, nought, half) => ! not the cell
+             h2 = Tanh(sum) -> scaled = Mul(sum, half); h2 = Clip(scaled, half, whole) => ! not the cell
+             h2 = Tanh(sum) -> h2 = Clip(sum, nought) => ! not the cell
+             h2 = Tanh(sum) -> less = Sub(whole, sum); h2 = Clip(less, nought, whole) => ! not the cell
+             h2 = Tanh(sum) -> h2 = Selu(sum) => ! not the cell
+             h2 = Tanh(sum) -> h2 = Selu(sum) => ! Selu (h2) is not an activation of these layers in ONNX
+             h2 = Tanh(sum) -> gate = Sigmoid(sum); h2 = Mul(sum, gate) => ! such as Swish or Relu6
+             # It is a map, of which another pass tells.
+             MatMul(h, recurrent) -> MatMul(begin, recurrent); c2 t2 h2 step -> c2 t2 h step => !
+             h2 = Tanh(sum) -> h2 = Exp(sum) => ! not the cell"),
     );
+    check("recurrent-loop", &rows);
 }
 
 #[test]
 fn recurrent_loop_with_a_mask() {
-    // Values that were unread before stay.
     let operators = "Shape ReduceMax Cast Gather Cast ReduceSum Shape Slice Concat Expand RNN \
                      Squeeze";
-    let any = "any = ReduceMax<axes=[2];keepdims=1>(x)\nmask = Cast<to=9>(any)";
     let prefix = "times = Range(start, steps, next)
         column = Unsqueeze(times, one)
         ahead = Less(column, lens)
         mask = Unsqueeze(ahead, two)";
-    let begin = "steps = Gather(shape, start)\ndone = Expand(nought, states)";
-    let masked = "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)";
-    let nodes = [START, any, begin, masked];
+    let steps = "steps = Gather(shape, start)";
     let ordered = "RNN, forward, with the steps that its mask counts put first";
     let lengths = "RNN, forward, with the mask as lengths";
-    let order = || with_bodies(takes(ordered, ANY, &nodes));
-    let take = |operators| {
-        with_bodies(takes(lengths, operators, &nodes))
-            .options(right_padded())
-            .with("Where(counts, new, repeated)", "Where(counts, new, nought)")
-    };
-    let miss = |why| with_bodies(leaves(why, &nodes));
     let one_value = "does not provably have one value for each step of each sequence";
     let of_cell = "its body is not the cell";
-    check(
-        "recurrent-loop",
-        &[
-            // Nothing proves that valid steps come first.
-            order(),
-            order().opset(11),
-            order().options(fast()),
-            order().outputs("y last ended"),
-            order().with("Where(counts, new, repeated)", "Where(counts, new, h)"),
-            order().with("Where(counts, new, repeated)", "Where(counts, new, nought)"),
-            order()
-                .with("begin = Expand(nought", "begin = Expand(half")
-                .outputs("y last ended"),
-            order().with(
-                "h2 = Where(counts, new, h)",
-                "not = Not(counts)\nyes = Cast<to=1>(counts)\nno = Cast<to=1>(not)
-                taken = Mul(new, yes)\nheld = Mul(no, h)\nh2 = Add(taken, held)",
-            ),
-            order().with(
-                "h2 = Where(counts, new, h)",
-                "yes = Cast<to=1>(counts)\nno = Sub(whole, yes)
-                taken = Mul(new, yes)\nheld = Mul(no, h)\nh2 = Add(held, taken)",
-            ),
-            order().with(
-                "h2 = Where(counts, new, h)",
-                "not = Not(counts)\nh2 = Where(not, h, new)",
-            ),
-            // A mask of two axes, whose steps become columns, or as wide as the states.
-            order()
-                .with("axes=[2];keepdims=1", "axes=[2];keepdims=0")
-                .with(
-                    "counts = Gather<axis=0>(mask, t)",
-                    "row = Gather<axis=0>(mask, t)\ncounts = Unsqueeze(row, one)",
-                ),
-            order()
-                .with("axes=[2];keepdims=1", "axes=[2];keepdims=0")
-                .with(
-                    "counts = Gather<axis=0>(mask, t)",
-                    "row = Gather<axis=0>(mask, t)\ncounts = Reshape(row, upright)",
-                ),
-            order().with(
-                "counts = Gather<axis=0>(mask, t)",
-                "column = Gather<axis=0>(mask, t)\ncounts = Expand(column, states)",
-            ),
-            miss(of_cell).with(
-                "counts = Gather<axis=0>(mask, t)",
-                "column = Gather<axis=0>(mask, t)
-                wide = Concat<axis=0>(batch, four)
-                counts = Expand(column, wide)",
-            ),
-            order().with("Where(counts, new, repeated)", "Where(counts, h2, nought)"),
-            // By assumption, or proved from the graph.
-            take(operators),
-            take(operators).opset(9),
-            with_bodies(takes(lengths, ANY, &[START, begin, prefix, masked])),
-            with_bodies(takes(lengths, ANY, &[START, begin, prefix, masked]))
-                .with("Less(column, lens)", "Greater(lens, column)"),
-            with_bodies(takes(ordered, ANY, &[START, begin, prefix, masked]))
-                .with("Less(column, lens)", "Less(lens, column)"),
-            // A mask that is all true is no mask.
-            with_bodies(takes(
-                "RNN, forward",
-                "Shape Gather Shape Slice Concat Expand RNN Squeeze",
-                &nodes,
-            ))
-            .with(
-                "mask = Cast<to=9>(any)",
-                "wide = Shape(any)\nmask = Expand(always, wide)",
-            ),
-            miss("version 10 of ONNX's operators has no CumSum").opset(10),
-            miss(one_value).with("axes=[2]", "axes=[1]"),
-            miss(one_value).with("mask = Cast<to=9>(any)", "mask = Cast<to=9>(x)"),
-            // A mask of its own length, read from the end together with its input.
-            with_bodies(takes(
-                "RNN, reverse, with the mask as lengths",
-                ANY,
-                &[START, begin, prefix, masked],
-            ))
-            .with("Gather<axis=0>(x, t)", "Gather<axis=0>(turned, t)")
-            .with(
-                "times = Range(start, steps",
-                "longest = ReduceMax<keepdims=0>(lens)\ntimes = Range(start, longest",
-            )
-            .with(
-                "mask = Unsqueeze(ahead, two)",
-                "forward = Unsqueeze(ahead, two)
-                mask = Slice(forward, minus, first, zero, minus)
-                turned = Slice(x, minus, first, zero, minus)",
-            ),
-            miss("only one is flipped").with(
-                "mask = Cast<to=9>(any)",
-                "ahead = Cast<to=9>(any)\nmask = Slice(ahead, minus, first, zero, minus)",
-            ),
-            // At invalid steps the state does not keep its value.
-            miss("its output y does not have the mask of its states")
-                .with("Where(counts, new, repeated)", "Where(counts, new, h)")
-                .with("h2 = Where(counts, new, h)", "h2 = Identity(new)"),
-            miss(of_cell).with("Where(counts, new, h)", "Where(counts, new, begin)"),
-            miss("something else").with("new, repeated)", "new, half)"),
-            miss(of_cell).with("Where(counts, new, h)", "Where(counts, h, new)"),
-            miss("does not provably begin with 0")
-                .with("done = Expand(nought", "done = Expand(half")
-                .outputs("y ended"),
-            // Zeros of another rank, or with other rows, than the step's output.
-            miss("something else").with("new, repeated)", "new, zeros3)"),
-            miss("does not provably begin with a row")
-                .with("done = Expand(nought, states)", "done = Identity(zeros3)"),
-            // The mask is read at another step.
-            miss(of_cell).with("Gather<axis=0>(mask, t)", "Gather<axis=0>(mask, t2)"),
-            miss("its step counter is read").outputs("y counted"),
-        ],
+    let mut rows = changed(
+        &with_bodies(&[START, MASK, steps, MASKED]),
+        &format!("# Nothing proves that valid steps come first.
+             => any | {ordered}
+             [opset 11] => any | {ordered}
+             [options fast] => any | {ordered}
+             [outputs y last ended] => any | {ordered}
+             Where(counts, new, repeated) -> Where(counts, new, h) => any | {ordered}
+             Where(counts, new, repeated) -> Where(counts, new, nought) => any | {ordered}
+             [outputs y last ended] begin = Expand(nought -> begin = Expand(half => any | {ordered}
+             h2 = Where(counts, new, h) -> not = Not(counts); yes = Cast<to=1>(counts); no = Cast<to=1>(not); taken = Mul(new, yes); held = Mul(no, h); h2 = Add(taken, held)
+             => any | {ordered}
+             h2 = Where(counts, new, h) -> yes = Cast<to=1>(counts); no = Sub(whole, yes); taken = Mul(new, yes); held = Mul(no, h); h2 = Add(held, taken)
+             => any | {ordered}
+             h2 = Where(counts, new, h) -> not = Not(counts); h2 = Where(not, h, new) => any | {ordered}
+             # A mask of two axes, whose steps become columns, or as wide as the states.
+             axes=[2];keepdims=1 -> axes=[2];keepdims=0
+             counts = Gather<axis=0>(mask, t) -> row = Gather<axis=0>(mask, t); counts = Unsqueeze(row, one)
+             => any | {ordered}
+             axes=[2];keepdims=1 -> axes=[2];keepdims=0
+             counts = Gather<axis=0>(mask, t) -> row = Gather<axis=0>(mask, t); counts = Reshape(row, upright)
+             => any | {ordered}
+             counts = Gather<axis=0>(mask, t) -> column = Gather<axis=0>(mask, t); counts = Expand(column, states)
+             => any | {ordered}
+             counts = Gather<axis=0>(mask, t) -> column = Gather<axis=0>(mask, t); wide = Concat<axis=0>(batch, four); counts = Expand(column, wide)
+             => ! {of_cell}
+             Where(counts, new, repeated) -> Where(counts, h2, nought) => any | {ordered}
+             # By assumption, or proved from the graph.
+             [options fast right-padded] Where(counts, new, repeated) -> Where(counts, new, nought)
+             => {operators} | {lengths}
+             [opset 9] [options fast right-padded] Where(counts, new, repeated) -> Where(counts, new, nought)
+             => {operators} | {lengths}
+             # A mask that is all true is no mask.
+             mask = Cast<to=9>(any) -> wide = Shape(any); mask = Expand(always, wide)
+             => Shape Gather Shape Slice Concat Expand RNN Squeeze | RNN, forward
+             [opset 10] => ! version 10 of ONNX's operators has no CumSum
+             axes=[2] -> axes=[1] => ! {one_value}
+             mask = Cast<to=9>(any) -> mask = Cast<to=9>(x) => ! {one_value}
+             mask = Cast<to=9>(any) -> ahead = Cast<to=9>(any); mask = Slice(ahead, minus, first, zero, minus)
+             => ! only one is flipped
+             # At invalid steps the state does not keep its value.
+             Where(counts, new, repeated) -> Where(counts, new, h)
+             h2 = Where(counts, new, h) -> h2 = Identity(new) => ! its output y does not have the mask of its states
+             Where(counts, new, h) -> Where(counts, new, begin) => ! {of_cell}
+             new, repeated) -> new, half) => ! something else
+             Where(counts, new, h) -> Where(counts, h, new) => ! {of_cell}
+             [outputs y ended] done = Expand(nought -> done = Expand(half => ! does not provably begin with 0
+             # Zeros of another rank, or with other rows, than the step's output.
+             new, repeated) -> new, zeros3) => ! something else
+             done = Expand(nought, states) -> done = Identity(zeros3) => ! does not provably begin with a row
+             # The mask is read at another step.
+             Gather<axis=0>(mask, t) -> Gather<axis=0>(mask, t2) => ! {of_cell}
+             [outputs y counted] => ! its step counter is read"),
     );
+    rows.extend(changed(
+        &with_bodies(&[START, steps, prefix, MASKED]),
+        &format!("=> any | {lengths}
+             Less(column, lens) -> Greater(lens, column) => any | {lengths}
+             Less(column, lens) -> Less(lens, column) => any | {ordered}
+             # A mask of its own length, read from the end together with its input.
+             Gather<axis=0>(x, t) -> Gather<axis=0>(turned, t)
+             times = Range(start, steps -> longest = ReduceMax<keepdims=0>(lens); times = Range(start, longest
+             mask = Unsqueeze(ahead, two) -> forward = Unsqueeze(ahead, two); mask = Slice(forward, minus, first, zero, minus); turned = Slice(x, minus, first, zero, minus)
+             => any | RNN, reverse, with the mask as lengths"),
+    ));
+    check("recurrent-loop", &rows);
 }
 
 #[test]
@@ -573,87 +505,47 @@ fn recurrent_scan() {
     let layer = "Shape Slice Concat Expand RNN Squeeze";
     let scan = "last, y = Scan<body=@scanned;num_scan_inputs=1>(begin, x)";
     let limited = "counted, last, y = Scan<body=@limited;num_scan_inputs=1>(start, begin, x)";
-    let take = |what, operators| with_bodies(takes(what, operators, &[STATES, scan]));
-    let lengths = || {
-        with_bodies(takes(
-            "RNN, forward, with its lengths",
-            ANY,
-            &[STATES, limited],
-        ))
-    };
-    let short = |why| with_bodies(leaves(why, &[STATES, limited]));
-    let numbered = |row: Row| {
-        row.with(
-            "begin = Expand",
-            "time = Gather(shape, zero)\nnumbers = Range(start, time, next)\nbegin = Expand",
-        )
-        .with(
-            "over = GreaterOrEqual(t, lens)",
-            "number = Gather(numbers, t)\nover = GreaterOrEqual(number, lens)",
-        )
-    };
-    let with = |attribute: &'static str| take("RNN", ANY).with("num_scan_inputs=1", attribute);
-    check(
-        "recurrent-loop",
-        &[
-            take("RNN, forward", layer),
-            take(
-                "RNN, forward",
-                "Shape Slice Concat Expand RNN Squeeze Squeeze",
-            )
-            .outputs("y last"),
-            with("num_scan_inputs=1;scan_input_directions=[1]"),
-            with("num_scan_inputs=1;scan_output_directions=[1]"),
-            with("num_scan_inputs=1;scan_output_axes=[1]"),
-            take("RNN, reverse", layer).with(
-                "num_scan_inputs=1",
-                "num_scan_inputs=1;scan_input_directions=[1];scan_output_directions=[1]",
-            ),
-            take(
-                "RNN, forward",
-                "Transpose Shape Slice Concat Expand RNN Squeeze Transpose",
-            )
-            .with("batch = Gather(shape, one)", "batch = Gather(shape, zero)")
-            .with(
-                "num_scan_inputs=1",
-                "num_scan_inputs=1;scan_input_axes=[1];scan_output_axes=[1]",
-            ),
-            // Lengths, as in TensorFlow's dynamic_rnn.
-            lengths(),
-            lengths().outputs("y last"),
-            // Steps behind the lengths are the last state, of a layer that masks are given to as well.
-            lengths().with(
-                "step = Where(column, begin, new)",
-                "step = Where(column, h, new)",
-            ),
-            lengths()
-                .with(
-                    "step = Where(column, begin, new)",
-                    "step = Where(column, h, new)",
-                )
-                .options(masked_layers()),
-            lengths().with(
-                "over = GreaterOrEqual(t, lens)",
-                "under = Less(t, lens)\nover = Not(under)",
-            ),
-            lengths().with("GreaterOrEqual(t, lens)", "LessOrEqual(lens, t)"),
-            lengths().with("Reshape(over, upright)", "Unsqueeze(over, one)"),
-            // The numbers of the steps in a list.
-            numbered(lengths()),
-            numbered(short("its body is not the cell")).with("Range(start", "Range(next"),
-            short("its body is not the cell")
-                .with("Reshape(over, upright)", "Unsqueeze(over, zero)"),
-            short("its body is not the cell")
-                .with("GreaterOrEqual(t, lens)", "GreaterOrEqual(t2, lens)"),
-            short("its body is not the cell").with("GreaterOrEqual(t, lens)", "Greater(t, lens)"),
-            short("its lengths count from the end of its input").with(
-                "num_scan_inputs=1",
-                "num_scan_inputs=1;scan_input_directions=[1]",
-            ),
-            with_bodies(leaves("its step counter is read", &[STATES, limited]))
-                .outputs("y counted"),
-        ],
+    let mut rows = changed(
+        &with_bodies(&[STATES, scan]),
+        &format!("=> {layer} | RNN, forward
+             [outputs y last] => Shape Slice Concat Expand RNN Squeeze Squeeze | RNN, forward
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_directions=[1] => any | RNN
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_output_directions=[1] => any | RNN
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_output_axes=[1] => any | RNN
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_directions=[1];scan_output_directions=[1]
+             => {layer} | RNN, reverse
+             batch = Gather(shape, one) -> batch = Gather(shape, zero)
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_axes=[1];scan_output_axes=[1]
+             => Transpose Shape Slice Concat Expand RNN Squeeze Transpose | RNN, forward"),
     );
+    rows.extend(changed(
+        &with_bodies(&[STATES, limited]),
+        "# Lengths, as in TensorFlow's dynamic_rnn.
+             => any | RNN, forward, with its lengths
+             [outputs y last] => any | RNN, forward, with its lengths
+             # Steps behind the lengths are the last state, of a layer that masks are given to as well.
+             step = Where(column, begin, new) -> step = Where(column, h, new) => any | RNN, forward, with its lengths
+             [options pass:recurrent-loop masked] step = Where(column, begin, new) -> step = Where(column, h, new)
+             => any | RNN, forward, with its lengths
+             over = GreaterOrEqual(t, lens) -> under = Less(t, lens); over = Not(under)
+             => any | RNN, forward, with its lengths
+             GreaterOrEqual(t, lens) -> LessOrEqual(lens, t) => any | RNN, forward, with its lengths
+             Reshape(over, upright) -> Unsqueeze(over, one) => any | RNN, forward, with its lengths
+             # The numbers of the steps in a list.
+             begin = Expand -> time = Gather(shape, zero); numbers = Range(start, time, next); begin = Expand
+             over = GreaterOrEqual(t, lens) -> number = Gather(numbers, t); over = GreaterOrEqual(number, lens)
+             => any | RNN, forward, with its lengths
+             begin = Expand -> time = Gather(shape, zero); numbers = Range(start, time, next); begin = Expand
+             over = GreaterOrEqual(t, lens) -> number = Gather(numbers, t); over = GreaterOrEqual(number, lens)
+             Range(start -> Range(next => ! its body is not the cell
+             Reshape(over, upright) -> Unsqueeze(over, zero) => ! its body is not the cell
+             GreaterOrEqual(t, lens) -> GreaterOrEqual(t2, lens) => ! its body is not the cell
+             GreaterOrEqual(t, lens) -> Greater(t, lens) => ! its body is not the cell
+             num_scan_inputs=1 -> num_scan_inputs=1;scan_input_directions=[1]
+             => ! its lengths count from the end of its input
+             [outputs y counted] => ! its step counter is read",
+    ));
+    check("recurrent-loop", &rows);
 }
 
 /// Requested alone, the pass runs the one that recognises flips first.
@@ -661,7 +553,10 @@ fn recurrent_scan() {
 fn recurrent_loop_knows_flips() {
     let flips = "full = Expand(time, batch)
         flipped = ReverseSequence<batch_axis=1;time_axis=0>(x, full)";
-    let row = with_bodies(takes("RNN, reverse", ANY, &[START, flips, LOOP]))
-        .with("Gather<axis=0>(x, t)", "Gather<axis=0>(flipped, t)");
-    row.options(pass("recurrent-loop")).check("recurrent-loop");
+    let rows = changed(
+        &with_bodies(&[START, flips, LOOP]),
+        "[options pass:recurrent-loop] Gather<axis=0>(x, t) -> Gather<axis=0>(flipped, t)
+         => any | RNN, reverse",
+    );
+    rows[0].check("recurrent-loop");
 }

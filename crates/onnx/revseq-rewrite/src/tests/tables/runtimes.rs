@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::super::{fast, of_runtime, pass};
-use super::recurrent_loop::{START, STATES, with_bodies};
-use super::{ANY, check, leaves, rows, takes};
+use super::super::of_runtime;
+use super::recurrent_loop::{MASK, MASKED, START, STATES, with_bodies};
+use super::{changed, check, rows};
 use crate::passes::tract;
-use crate::{Error, ModelProto, Options, PASSES, RUNTIMES, rewrite_messages};
+use crate::{Error, ModelProto, PASSES, RUNTIMES, rewrite_messages};
 
 #[test]
 fn other_axes() {
@@ -27,34 +27,22 @@ fn other_axes() {
 #[test]
 fn scan_loop() {
     let scan = "last, y = Scan<body=@scanned;num_scan_inputs=1>(begin, x)";
-    let backwards =
-        "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_directions=[1]>(begin, x)";
-    let across = "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_axes=[-2]>(begin, x)";
-    let beyond = "last, y = Scan<body=@scanned;num_scan_inputs=1;scan_output_axes=[9]>(begin, x)";
-    let start = "Shape Gather Concat Expand Shape Gather Loop";
-    check(
-        "scan-loop",
-        &[
-            with_bodies(takes("a Loop", start, &[STATES, scan])),
-            with_bodies(takes(
-                "a Loop",
-                "Shape Gather Concat Expand Shape Gather Loop Slice",
-                &[STATES, backwards],
-            )),
-            with_bodies(takes(
-                "a Loop",
-                "Shape Gather Concat Expand Shape Gather Loop Transpose",
-                &[STATES, across],
-            )),
-            with_bodies(leaves("beyond its rank", &[STATES, beyond])),
-        ],
+    let rows = changed(
+        &with_bodies(&[STATES, scan]),
+        "=> Shape Gather Concat Expand Shape Gather Loop | a Loop
+         num_scan_inputs=1 -> num_scan_inputs=1;scan_output_directions=[1]
+         => Shape Gather Concat Expand Shape Gather Loop Slice | a Loop
+         num_scan_inputs=1 -> num_scan_inputs=1;scan_output_axes=[-2]
+         => Shape Gather Concat Expand Shape Gather Loop Transpose | a Loop
+         num_scan_inputs=1 -> num_scan_inputs=1;scan_output_axes=[9] => ! beyond its rank",
     );
+    check("scan-loop", &rows);
 }
 
 #[test]
 fn forward() {
     let what = "RNN, forward, over the reversed input";
-    let mut rows = rows(&format!(
+    let rows = rows(&format!(
         "y = RNN<hidden_size=2;direction=reverse>(x, w, r) => Slice RNN Slice | {what}
              # Only the final state is read.
              _, y = RNN<hidden_size=2;direction=reverse>(x, w, r) => Slice RNN | {what}
@@ -62,91 +50,46 @@ fn forward() {
              => Slice RNN Slice | {what}
              y = RNN<hidden_size=2;direction=reverse>(x, w, r, _, own) => ! lengths of its own
              y = RNN<hidden_size=2>(x, w, r) => !
-             y = RNN<hidden_size=2;direction=bidirectional>(x, w, r) => !"
+             y = RNN<hidden_size=2;direction=bidirectional>(x, w, r) => !
+             # It does not run beside the pass that undoes it.
+             [options fast pass:forward]
+             y = RNN<hidden_size=2;direction=reverse>(x, w, r) => Slice RNN Slice | {what}"
     ));
-    rows.extend([
-        // It does not run beside the pass that undoes it.
-        takes(
-            what,
-            "Slice RNN Slice",
-            &["y = RNN<hidden_size=2;direction=reverse>(x, w, r)"],
-        )
-        .options(Options {
-            passes: pass("forward").passes,
-            ..fast()
-        }),
-    ]);
     check("forward", &rows);
 }
 
 /// A loop that is a layer stays for a runtime that lacks this kind.
 #[test]
 fn no_layer_is_written_that_the_runtime_lacks() {
-    let nodes = [
-        START,
-        "any = ReduceMax<axes=[2];keepdims=1>(x)",
-        "mask = Cast<to=9>(any)",
-        "done = Expand(nought, states)",
-        "counted, last, ended, y = Loop<body=@masked>(time, always, start, begin, done)",
-    ];
-    let for_fast = |name: &str| Options {
-        runtime: Some(name.to_owned()),
-        ..fast()
-    };
-    check(
-        "recurrent-loop",
-        &[
-            with_bodies(takes("RNN, forward", ANY, &nodes)).options(for_fast("openvino")),
-            with_bodies(leaves("rten lacks RNN", &nodes)).options(for_fast("rten")),
-            with_bodies(takes("RNN, forward", ANY, &nodes))
-                .with("Tanh", "Relu")
-                .options(for_fast("openvino")),
-            with_bodies(leaves("other activations than Relu, Sigmoid", &nodes))
-                .with("Tanh", "Softsign")
-                .options(for_fast("openvino")),
-            with_bodies(leaves("other activations than the default", &nodes))
-                .with("Tanh", "Softsign")
-                .options(for_fast("plain-tract")),
-        ],
+    let rows = changed(
+        &with_bodies(&[START, MASK, MASKED]),
+        "[options fast for:openvino] => any | RNN, forward
+         [options fast for:rten] => ! rten lacks RNN
+         [options fast for:openvino] Tanh -> Relu => any | RNN, forward
+         [options fast for:openvino] Tanh -> Softsign => ! other activations than Relu, Sigmoid
+         [options fast for:plain-tract] Tanh -> Softsign => ! other activations than the default",
     );
-    let for_web = Options {
-        runtime: Some("onnxruntime-web".to_owned()),
-        ..pass("sequence-lens")
-    };
+    check("recurrent-loop", &rows);
     // Nor is one that is of this kind already: without its lengths, tract would no longer refuse it.
-    let own = "y = RNN<hidden_size=2>(x, w, r, _, own)";
-    check(
-        "sequence-lens",
-        &[
-            takes("without sequence_lens", ANY, &[own]).options(of_runtime("plain-tract")),
-            leaves(
-                "plain-tract lacks layers with other activations",
-                &["y = RNN<hidden_size=2;activations=[Relu]>(x, w, r, _, own)"],
-            )
-            .options(of_runtime("plain-tract")),
-            leaves(
-                "plain-tract lacks LSTM with input_forget",
-                &["y = LSTM<hidden_size=2;input_forget=1>(x, w4, r4, _, own)"],
-            )
-            .options(of_runtime("plain-tract")),
-            leaves(
-                "plain-tract lacks layers with a clip",
-                &["y = RNN<hidden_size=2;clip=3>(x, w, r, _, own)"],
-            )
-            .options(of_runtime("plain-tract")),
-            leaves(
-                "onnxruntime-web lacks GRU with other activations",
-                &["y = GRU<hidden_size=2;activations=[HardSigmoid,Tanh]>(x, w3, r3, _, own)"],
-            )
-            .options(for_web.clone()),
-            takes(
-                "without sequence_lens",
-                ANY,
-                &["y = GRU<hidden_size=2;activations=[Sigmoid,Relu]>(x, w3, r3, _, own)"],
-            )
-            .options(for_web),
-        ],
+    let rows = super::rows(
+        "[options for:plain-tract]
+         y = RNN<hidden_size=2>(x, w, r, _, own) => any | without sequence_lens
+         [options for:plain-tract]
+         y = RNN<hidden_size=2;activations=[Relu]>(x, w, r, _, own)
+         => ! plain-tract lacks layers with other activations
+         [options for:plain-tract]
+         y = LSTM<hidden_size=2;input_forget=1>(x, w4, r4, _, own)
+         => ! plain-tract lacks LSTM with input_forget
+         [options for:plain-tract]
+         y = RNN<hidden_size=2;clip=3>(x, w, r, _, own) => ! plain-tract lacks layers with a clip
+         [options for:onnxruntime-web pass:sequence-lens]
+         y = GRU<hidden_size=2;activations=[HardSigmoid,Tanh]>(x, w3, r3, _, own)
+         => ! onnxruntime-web lacks GRU with other activations
+         [options for:onnxruntime-web pass:sequence-lens]
+         y = GRU<hidden_size=2;activations=[Sigmoid,Relu]>(x, w3, r3, _, own)
+         => any | without sequence_lens",
     );
+    check("sequence-lens", &rows);
 }
 
 /// All that the table names exists, and the documentation has all that the table names.
