@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use buffa::MessageField;
 
 use crate::model::{
-    self, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, int64_tensor, value,
+    self, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    int64_tensor, value,
 };
-use revseq_test_models::text::nodes;
+use revseq_test_models::text::{nodes, rows};
 
-use crate::{Assumptions, Exactness, Options, Outcome, Report, decode, encode, rewrite_messages};
+use crate::constant::Floats;
+use crate::{Exactness, Options, Outcome, Report, decode, encode, rewrite_messages};
 
 fn models() -> Vec<PathBuf> {
     let found = models_below("models");
@@ -48,42 +50,57 @@ fn exported(name: &str) -> ModelProto {
     read(&models.join(format!("exported/{name}/model.onnx"))).1
 }
 
-fn portable() -> Options {
-    Options {
-        portable: true,
-        ..Options::default()
+/// Options by words, such as `fast` and `for:tract`.
+fn options(words: &str) -> Options {
+    let mut options = Options::default();
+    for word in words.split(' ') {
+        match word.split_once(':') {
+            Some(("for", runtime)) => options.runtime = Some(runtime.to_owned()),
+            Some(("pass", pass)) => options.passes.push(pass.to_owned()),
+            None if word == "fast" => options.fast = true,
+            None if word == "portable" => options.portable = true,
+            None if word == "masked" => options.masked_layers = true,
+            None if word == "right-padded" => options.assume.right_padded = true,
+            _ => panic!("no option {word}"),
+        }
     }
+    options
+}
+
+fn portable() -> Options {
+    options("portable")
 }
 
 fn fast() -> Options {
-    Options {
-        fast: true,
-        ..Options::default()
-    }
+    options("fast")
 }
 
 fn right_padded() -> Options {
-    Options {
-        assume: Assumptions {
-            right_padded: true,
-            ..Assumptions::default()
-        },
-        ..fast()
-    }
+    options("fast right-padded")
 }
 
 fn pass(name: &str) -> Options {
-    Options {
-        passes: vec![name.to_owned()],
-        ..Options::default()
-    }
+    options(&format!("pass:{name}"))
 }
 
 fn of_runtime(name: &str) -> Options {
-    Options {
-        runtime: Some(name.to_owned()),
-        ..Options::default()
+    options(&format!("for:{name}"))
+}
+
+fn named(name: &str, tensor: TensorProto) -> TensorProto {
+    TensorProto {
+        name: Some(name.to_owned()),
+        ..tensor
     }
+}
+
+/// A tensor in which all elements are a number.
+fn filled(sizes: &[usize], element: f32) -> TensorProto {
+    let floats = Floats {
+        sizes: sizes.to_vec(),
+        elements: vec![element; sizes.iter().product()],
+    };
+    floats.to_tensor()
 }
 
 /// Rewrites a model; the result has to be valid, the same both times, and stay when it is
@@ -181,20 +198,7 @@ fn check_types(graph: &GraphProto) {
 
 /// The number of nodes with an operator, including subgraphs.
 fn count(model: &ModelProto, op: &str) -> usize {
-    fn within(nodes: &[NodeProto], op: &str) -> usize {
-        nodes
-            .iter()
-            .map(|node| {
-                let inner: usize = node.graphs().map(|graph| within(&graph.node, op)).sum();
-                usize::from(node.op() == op) + inner
-            })
-            .sum()
-    }
-    let functions = model
-        .functions
-        .iter()
-        .map(|function| within(&function.node, op));
-    within(&model.graph.as_option().unwrap().node, op) + functions.sum::<usize>()
+    model.all_nodes().filter(|node| node.op() == op).count()
 }
 
 /// The reasons why nodes with an operator were left alone.
@@ -262,50 +266,26 @@ fn portable_leaves_neither_operator() {
 /// Counts the Loop, ReverseSequence and recurrent operators left in exported models.
 #[test]
 fn loops_of_keras_become_recurrent_operators() {
-    let table: [(&str, &Options, [usize; 5]); 13] = [
-        // Loop, ReverseSequence, LSTM, GRU, RNN
-        ("keras_gru_bidirectional", &fast(), [0, 0, 0, 1, 0]),
-        ("keras_lstm_gru_simplernn", &fast(), [0, 0, 1, 1, 1]),
-        ("keras_bilstm_masked", &right_padded(), [0, 0, 2, 0, 0]),
-        ("keras_bilstm_masked", &fast(), [0, 0, 2, 0, 0]),
-        ("keras_gru_masked_backwards", &fast(), [0, 0, 0, 1, 0]),
-        ("keras_lstm_backwards_states", &fast(), [0, 0, 1, 0, 0]),
-        ("keras_lstm_stacked_masked", &fast(), [0, 0, 2, 0, 0]),
-        (
-            "keras_simplernn_bidirectional_masked",
-            &fast(),
-            [0, 0, 0, 0, 1],
-        ),
-        (
-            "keras_gru_masked_backwards",
-            &right_padded(),
-            [0, 0, 0, 1, 0],
-        ),
-        (
-            "keras_lstm_backwards_states",
-            &right_padded(),
-            [0, 0, 1, 0, 0],
-        ),
-        (
-            "keras_lstm_stacked_masked",
-            &right_padded(),
-            [0, 0, 2, 0, 0],
-        ),
-        (
-            "keras_simplernn_bidirectional_masked",
-            &right_padded(),
-            [0, 0, 0, 0, 1],
-        ),
-        ("tf_speech_bigru_timemajor", &fast(), [0, 4, 0, 4, 0]),
-    ];
-    for (name, options, expected) in table {
-        let (model, report) = rewritten(&exported(name), options);
+    // The options, and then Loop, ReverseSequence, LSTM, GRU and RNN.
+    let table = "keras_gru_bidirectional fast => 0 0 0 1 0
+        keras_lstm_gru_simplernn fast => 0 0 1 1 1
+        keras_bilstm_masked fast right-padded => 0 0 2 0 0
+        keras_bilstm_masked fast => 0 0 2 0 0
+        keras_gru_masked_backwards fast => 0 0 0 1 0
+        keras_lstm_backwards_states fast => 0 0 1 0 0
+        keras_lstm_stacked_masked fast => 0 0 2 0 0
+        keras_simplernn_bidirectional_masked fast => 0 0 0 0 1
+        keras_gru_masked_backwards fast right-padded => 0 0 0 1 0
+        keras_lstm_backwards_states fast right-padded => 0 0 1 0 0
+        keras_lstm_stacked_masked fast right-padded => 0 0 2 0 0
+        keras_simplernn_bidirectional_masked fast right-padded => 0 0 0 0 1
+        tf_speech_bigru_timemajor fast => 0 4 0 4 0";
+    for (row, expected) in rows(table) {
+        let (name, words) = row.split_once(' ').expect("a model and options");
+        let (model, report) = rewritten(&exported(name), &options(words));
         let ops = ["Loop", "ReverseSequence", "LSTM", "GRU", "RNN"];
-        assert_eq!(
-            ops.map(|op| count(&model, op)),
-            expected,
-            "{name}: {report:#?}"
-        );
+        let counts = ops.map(|op| count(&model, op).to_string()).join(" ");
+        assert_eq!(counts, expected, "{row}: {report:#?}");
     }
 }
 
@@ -348,10 +328,8 @@ fn graph(nodes: Vec<NodeProto>, sizes: [Option<i64>; 3]) -> ModelProto {
         ..Default::default()
     };
     for (name, values) in [("zero", &[0][..]), ("one", &[1]), ("fours", &[4, 4])] {
-        graph.initializer.push(model::TensorProto {
-            name: Some(name.to_owned()),
-            ..int64_tensor(&[values.len() as i64], values)
-        });
+        let tensor = int64_tensor(&[values.len() as i64], values);
+        graph.initializer.push(named(name, tensor));
     }
     let import = OperatorSetIdProto {
         domain: Some(String::new()),

@@ -4,11 +4,8 @@ use std::time::{Duration, Instant};
 
 use buffa::MessageField;
 
-use super::{fast, graph, pass, portable, rewritten};
-use crate::constant::Floats;
-use crate::model::{
-    self, AttributeProto, AttributeType, FunctionProto, ModelProto, TensorProto, int,
-};
+use super::{fast, filled, graph, named, pass, portable, rewritten};
+use crate::model::{self, AttributeProto, AttributeType, FunctionProto, ModelProto, int};
 use crate::{Options, Outcome, rewrite_messages};
 use revseq_test_models::text::nodes;
 
@@ -32,26 +29,30 @@ fn of(text: &str) -> ModelProto {
     let mut model = graph(nodes(text), [None, None, Some(3)]);
     let graph = model.graph.get_or_insert_default();
     for (name, sizes) in [("w", [1, 2, 3]), ("r", [1, 2, 2])] {
-        let floats = Floats {
-            sizes: sizes.to_vec(),
-            elements: vec![0.5; sizes.iter().product()],
-        };
-        graph.initializer.push(TensorProto {
-            name: Some(name.to_owned()),
-            ..floats.to_tensor()
-        });
+        graph.initializer.push(named(name, filled(&sizes, 0.5)));
     }
     for (name, value) in [("minus", -1), ("first", -i64::MAX)] {
-        graph.initializer.push(TensorProto {
-            name: Some(name.to_owned()),
-            ..model::int64_tensor(&[1], &[value])
-        });
+        graph
+            .initializer
+            .push(named(name, model::int64_tensor(&[1], &[value])));
     }
     model
 }
 
 fn lines(line: impl Fn(usize) -> String) -> String {
     (0..COUNT).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The names of all values of a chain.
+fn names(chain: &str) -> String {
+    let names = (0..COUNT).map(|at| format!("{chain}{at}"));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The name of the value before one of a chain, which begins with another.
+fn before(at: usize, first: &str, chain: &str) -> String {
+    at.checked_sub(1)
+        .map_or(first.to_owned(), |at| format!("{chain}{at}"))
 }
 
 /// Outputs the last of many values.
@@ -63,9 +64,7 @@ fn ending(text: &str, last: &str) -> String {
 fn reversals_one_after_another() {
     let last = format!("v{}", COUNT - 1);
     let chain = lines(|at| {
-        let before = at
-            .checked_sub(1)
-            .map_or("x".to_owned(), |at| format!("v{at}"));
+        let before = before(at, "x", "v");
         format!("v{at} = ReverseSequence<batch_axis=1;time_axis=0>({before}, lens)")
     });
     let model = of(&ending(&chain, &last));
@@ -75,9 +74,7 @@ fn reversals_one_after_another() {
     let (after, _) = rewritten(&of(&ending(&chain, &last)), &pass("cancel"));
     assert!(after.graph.as_option().unwrap().node.len() <= 2);
     let flips = lines(|at| {
-        let before = at
-            .checked_sub(1)
-            .map_or("x".to_owned(), |at| format!("f{at}"));
+        let before = before(at, "x", "f");
         format!(
             "n{at} = Neg({before})\nf{at} = ReverseSequence<batch_axis=1;time_axis=0>(n{at}, full)"
         )
@@ -95,9 +92,7 @@ fn reversals_one_after_another() {
 fn equal_chains_of_lengths() {
     let chains = ["a", "b"].map(|name| {
         lines(|at| {
-            let before = at
-                .checked_sub(1)
-                .map_or("lens".to_owned(), |at| format!("{name}{at}"));
+            let before = before(at, "lens", name);
             format!("{name}{at} = Add({before}, {before})")
         })
     });
@@ -111,10 +106,7 @@ fn equal_chains_of_lengths() {
         &format!("{}\n{reversals}", chains.join("\n")),
         &format!("e{}", COUNT - 1),
     );
-    let sum = (0..COUNT)
-        .map(|at| format!("e{at}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let sum = names("e");
     let model = of(&format!("{text}\nall = Sum({sum})"));
     takes_little("lengths", &model, &fast(), COUNT);
 }
@@ -125,10 +117,7 @@ fn layers_of_one_input() {
         let direction = if at < COUNT / 2 { "forward" } else { "reverse" };
         format!("l{at} = RNN<hidden_size=2;direction={direction}>(x, w, r)")
     });
-    let sum = (0..COUNT)
-        .map(|at| format!("l{at}"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let sum = names("l");
     let model = of(&format!("{layers}\ny = Sum({sum})"));
     takes_little("bidirectional", &model, &fast(), COUNT / 2);
     // All layers want the same names, since Y has none.
@@ -192,14 +181,7 @@ fn cells_of_both_directions() {
 fn with_constants(mut model: ModelProto, constants: &[(&str, [usize; 2])]) -> ModelProto {
     let graph = model.graph.get_or_insert_default();
     for (name, sizes) in constants {
-        let floats = Floats {
-            sizes: sizes.to_vec(),
-            elements: vec![0.5; sizes.iter().product()],
-        };
-        graph.initializer.push(TensorProto {
-            name: Some((*name).to_owned()),
-            ..floats.to_tensor()
-        });
+        graph.initializer.push(named(name, filled(sizes, 0.5)));
     }
     model
 }
@@ -207,9 +189,7 @@ fn with_constants(mut model: ModelProto, constants: &[(&str, [usize; 2])]) -> Mo
 #[test]
 fn cells_one_after_another() {
     let steps = lines(|at| {
-        let before = at
-            .checked_sub(1)
-            .map_or("begin".to_owned(), |at| format!("h{at}"));
+        let before = before(at, "begin", "h");
         format!(
             "n{at} = Constant<value_int={at}>()
             x{at} = Gather<axis=0>(x, n{at})
@@ -220,8 +200,7 @@ fn cells_one_after_another() {
             u{at} = Unsqueeze(h{at}, zero)"
         )
     });
-    let all: Vec<String> = (0..COUNT).map(|at| format!("u{at}")).collect();
-    let model = of(&format!("{steps}\ny = Concat<axis=0>({})", all.join(", ")));
+    let model = of(&format!("{steps}\ny = Concat<axis=0>({})", names("u")));
     let constants = [("kernel", [3, 2]), ("recurrent", [2, 2]), ("begin", [1, 2])];
     let model = with_constants(model, &constants);
     takes_little("unrolled", &model, &fast(), 2);

@@ -11,8 +11,7 @@ mod unrolled;
 
 use std::path::Path;
 
-use super::{pass, read, rewritten, value};
-use crate::constant::Floats;
+use super::{filled, named, options, pass, read, rewritten, value};
 use crate::model::{
     BOOL, FLOAT, GraphProto, INT32, INT64, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
     int64_tensor,
@@ -301,19 +300,7 @@ fn initializers() -> Vec<TensorProto> {
         .chain(scalars)
         .chain(floats)
         .chain(begins);
-    all.map(|(name, tensor)| TensorProto {
-        name: Some(name.to_owned()),
-        ..tensor
-    })
-    .collect()
-}
-
-fn filled(sizes: &[usize], element: f32) -> TensorProto {
-    Floats {
-        sizes: sizes.to_vec(),
-        elements: vec![element; sizes.iter().product()],
-    }
-    .to_tensor()
+    all.map(|(name, tensor)| named(name, tensor)).collect()
 }
 
 fn truth() -> TensorProto {
@@ -322,22 +309,6 @@ fn truth() -> TensorProto {
         raw_data: Some(vec![1]),
         ..TensorProto::default()
     }
-}
-
-/// Options by words, such as `fast` and `for:tract`.
-fn options(words: &str) -> Options {
-    let mut options = Options::default();
-    for word in words.split(' ') {
-        match word.split_once(':') {
-            Some(("for", runtime)) => options.runtime = Some(runtime.to_owned()),
-            Some(("pass", pass)) => options.passes.push(pass.to_owned()),
-            None if word == "fast" => options.fast = true,
-            None if word == "masked" => options.masked_layers = true,
-            None if word == "right-padded" => options.assume.right_padded = true,
-            _ => panic!("no option {word}"),
-        }
-    }
-    options
 }
 
 fn check(name: &str, rows: &[Row]) {
