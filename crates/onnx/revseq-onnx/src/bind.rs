@@ -1,6 +1,6 @@
 //! Writes sizes into the declarations of a model, and removes them.
 
-use crate::model::{GraphProto, ModelProto, ValueInfoProto, type_proto};
+use crate::model::{GraphProto, ModelProto, ValueInfoProto, tensor_type_mut};
 use crate::proto::tensor_shape_proto::Dimension;
 use crate::proto::tensor_shape_proto::dimension::Value;
 
@@ -49,10 +49,8 @@ pub fn forget_sizes(value: &mut ValueInfoProto) {
 
 /// The declared sizes of a tensor; `None` if it has no declared rank, or is no tensor.
 fn dims(value: &mut ValueInfoProto) -> Option<&mut Vec<Dimension>> {
-    match value.r#type.as_option_mut()?.value.as_mut()? {
-        type_proto::Value::TensorType(tensor) => Some(&mut tensor.shape.as_option_mut()?.dim),
-        _ => None,
-    }
+    let shape = tensor_type_mut(value)?.shape.as_option_mut()?;
+    Some(&mut shape.dim)
 }
 
 #[cfg(test)]

@@ -326,6 +326,14 @@ pub fn element_type(value: &ValueInfoProto) -> Option<i32> {
     tensor_type(value)?.elem_type.filter(|&code| code != 0)
 }
 
+/// A value's declared tensor type, to be changed.
+pub fn tensor_type_mut(value: &mut ValueInfoProto) -> Option<&mut type_proto::Tensor> {
+    match value.r#type.as_option_mut()?.value.as_mut()? {
+        type_proto::Value::TensorType(tensor) => Some(tensor),
+        _ => None,
+    }
+}
+
 /// A value's declared tensor type.
 #[must_use]
 pub fn tensor_type(value: &ValueInfoProto) -> Option<&type_proto::Tensor> {

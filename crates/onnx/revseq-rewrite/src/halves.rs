@@ -25,7 +25,6 @@ use crate::model::{
     self, FLOAT, FLOAT16, GraphProto, LoopLayout, ModelProto, NodeProto, TensorProto,
     ValueInfoProto, int, node,
 };
-use crate::onnx::type_proto;
 use crate::operators::{HalfFloats, Operator};
 use crate::scope::Names;
 use crate::types::{OutputType, of_output};
@@ -471,12 +470,8 @@ fn how(node: &NodeProto) -> HalfFloats {
 /// Changes the type of a value that is declared as half floats to that in which it is held.
 fn declare(value: &mut ValueInfoProto, held: Option<Held>) {
     let is_half = is_declared(value);
-    let declared = value.r#type.as_option_mut();
-    if let Some(type_proto::Value::TensorType(tensor)) = declared
-        .and_then(|it| it.value.as_mut())
-        .filter(|_| is_half)
-    {
-        tensor.elem_type = held.map_or(tensor.elem_type, |held| Some(held.code()));
+    if let (Some(tensor), Some(held), true) = (model::tensor_type_mut(value), held, is_half) {
+        tensor.elem_type = Some(held.code());
     }
 }
 

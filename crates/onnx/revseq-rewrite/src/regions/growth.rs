@@ -6,7 +6,6 @@ use super::Region;
 use super::change::Change;
 use crate::model::{self, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::onnx::tensor_shape_proto::Dimension;
-use crate::onnx::type_proto;
 use crate::order;
 
 /// Why a growth ends before its region is closed.
@@ -344,11 +343,7 @@ pub(super) fn beginning(change: &Change<'_>, part: usize) -> Vec<usize> {
 /// as many axes as are declared, which is taken for proved: a runtime checks it.
 fn without_sizes(value: &ValueInfoProto, is_given: bool) -> ValueInfoProto {
     let mut value = value.clone();
-    if let Some(type_proto::Value::TensorType(tensor)) = value
-        .r#type
-        .as_option_mut()
-        .and_then(|it| it.value.as_mut())
-    {
+    if let Some(tensor) = model::tensor_type_mut(&mut value) {
         match tensor.shape.as_option_mut() {
             Some(shape) if is_given => shape.dim.fill(Dimension::default()),
             _ => tensor.shape = Default::default(),

@@ -60,22 +60,17 @@ fn find(at: &At<'_>) -> Verdict {
     for body in taken.graphs_mut() {
         for State { place, .. } in &states {
             // The declared shapes may be those of the first step.
-            forget_shape(&mut body.input[BEFORE_STATES + place]);
-            forget_shape(&mut body.output[1 + place]);
+            let values = [
+                &mut body.input[BEFORE_STATES + place],
+                &mut body.output[1 + place],
+            ];
+            for tensor in values.into_iter().filter_map(model::tensor_type_mut) {
+                tensor.shape = Default::default();
+            }
         }
     }
     emit.copy(taken);
     emit.finish("the same with first states that have all axes")
-}
-
-fn forget_shape(value: &mut model::ValueInfoProto) {
-    let kind = value
-        .r#type
-        .as_option_mut()
-        .and_then(|it| it.value.as_mut());
-    if let Some(model::type_proto::Value::TensorType(tensor)) = kind {
-        tensor.shape = Default::default();
-    }
 }
 
 /// The states that provably have more axes after the first step than before it.

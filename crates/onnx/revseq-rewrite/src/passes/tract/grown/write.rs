@@ -40,18 +40,13 @@ impl<'w> Write<'w> {
 
     /// The list as a scan output. If the tensors are only counted, it stacks the iterations' numbers.
     pub(super) fn scan(mut self, given: &str, is_counted: bool) -> Result<(), String> {
-        let (list, emit) = (self.list, self.edit.emit);
-        let added = list.added_alone()?;
+        let added = self.list.added_alone()?;
         self.replace_reads(added);
         let source = match is_counted {
             true => self.step(),
             false => added.tensor.to_owned(),
         };
-        let scan = self.edit.hand_on(&source, "added");
-        self.edit.remove_state(list.state);
-        let all = self.edit.add_scan(&scan, "stacked");
-        self.edit.finish();
-        write_list(emit, self.scope, list, all, given)
+        self.stack(&source, given, None)
     }
 
     /// The same with the iterations in which a condition holds, or does not.
@@ -61,7 +56,7 @@ impl<'w> Write<'w> {
         condition: &str,
         holds: bool,
     ) -> Result<(), String> {
-        let (list, emit) = (self.list, self.edit.emit);
+        let emit = self.edit.emit;
         let mut keeps = String::new();
         self.edit.behind = emit.within(|| {
             keeps = emit.op("Reshape", (condition, NO_SIZES));
@@ -69,13 +64,23 @@ impl<'w> Write<'w> {
                 keeps = emit.op("Not", &keeps);
             }
         });
-        let scan = self.edit.hand_on(list.added_alone()?.tensor, "added");
-        self.edit.remove_state(list.state);
-        let all = self.edit.add_scan(&scan, "stacked");
-        let keeps = self.edit.add_scan(&keeps, "kept");
+        let tensor = self.list.added_alone()?.tensor;
+        self.stack(tensor, given, Some(&keeps))
+    }
+
+    /// A value of the body as a scan output in place of the list, from all iterations or from those that keep
+    /// it.
+    fn stack(mut self, value: &str, given: &str, keeps: Option<&str>) -> Result<(), String> {
+        let emit = self.edit.emit;
+        let scan = self.edit.hand_on(value, "added");
+        self.edit.remove_state(self.list.state);
+        let mut all = self.edit.add_scan(&scan, "stacked");
+        let keeps = keeps.map(|keeps| self.edit.add_scan(keeps, "kept"));
         self.edit.finish();
-        let all = emit.with("Compress", (all, keeps), ("axis", 0));
-        write_list(emit, self.scope, list, all, given)
+        if let Some(keeps) = keeps {
+            all = emit.with("Compress", (all, keeps), ("axis", 0));
+        }
+        write_list(emit, self.scope, self.list, all, given)
     }
 
     /// The list as a state that holds its tensors stacked.

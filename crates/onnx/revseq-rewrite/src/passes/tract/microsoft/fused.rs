@@ -16,15 +16,11 @@ impl Fused<'_> {
         let inputs: Vec<&str> = self.node.inputs().collect();
         let attributes = self.attributes(&["alpha", "beta", "transA", "transB"]);
         let product = emit.with("Gemm", inputs, attributes);
-        let parameter = |name: &str, default| self.float(&format!("activation_{name}"), default);
         let activation = self.node.text("activation").or("")?;
-        let parameters = match activation {
-            "Elu" | "ThresholdedRelu" => vec![parameter("alpha", 1.0)?],
-            "LeakyRelu" => vec![parameter("alpha", 0.01)?],
-            "HardSigmoid" => vec![parameter("alpha", 0.2)?, parameter("beta", 0.5)?],
-            "Selu" => vec![parameter("alpha", SELU.0)?, parameter("gamma", SELU.1)?],
-            _ => Vec::new(),
-        };
+        let parameters = parameters_of(activation)?.iter();
+        let parameters = parameters
+            .map(|(name, default)| self.float(&format!("activation_{name}"), (*default)?));
+        let parameters: Vec<f32> = parameters.collect::<Option<_>>()?;
         activated(emit, activation, &parameters, product)
     }
 
@@ -98,6 +94,19 @@ impl Fused<'_> {
     }
 }
 
+/// The parameters of an activation, with their defaults in a FusedGemm; `None` for others than these.
+fn parameters_of(activation: &str) -> Option<&'static [(&'static str, Option<f32>)]> {
+    Some(match activation {
+        "" | "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => &[],
+        "Elu" | "ThresholdedRelu" => &[("alpha", Some(1.0))],
+        "LeakyRelu" => &[("alpha", Some(0.01))],
+        "HardSigmoid" => &[("alpha", Some(0.2)), ("beta", Some(0.5))],
+        "Selu" => &[("alpha", Some(SELU.0)), ("gamma", Some(SELU.1))],
+        "Clip" => &[("min", None), ("max", None)],
+        _ => return None,
+    })
+}
+
 /// Writes the final activation.
 fn activated(
     emit: &Emit<'_>,
@@ -105,18 +114,12 @@ fn activated(
     parameters: &[f32],
     value: String,
 ) -> Option<String> {
-    let names: &[&str] = match activation {
-        "" => return Some(value),
-        "Relu" | "Sigmoid" | "Softplus" | "Softsign" | "Tanh" => {
-            return Some(emit.op(activation, value));
-        }
-        "Elu" | "LeakyRelu" | "ThresholdedRelu" => &["alpha"],
-        "Selu" => &["alpha", "gamma"],
-        "HardSigmoid" => &["alpha", "beta"],
-        "Clip" => &["min", "max"],
-        _ => return None,
-    };
-    if names.len() != parameters.len() {
+    let names = parameters_of(activation)?;
+    if activation.is_empty() {
+        return Some(value);
+    }
+    // Others are not read.
+    if !names.is_empty() && names.len() != parameters.len() {
         return None;
     }
     if activation == "Clip" && emit.opset() >= CLIP_BY_INPUTS {
@@ -126,6 +129,6 @@ fn activated(
         return Some(emit.op("Clip", (value, bounds.collect::<Vec<_>>())));
     }
     let named = std::iter::zip(names, parameters);
-    let named = named.map(|(name, &value)| model::float(name, value));
+    let named = named.map(|((name, _), &value)| model::float(name, value));
     Some(emit.with(activation, value, named.collect::<Vec<_>>()))
 }
