@@ -54,39 +54,39 @@ pub(crate) fn rewrite(
         written: HashSet::new(),
         is_swept: false,
     };
-    let mut found: Vec<Found> = passes.iter().map(|_| Found::default()).collect();
+    let mut all: Vec<PassSteps> = passes.iter().map(|_| PassSteps::default()).collect();
     // Once a pass changes loops, the reasons of the others are about what it has written.
     let mut are_reasons_known = false;
     // A turn in which nothing is found is followed by one for what passes have left for later, up to a change.
     let mut waits = true;
     let is_settled = (0..MAXIMUM_TURNS).any(|_| {
         let mut is_changed = false;
-        for (pass, found) in std::iter::zip(passes, &mut found) {
-            if !waits && (is_changed || !found.is_waiting) {
+        for (pass, steps) in std::iter::zip(passes, &mut all) {
+            if !waits && (is_changed || !steps.is_waiting) {
                 continue;
             }
-            let known = are_reasons_known && !pass.keeps_loops;
-            let known = known.then(|| std::mem::take(&mut found.left));
-            let changes = driver.settle(model, pass, waits, found);
-            if let Some(known) = known {
-                found.left = known;
+            let keeps_reasons = are_reasons_known && !pass.keeps_loops;
+            let earlier = keeps_reasons.then(|| std::mem::take(&mut steps.left));
+            let changes = driver.settle(model, pass, waits, steps);
+            if let Some(earlier) = earlier {
+                steps.left = earlier;
             }
             are_reasons_known |= changes && pass.keeps_loops;
             is_changed |= changes;
         }
-        let has_later = waits && found.iter().any(|found| found.is_waiting);
+        let has_later = waits && all.iter().any(|steps| steps.is_waiting);
         waits = is_changed;
         !is_changed && !has_later
     });
     if !is_settled {
-        let steps = found.iter().map(|found| found.rewritten.len()).sum();
+        let steps = all.iter().map(|steps| steps.rewritten.len()).sum();
         return Err(Error::Endless { steps });
     }
-    found.iter_mut().for_each(Found::forget_rewritten);
-    let steps = found.into_iter();
+    all.iter_mut().for_each(PassSteps::forget_rewritten);
     let mut report = Report {
-        steps: steps
-            .flat_map(|found| found.rewritten.into_iter().chain(found.left))
+        steps: all
+            .into_iter()
+            .flat_map(|steps| steps.rewritten.into_iter().chain(steps.left))
             .collect(),
         removed_inputs: Vec::new(),
     };
@@ -124,7 +124,7 @@ struct Driver<'o> {
 
 /// The steps of a pass.
 #[derive(Default)]
-struct Found {
+struct PassSteps {
     /// The nodes that it rewrote, in all its turns.
     rewritten: Vec<Step>,
     /// The nodes that it left alone in its last turn.
@@ -133,7 +133,7 @@ struct Found {
     is_waiting: bool,
 }
 
-impl Found {
+impl PassSteps {
     /// Drops the reasons to leave nodes that were rewritten in the end.
     fn forget_rewritten(&mut self) {
         let rewritten = &self.rewritten;
@@ -149,7 +149,7 @@ impl Driver<'_> {
         model: &mut ModelProto,
         pass: &'static Pass,
         waits: bool,
-        found: &mut Found,
+        steps: &mut PassSteps,
     ) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
             let context = Context::new(self.options, model, waits);
@@ -159,12 +159,12 @@ impl Driver<'_> {
                 is_waiting,
             } = look(model, pass, context, self.runtime, &self.names);
             let is_done = edits.is_empty();
-            let steps = edits.iter().map(|place| place.step.clone());
-            found.rewritten.extend(steps);
-            found.left = left;
-            found.is_waiting = is_waiting;
+            let rewritten = edits.iter().map(|placed| placed.step.clone());
+            steps.rewritten.extend(rewritten);
+            steps.left = left;
+            steps.is_waiting = is_waiting;
             if !is_done {
-                let declared = edits.iter().flat_map(|place| &place.edit.declared);
+                let declared = edits.iter().flat_map(|placed| &placed.edit.declared);
                 self.unread.know(declared.map(ValueInfoProto::name));
                 apply(model, edits, &mut self.written);
                 self.is_swept = false;
@@ -303,12 +303,12 @@ impl Look<'_> {
 /// Applies replacements. Each one produces the same values under the same names, so all those found
 /// in one round are valid together.
 fn apply(model: &mut ModelProto, edits: Vec<Placed>, written: &mut HashSet<String>) {
-    let nodes = edits.iter().flat_map(|found| &found.edit.nodes);
+    let nodes = edits.iter().flat_map(|placed| &placed.edit.nodes);
     written.extend(nodes.filter_map(|node| node.name.clone()));
     let mut graphs: BTreeMap<Path, BTreeMap<usize, Edit>> = BTreeMap::new();
-    for found in edits {
-        let of_graph = graphs.entry(found.path).or_default();
-        of_graph.insert(found.index, found.edit);
+    for placed in edits {
+        let of_graph = graphs.entry(placed.path).or_default();
+        of_graph.insert(placed.index, placed.edit);
     }
     // Inner graphs first, so that indices on the path to them stay valid.
     for (path, edits) in graphs.into_iter().rev() {
@@ -442,14 +442,14 @@ fn captured(
     nodes: &[NodeProto],
     names: &HashMap<String, String>,
     inner: &HashSet<&str>,
-    found: &mut HashSet<String>,
+    shadowed: &mut HashSet<String>,
 ) {
     let mut read = |name: &str| {
         if !inner.contains(name)
             && let Some(new) = names.get(name)
             && inner.contains(new.as_str())
         {
-            found.insert(name.to_owned());
+            shadowed.insert(name.to_owned());
         }
     };
     for node in nodes {
@@ -461,7 +461,7 @@ fn captured(
     for graph in nodes.iter().flat_map(NodeProto::graphs) {
         let mut inner = inner.clone();
         inner.extend(graph.defined());
-        captured(&graph.node, names, &inner, found);
+        captured(&graph.node, names, &inner, shadowed);
     }
 }
 

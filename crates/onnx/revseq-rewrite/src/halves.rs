@@ -189,12 +189,12 @@ impl Halves {
     fn find(
         &mut self,
         graph: &GraphProto,
-        given: Option<&[Option<Held>]>,
+        inputs: Option<&[Option<Held>]>,
     ) -> Result<Vec<Option<Held>>, UnknownTypes> {
         self.enter();
         for (index, input) in graph.input.iter().enumerate() {
-            let held = match given {
-                Some(given) => given.get(index).copied().flatten(),
+            let held = match inputs {
+                Some(inputs) => inputs.get(index).copied().flatten(),
                 None => is_declared(input).then_some(Held::Halves),
             };
             self.define(input.name(), held);
@@ -264,9 +264,9 @@ impl Halves {
     fn find_branches(&mut self, node: &NodeProto) -> Result<Vec<Option<Held>>, UnknownTypes> {
         let mut outputs = vec![None; node.output.len()];
         for branch in node.graphs() {
-            let found = self.find(branch, Some(&[]))?;
-            for (output, found) in std::iter::zip(&mut outputs, found) {
-                *output = (*output).max(found);
+            let held = self.find(branch, Some(&[]))?;
+            for (output, held) in std::iter::zip(&mut outputs, held) {
+                *output = (*output).max(held);
             }
         }
         Ok(outputs)
@@ -281,16 +281,16 @@ impl Halves {
         let index = self.next;
         let inputs = node.input.iter().map(|name| self.held(name));
         let inputs: Vec<_> = inputs.collect();
-        let mut found = self.find(body, Some(&inputs))?;
+        let mut outputs = self.find(body, Some(&inputs))?;
         // A state is held as its first value and the body's, whichever prevails.
         let names = body.inputs().skip(layout.leading_inputs);
         for (position, name) in names.take(layout.states).enumerate() {
-            if let Some(found) = found.get_mut(layout.leading_outputs + position) {
-                self.define_in(index, name, *found);
-                *found = self.held_in(index, name);
+            if let Some(output) = outputs.get_mut(layout.leading_outputs + position) {
+                self.define_in(index, name, *output);
+                *output = self.held_in(index, name);
             }
         }
-        Ok(found.split_off(layout.leading_outputs.min(found.len())))
+        Ok(outputs.split_off(layout.leading_outputs.min(outputs.len())))
     }
 
     /// Gives other names to what the main graph's outputs are rounded from.
@@ -350,17 +350,17 @@ impl Halves {
         let mut needed: Vec<_> = outputs.collect();
         if let Some(layout) = LoopLayout::of(node) {
             let body = node.graph("body").into_iter().flat_map(GraphProto::inputs);
-            let given = body
+            let inputs_held = body
                 .skip(layout.leading_inputs)
                 .map(|name| self.held_in(self.next, name));
-            let given: Vec<_> = given.collect();
+            let inputs_held: Vec<_> = inputs_held.collect();
             // A state that nothing reads has no name.
-            for (needed, given) in std::iter::zip(&mut needed, &given).take(layout.states) {
-                *needed = *given;
+            for (needed, held) in std::iter::zip(&mut needed, &inputs_held).take(layout.states) {
+                *needed = *held;
             }
             let inputs = node.input.iter_mut().skip(layout.leading_inputs);
-            for (input, given) in std::iter::zip(inputs, given) {
-                self.read_as(input, given, names);
+            for (input, held) in std::iter::zip(inputs, inputs_held) {
+                self.read_as(input, held, names);
             }
             needed.splice(0..0, vec![None; layout.leading_outputs]);
         }

@@ -264,7 +264,7 @@ impl<'a> Context<'a> {
         // graph.
         let mut all = self.verdicts.borrow_mut();
         let graph = at.scope.nodes.as_ptr().addr();
-        let found = all.entry(graph).or_insert_with(find);
-        found.remove(&at.index).unwrap_or(Err(Other))
+        let of_graph = all.entry(graph).or_insert_with(find);
+        of_graph.remove(&at.index).unwrap_or(Err(Other))
     }
 }

@@ -31,7 +31,7 @@ impl Path {
 }
 
 /// A graph in a model.
-pub(crate) struct Found<'a> {
+pub(crate) struct GraphMut<'a> {
     pub(crate) nodes: &'a mut Vec<NodeProto>,
     /// The declarations of its nodes' outputs.
     pub(crate) declared: &'a mut Vec<ValueInfoProto>,
@@ -40,12 +40,12 @@ pub(crate) struct Found<'a> {
 }
 
 /// The graph at a path.
-pub(crate) fn graph_at<'a>(model: &'a mut ModelProto, path: &Path) -> Found<'a> {
-    let mut found = match path.function {
+pub(crate) fn graph_at<'a>(model: &'a mut ModelProto, path: &Path) -> GraphMut<'a> {
+    let mut graph = match path.function {
         Some(index) => {
             let function = &mut model.functions[index];
             let outputs = function.output.iter().cloned().collect();
-            Found {
+            GraphMut {
                 nodes: &mut function.node,
                 declared: &mut function.value_info,
                 kept: outputs,
@@ -56,7 +56,7 @@ pub(crate) fn graph_at<'a>(model: &'a mut ModelProto, path: &Path) -> Found<'a> 
             let mut kept: HashSet<String> = trained.into_iter().map(str::to_owned).collect();
             let graph = model.graph.get_or_insert_default();
             kept.extend(graph.seen_elsewhere().map(str::to_owned));
-            Found {
+            GraphMut {
                 nodes: &mut graph.node,
                 declared: &mut graph.value_info,
                 kept,
@@ -64,13 +64,13 @@ pub(crate) fn graph_at<'a>(model: &'a mut ModelProto, path: &Path) -> Found<'a> 
         }
     };
     for &(index, number) in &path.steps {
-        let graph = found.nodes[index].graphs_mut().nth(number);
-        let graph = graph.expect("the path was made from this model");
-        found = Found {
-            kept: graph.seen_elsewhere().map(str::to_owned).collect(),
-            nodes: &mut graph.node,
-            declared: &mut graph.value_info,
+        let inner = graph.nodes[index].graphs_mut().nth(number);
+        let inner = inner.expect("the path was made from this model");
+        graph = GraphMut {
+            kept: inner.seen_elsewhere().map(str::to_owned).collect(),
+            nodes: &mut inner.node,
+            declared: &mut inner.value_info,
         };
     }
-    found
+    graph
 }

@@ -22,7 +22,7 @@ pub struct RuntimeInfo {
 /// A runtime, with the layers that it lacks.
 pub(crate) struct Runtime {
     pub(crate) info: RuntimeInfo,
-    lacks: &'static [Kind],
+    lacks: &'static [LayerKind],
 }
 
 /// All runtimes.
@@ -121,8 +121,8 @@ pub(crate) fn find(options: &Options) -> Result<Option<&'static Runtime>, Error>
     let Some(name) = &options.runtime else {
         return Ok(None);
     };
-    let found = ALL.iter().find(|runtime| runtime.info.name == name);
-    found.map(Some).ok_or_else(|| {
+    let asked = ALL.iter().find(|runtime| runtime.info.name == name);
+    asked.map(Some).ok_or_else(|| {
         let known: Vec<&str> = RUNTIMES.iter().map(|runtime| runtime.name).collect();
         Error::UnknownRuntime {
             name: name.clone(),
@@ -139,36 +139,36 @@ impl Runtime {
     pub(crate) fn refusal(&self, edit: &Edit) -> Option<String> {
         let nodes = edit.nodes.iter();
         let layers = nodes.filter(|node| LAYERS.iter().any(|op| node.is(op)));
-        let is_written = |kind: &&Kind| layers.clone().any(|node| (kind.is_of)(node));
+        let is_written = |kind: &&LayerKind| layers.clone().any(|node| (kind.is_of)(node));
         let kind = self.lacks.iter().find(is_written)?;
         Some(format!("{} lacks {}", self.info.name, kind.name))
     }
 }
 
 /// A kind of layer.
-struct Kind {
+struct LayerKind {
     name: &'static str,
     /// Whether a layer of ONNX's own is of it.
     is_of: fn(&NodeProto) -> bool,
 }
 
-const RNN: Kind = Kind {
+const RNN: LayerKind = LayerKind {
     name: "RNN",
     is_of: |node| node.is("RNN"),
 };
 
 /// GRU whose reset gate is applied before the product.
-const RESET_BEFORE: Kind = Kind {
+const RESET_BEFORE: LayerKind = LayerKind {
     name: "GRU with linear_before_reset = 0",
     is_of: |node| node.is("GRU") && node.int("linear_before_reset").or(0) != Some(1),
 };
 
-const PEEPHOLES: Kind = Kind {
+const PEEPHOLES: LayerKind = LayerKind {
     name: "LSTM with peepholes",
     is_of: |node| node.is("LSTM") && node.input(7).is_some(),
 };
 
-const ACTIVATIONS: Kind = Kind {
+const ACTIVATIONS: LayerKind = LayerKind {
     name: "layers with other activations than the default ones",
     is_of: |node| {
         let defaults: &[&[u8]] = match node.op() {
@@ -183,23 +183,23 @@ const ACTIVATIONS: Kind = Kind {
     },
 };
 
-const RARE_ACTIVATIONS: Kind = Kind {
+const RARE_ACTIVATIONS: LayerKind = LayerKind {
     name: "layers with other activations than Relu, Sigmoid and Tanh",
     is_of: has_rare_activations,
 };
 
-const RARE_GRU: Kind = Kind {
+const RARE_GRU: LayerKind = LayerKind {
     name: "GRU with other activations than Relu, Sigmoid and Tanh",
     is_of: |node| node.is("GRU") && has_rare_activations(node),
 };
 
-const CLIP: Kind = Kind {
+const CLIP: LayerKind = LayerKind {
     name: "layers with a clip",
     is_of: |node| node.attribute("clip").is_some(),
 };
 
 /// LSTM whose forget gate follows from the input gate.
-const COUPLED: Kind = Kind {
+const COUPLED: LayerKind = LayerKind {
     name: "LSTM with input_forget",
     is_of: |node| node.is("LSTM") && node.int("input_forget").or(0) != Some(0),
 };

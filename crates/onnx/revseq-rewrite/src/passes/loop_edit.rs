@@ -20,14 +20,14 @@ pub(super) struct LoopEdit<'w> {
 }
 
 /// A state of a Loop: its initial value, its names before and after an iteration, and the last value.
-pub(super) struct State {
+pub(super) struct NewState {
     pub(super) initial: String,
     pub(super) before: String,
     pub(super) after: String,
     pub(super) last: String,
 }
 
-impl State {
+impl NewState {
     pub(super) fn new(emit: &Emit<'_>, initial: String) -> Self {
         let [before, after, last] = ["before", "after", "all"].map(|it| emit.name(it));
         Self {
@@ -89,7 +89,7 @@ impl<'w> LoopEdit<'w> {
     }
 
     /// Adds a state behind the others.
-    pub(super) fn add_state(&mut self, state: &State) {
+    pub(super) fn add_state(&mut self, state: &NewState) {
         let states = self.layout.states;
         let (input, output) = self.place(states);
         self.node.input.insert(input, state.initial.clone());

@@ -1,6 +1,6 @@
 //! A graph before and after it was rewritten.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::order;
@@ -219,13 +219,11 @@ impl<'a> Change<'a> {
 
     /// The initializers with these names, of the graph before and after, in the order of their names.
     pub(super) fn initializers(&self, read: &HashSet<&str>) -> Vec<TensorProto> {
-        let mut found: HashMap<&str, &TensorProto> = HashMap::new();
         let tensors = self.original.initializers.values();
         let tensors = tensors.chain(&self.graph.initializer);
-        found.extend(tensors.filter_map(|it| Some((it.name.as_deref()?, it))));
-        let mut found: Vec<(&str, &TensorProto)> = found.into_iter().collect();
-        found.retain(|(name, _)| read.contains(name));
-        found.sort_by_key(|(name, _)| *name);
-        found.into_iter().map(|(_, it)| it.clone()).collect()
+        let named = tensors.filter_map(|it| Some((it.name.as_deref()?, it)));
+        let named: BTreeMap<&str, &TensorProto> =
+            named.filter(|(name, _)| read.contains(name)).collect();
+        named.into_values().cloned().collect()
     }
 }

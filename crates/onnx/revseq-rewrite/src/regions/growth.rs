@@ -120,24 +120,24 @@ impl<'c, 'a> Growth<'c, 'a> {
         nodes: &BTreeSet<usize>,
         next: impl Fn(usize) -> I,
     ) -> Vec<bool> {
-        let mut found = vec![false; self.change.is_gone.len()];
+        let mut is_reached = vec![false; self.change.is_gone.len()];
         let mut open: Vec<usize> = nodes.iter().copied().collect();
         while let Some(node) = open.pop() {
             for next in next(node) {
-                if found[next] {
+                if is_reached[next] {
                     continue;
                 }
                 let other = self.other_of.get(&next);
                 let unit = other.map(|&other| self.others[other].nodes.iter().copied());
                 let unit = unit.into_iter().flatten().chain([next]);
                 for node in unit {
-                    if !std::mem::replace(&mut found[node], true) {
+                    if !std::mem::replace(&mut is_reached[node], true) {
                         open.push(node);
                     }
                 }
             }
         }
-        found
+        is_reached
     }
 
     fn add(&mut self, nodes: Vec<usize>) -> Result<(), Stop> {
@@ -300,11 +300,11 @@ impl<'a> Grown<'a> {
 
     /// The region that it has become, of a model that was rewritten.
     pub(super) fn region(&self, change: &Change<'_>, whole: &ModelProto) -> Result<Region, String> {
-        let given = whole.graph.input.iter().map(ValueInfoProto::name);
-        let given: HashSet<&str> = given.collect();
+        let inputs = whole.graph.input.iter().map(ValueInfoProto::name);
+        let inputs: HashSet<&str> = inputs.collect();
         let declaration = |name: &&str| {
             let known = change.declared(name);
-            let stripped = |known| without_sizes(known, given.contains(name));
+            let stripped = |known| without_sizes(known, inputs.contains(name));
             known.map_or_else(|| model::untyped(name), stripped)
         };
         let nodes: Vec<NodeProto> = self.replacement.iter().copied().cloned().collect();

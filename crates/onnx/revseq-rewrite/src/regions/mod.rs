@@ -80,7 +80,7 @@ pub fn regions<T>(
     let report = rewrite_messages(&mut model, options)?;
     let graph = model.graph.as_option();
     let graph = graph.filter(|_| report.rewritten().next().is_some());
-    let mut found = Regions {
+    let mut all = Regions {
         regions: Vec::new(),
         staying: Vec::new(),
         report,
@@ -93,11 +93,11 @@ pub fn regions<T>(
             make,
             taken: Vec::new(),
         };
-        found.staying = search.run();
+        all.staying = search.run();
         let taken = search.taken.into_iter();
-        found.regions = taken.map(|it| (it.region, it.made)).collect();
+        all.regions = taken.map(|it| (it.region, it.made)).collect();
     }
-    Ok(found)
+    Ok(all)
 }
 
 /// A search for regions.

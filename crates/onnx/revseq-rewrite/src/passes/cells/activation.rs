@@ -1,7 +1,7 @@
 //! Activation functions.
 
 use super::step;
-use super::sum::Part;
+use super::sum::Columns;
 use crate::passes::steps::body::{Body, MAXIMUM_STEPS, operands};
 
 /// The functions of ONNX that layers have, too, with the defaults of their constants.
@@ -39,7 +39,7 @@ impl Activation {
     }
 
     /// The function that makes a value, and its argument.
-    pub(super) fn of<'a>(body: &Body<'a>, value: Part<'a>) -> Option<(Self, Part<'a>)> {
+    pub(super) fn of<'a>(body: &Body<'a>, value: Columns<'a>) -> Option<(Self, Columns<'a>)> {
         let value = value.plain(body);
         // A bound may be an activation, too.
         if let Some((function, argument)) = hard_sigmoid(body, value.value) {

@@ -8,7 +8,7 @@ use crate::passes::steps::body::Body;
 
 /// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     /// Gates i, o, f, c; activations of the first three, of c, and of the cell state.
     Lstm,
     /// Gates z, r, h; activations of the first two, and of h.
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Rnn,
 }
 
-impl Kind {
+impl CellKind {
     /// The name of ONNX's operator.
     pub(crate) fn operator(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug)]
 pub(crate) struct Cell<'a> {
     /// The operator.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CellKind,
     /// The gates, in ONNX's order.
     pub(crate) gates: Vec<Gate>,
     /// The activations, in ONNX's order.
@@ -67,7 +67,7 @@ pub(crate) struct Cell<'a> {
 }
 
 /// A gate's sum, with its operands.
-struct Reading<'a> {
+struct GateSum<'a> {
     gate: Gate,
     input: &'a str,
     /// The state, or a value in its place.
@@ -111,18 +111,18 @@ impl<'a> Cell<'a> {
 fn lstm<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     let memory = gate("f") * state("c") + gate("i") * gate("g");
     let pattern = gate("o") * function("h", called("new", memory));
-    pattern.find(body, output, |found| {
-        let (old, new) = (found.value("c")?.value, found.value("new")?.value);
-        let gates = ["i", "o", "f", "g"].map(|gate| Reading::of(body, found, gate));
+    pattern.find(body, output, |matched| {
+        let (old, new) = (matched.value("c")?.value, matched.value("new")?.value);
+        let gates = ["i", "o", "f", "g"].map(|gate| GateSum::of(body, matched, gate));
         let [i, o, f, g] = gates;
         let [i, o, f, g] = [i?, o?, f?, g?];
-        let functions = ["i", "o", "f", "g", "h"].map(|name| found.function(name));
+        let functions = ["i", "o", "f", "g", "h"].map(|name| matched.function(name));
         let [i_function, o_function, f_function, g_function, h_function] = functions;
         let (hidden, input) = (body.state(i.state)?.carried, i.input);
         // All gates share one function. It distinguishes i from g, unless they share it too; then
         // their order is irrelevant.
         let alike = i_function == f_function && o_function == f_function;
-        let of_state = |gate: &Reading<'a>, seen: Option<&'a str>| {
+        let of_state = |gate: &GateSum<'a>, seen: Option<&'a str>| {
             gate.state == hidden
                 && gate.input == input
                 && (gate.scaled.is_none() || gate.scaled == seen)
@@ -133,7 +133,7 @@ fn lstm<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
             return None;
         }
         Cell {
-            kind: Kind::Lstm,
+            kind: CellKind::Lstm,
             gates: [i, o, f, g].map(|it| it.gate).into(),
             activations: vec![f_function?, g_function?, h_function?],
             input,
@@ -164,13 +164,13 @@ fn mixtures() -> [(Pattern, bool); 6] {
 
 fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
     mixtures().iter().find_map(|(form, is_opposite)| {
-        form.find(body, output, |found| {
-            let hidden = found.value("h")?.value;
-            let mut z = Reading::of(body, found, "z")?;
-            let candidate = Candidate::of(body, found, hidden)?;
-            let z_function = found.function("z")?;
+        form.find(body, output, |matched| {
+            let hidden = matched.value("h")?.value;
+            let mut z = GateSum::of(body, matched, "z")?;
+            let candidate = Candidate::of(body, matched, hidden)?;
+            let z_function = matched.function("z")?;
             let n = candidate.new;
-            let sees = |gate: &Reading<'a>| {
+            let sees = |gate: &GateSum<'a>| {
                 gate.state == hidden && gate.input == n.input && gate.scaled.is_none()
             };
             let is_one = sees(&z) && sees(&candidate.reset) && n.scaled.is_none();
@@ -181,10 +181,10 @@ fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
                 z.gate = z_function.is_symmetric().then(|| z.gate.opposite())?;
             }
             Cell {
-                kind: Kind::Gru {
+                kind: CellKind::Gru {
                     resets_after_product: candidate.resets_after_product,
                 },
-                activations: vec![z_function, found.function("n")?],
+                activations: vec![z_function, matched.function("n")?],
                 input: n.input,
                 output,
                 hidden,
@@ -199,19 +199,19 @@ fn gru<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
 /// The argument of a GRU's new state, with its reset gate.
 struct Candidate<'a> {
     resets_after_product: bool,
-    reset: Reading<'a>,
+    reset: GateSum<'a>,
     /// The reset gate's function.
     function: Activation,
-    new: Reading<'a>,
+    new: GateSum<'a>,
 }
 
 impl<'a> Candidate<'a> {
-    fn of(body: &Body<'a>, found: &Match<'a>, hidden: &'a str) -> Option<Self> {
-        let mut sum = Sum::of(body, found.value("n")?)?;
+    fn of(body: &Body<'a>, matched: &Match<'a>, hidden: &'a str) -> Option<Self> {
+        let mut sum = Sum::of(body, matched.value("n")?)?;
         if let Some(reset) = sum.rest.pop() {
             // x · W + b + r · (h · R + d)
             return (gate("r") * value("state")).find(body, reset, |inner| {
-                let reset = Reading::of(body, inner, "r")?;
+                let reset = GateSum::of(body, inner, "r")?;
                 let state = Sum::of(body, inner.value("state")?)?;
                 let [(value, weights)] = state.products.as_slice() else {
                     return None;
@@ -223,7 +223,7 @@ impl<'a> Candidate<'a> {
                 let state_bias = state.bias(weights.columns())?;
                 let mut sum = sum.clone();
                 sum.products.push((hidden, weights.clone()));
-                let mut new = Reading::of_sum(body, &sum)?;
+                let mut new = GateSum::of_sum(body, &sum)?;
                 new.gate.state_bias = state_bias;
                 Some(Self {
                     resets_after_product: true,
@@ -234,14 +234,14 @@ impl<'a> Candidate<'a> {
             });
         }
         // x · W + (r · h) · R + b
-        let new = Reading::of_sum(body, &sum)?;
+        let new = GateSum::of_sum(body, &sum)?;
         (gate("r") * state("h")).find(body, new.state, |inner| {
             let is_hidden = inner.value("h")?.value == hidden;
             Some(Self {
                 resets_after_product: false,
-                reset: Reading::of(body, inner, "r").filter(|_| is_hidden)?,
+                reset: GateSum::of(body, inner, "r").filter(|_| is_hidden)?,
                 function: inner.function("r")?,
-                new: Reading::of_sum(body, &sum)?,
+                new: GateSum::of_sum(body, &sum)?,
             })
         })
     }
@@ -249,15 +249,15 @@ impl<'a> Candidate<'a> {
 
 /// f(x · W + h · R + b)
 fn rnn<'a>(body: &Body<'a>, output: &'a str) -> Option<Cell<'a>> {
-    gate("h").find(body, output, |found| {
-        let only = Reading::of(body, found, "h")?;
+    gate("h").find(body, output, |matched| {
+        let only = GateSum::of(body, matched, "h")?;
         if only.scaled.is_some() {
             return None;
         }
         Cell {
-            kind: Kind::Rnn,
+            kind: CellKind::Rnn,
             gates: vec![only.gate],
-            activations: vec![found.function("h")?],
+            activations: vec![matched.function("h")?],
             input: only.input,
             output,
             hidden: body.state(only.state)?.carried,
@@ -280,10 +280,10 @@ impl Gate {
     }
 }
 
-impl<'a> Reading<'a> {
+impl<'a> GateSum<'a> {
     /// Reads a gate of a pattern.
-    fn of(body: &Body<'a>, found: &Match<'a>, gate: &str) -> Option<Self> {
-        Self::of_sum(body, &Sum::of(body, found.value(gate)?)?)
+    fn of(body: &Body<'a>, matched: &Match<'a>, gate: &str) -> Option<Self> {
+        Self::of_sum(body, &Sum::of(body, matched.value(gate)?)?)
     }
 
     /// Reads a sum of one product of an input and one of a state, or of a value in its place.

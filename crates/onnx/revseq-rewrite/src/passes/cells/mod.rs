@@ -43,6 +43,6 @@ mod sum;
 mod tests;
 
 pub(super) use activation::Activation;
-pub(super) use cell::{Cell, Gate, Kind};
+pub(super) use cell::{Cell, CellKind, Gate};
 pub(super) use matrix::Matrix;
 pub(super) use step::width;

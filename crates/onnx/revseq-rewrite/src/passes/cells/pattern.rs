@@ -6,7 +6,7 @@
 use std::ops::{Add, Mul, Sub};
 
 use super::activation::Activation;
-use super::sum::Part;
+use super::sum::Columns;
 use crate::passes::steps::body::{Body, operands};
 
 /// A pattern of values.
@@ -78,23 +78,23 @@ impl Sub for Pattern {
 /// The values of a pattern's names.
 #[derive(Clone, Debug)]
 pub(super) struct Match<'a> {
-    values: Vec<(&'static str, Part<'a>)>,
+    values: Vec<(&'static str, Columns<'a>)>,
     functions: Vec<(&'static str, Activation)>,
 }
 
 impl<'a> Match<'a> {
-    pub(super) fn value(&self, name: &str) -> Option<Part<'a>> {
-        let found = self.values.iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| value.clone())
+    pub(super) fn value(&self, name: &str) -> Option<Columns<'a>> {
+        let matched = self.values.iter().find(|(known, _)| *known == name);
+        matched.map(|(_, value)| value.clone())
     }
 
     pub(super) fn function(&self, name: &str) -> Option<Activation> {
-        let found = self.functions.iter().find(|(known, _)| *known == name);
-        found.map(|&(_, function)| function)
+        let matched = self.functions.iter().find(|(known, _)| *known == name);
+        matched.map(|&(_, function)| function)
     }
 
     /// Binds a name to a value; false if it is bound to another.
-    fn bind(&mut self, name: &'static str, value: Part<'a>) -> bool {
+    fn bind(&mut self, name: &'static str, value: Columns<'a>) -> bool {
         match self.value(name) {
             Some(known) => known == value,
             None => {
@@ -113,35 +113,35 @@ impl Pattern {
         value: &'a str,
         accept: impl Fn(&Match<'a>) -> Option<T>,
     ) -> Option<T> {
-        let found = Match {
+        let matched = Match {
             values: Vec::new(),
             functions: Vec::new(),
         };
-        solve(body, vec![(self, Part::all(value))], found, &accept)
+        solve(body, vec![(self, Columns::all(value))], matched, &accept)
     }
 }
 
 /// Matches the remaining pairs, last one first.
 fn solve<'p, 'a, T>(
     body: &Body<'a>,
-    mut todo: Vec<(&'p Pattern, Part<'a>)>,
-    mut found: Match<'a>,
+    mut todo: Vec<(&'p Pattern, Columns<'a>)>,
+    mut matched: Match<'a>,
     accept: &dyn Fn(&Match<'a>) -> Option<T>,
 ) -> Option<T> {
     let Some((pattern, part)) = todo.pop() else {
-        return accept(&found);
+        return accept(&matched);
     };
     let part = part.of(body.plain(part.value));
     let whole = part.columns.is_none().then_some(part.value);
     match pattern {
         Pattern::Value(key) => {
-            if !found.bind(key, part) {
+            if !matched.bind(key, part) {
                 return None;
             }
         }
         Pattern::State(key) => {
             let state = body.state(whole?)?;
-            if !found.bind(key, Part::all(state.carried)) {
+            if !matched.bind(key, Columns::all(state.carried)) {
                 return None;
             }
         }
@@ -152,11 +152,11 @@ fn solve<'p, 'a, T>(
         }
         Pattern::Function(key, inner) => {
             let (function, argument) = Activation::of(body, part)?;
-            found.functions.push((key, function));
+            matched.functions.push((key, function));
             todo.push((inner, argument));
         }
         Pattern::Called(key, inner) => {
-            if !found.bind(key, part.clone()) {
+            if !matched.bind(key, part.clone()) {
                 return None;
             }
             todo.push((inner, part));
@@ -167,11 +167,11 @@ fn solve<'p, 'a, T>(
             let count = if *operator == "Sub" { 1 } else { 2 };
             return orders.into_iter().take(count).find_map(|(first, second)| {
                 let mut todo = todo.clone();
-                todo.push((&inner[0], Part::all(first)));
-                todo.push((&inner[1], Part::all(second)));
-                solve(body, todo, found.clone(), accept)
+                todo.push((&inner[0], Columns::all(first)));
+                todo.push((&inner[1], Columns::all(second)));
+                solve(body, todo, matched.clone(), accept)
             });
         }
     }
-    solve(body, todo, found, accept)
+    solve(body, todo, matched, accept)
 }

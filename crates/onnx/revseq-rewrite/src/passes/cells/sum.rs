@@ -9,12 +9,12 @@ use crate::passes::steps::body::{Body, MAXIMUM_STEPS, operands};
 
 /// A value, or some of its columns.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part<'a> {
+pub(super) struct Columns<'a> {
     pub(super) value: &'a str,
     pub(super) columns: Option<Range<usize>>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Columns<'a> {
     /// A whole value.
     pub(super) fn all(value: &'a str) -> Self {
         let columns = None;
@@ -65,7 +65,7 @@ pub(super) struct Sum<'a> {
 }
 
 impl<'a> Sum<'a> {
-    pub(super) fn of(body: &Body<'a>, value: Part<'a>) -> Option<Self> {
+    pub(super) fn of(body: &Body<'a>, value: Columns<'a>) -> Option<Self> {
         let mut sum = Self {
             products: Vec::new(),
             scaled: Vec::new(),
@@ -102,7 +102,7 @@ impl<'a> Sum<'a> {
         self.products.len() + self.scaled.len() + self.rest.len()
     }
 
-    fn add(&mut self, body: &Body<'a>, value: Part<'a>, depth: usize) -> Option<()> {
+    fn add(&mut self, body: &Body<'a>, value: Columns<'a>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         let part = value.plain(body);
         let (value, columns) = (part.value, part.columns.as_ref());

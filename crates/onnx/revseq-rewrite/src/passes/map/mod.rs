@@ -26,7 +26,7 @@ use crate::constant::normal_axis;
 use crate::emit::Emit;
 use crate::model::NodeProto;
 use crate::pass::{At, Other, Pass, Verdict};
-use crate::passes::steps::body::{Body, Scanned};
+use crate::passes::steps::body::{Body, ScanOutput};
 use crate::passes::steps::{self, trips};
 use crate::scope::Scope;
 
@@ -49,7 +49,7 @@ fn find(at: &At<'_>) -> Verdict {
     let inner = Scope::form_of_body(&graph, scope, node);
     let mut body = Body::of(scope, node, &inner).map_err(|_| Other)?;
     let results = body.scanned.iter().copied();
-    let results: Vec<Scanned<'_>> = results.filter(|it| scope.uses(it.result) > 0).collect();
+    let results: Vec<ScanOutput<'_>> = results.filter(|it| scope.uses(it.result) > 0).collect();
     let is_read = body.states.iter().any(|it| scope.uses(it.last) > 0);
     let needed = needed(&inner, results.iter().map(|it| it.value));
     let is_carried = body.states.iter().any(|it| needed.contains(it.carried));
@@ -80,7 +80,7 @@ fn needed<'a>(inner: &Scope<'a>, values: impl Iterator<Item = &'a str>) -> HashS
 /// Writes the body over all steps.
 fn write<'a>(
     body: &'a Body<'a>,
-    results: &[Scanned<'a>],
+    results: &[ScanOutput<'a>],
     needed: &HashSet<&str>,
     emit: &Emit<'_>,
 ) -> Result<(), String> {
@@ -105,7 +105,7 @@ fn write<'a>(
 }
 
 /// A value of all steps with the steps where a scan output has them.
-fn in_place(emit: &Emit<'_>, value: Stepped, result: &Scanned<'_>) -> Result<String, String> {
+fn in_place(emit: &Emit<'_>, value: Stepped, result: &ScanOutput<'_>) -> Result<String, String> {
     let Stepped { mut name, rank } = value;
     let axis = normal_axis(result.axis, rank + 1)
         .ok_or_else(|| format!("its output {} has no axis {}", result.result, result.axis))?;

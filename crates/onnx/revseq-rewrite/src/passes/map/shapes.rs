@@ -56,9 +56,9 @@ pub(super) fn write<'a>(
             let removed = match listed {
                 Some(axes) => axes_behind(node, &axes, first.rank)?,
                 None => {
-                    let found = sizes::squeezed(inner, node)
+                    let axes = sizes::squeezed(inner, node)
                         .ok_or_else(|| refusal(node, "removes axes that are not known"))?;
-                    found.iter().map(|&axis| axis as i64 + 1).collect()
+                    axes.iter().map(|&axis| axis as i64 + 1).collect()
                 }
             };
             let rank = first.rank - removed.len();

@@ -2,7 +2,7 @@
 //! version 1.32: they are an error.
 
 use crate::emit::{Emit, SHAPE_IN_PART};
-use crate::passes::cells::{Cell, Kind};
+use crate::passes::cells::{Cell, CellKind};
 use crate::report::REFUSES_EMPTY;
 use crate::sizes::Size;
 
@@ -13,8 +13,8 @@ impl Layers<'_> {
     /// What the report says if a layer refuses an empty input.
     pub(crate) fn says_empty(&self, form: Form<'_>) -> &'static str {
         let refusing = (0..self.layers.len()).filter(|&index| self.refuses_empty(index, form));
-        let kinds: Vec<Kind> = refusing.map(|index| self.layers[index].cell.kind).collect();
-        match kinds.iter().all(|kind| *kind == Kind::Lstm) {
+        let kinds: Vec<CellKind> = refusing.map(|index| self.layers[index].cell.kind).collect();
+        match kinds.iter().all(|kind| *kind == CellKind::Lstm) {
             _ if kinds.is_empty() => "",
             true => REFUSES_EMPTY[0],
             false => REFUSES_EMPTY[1],
@@ -28,9 +28,9 @@ impl Layers<'_> {
         let is_known = |size: Option<Size<'_>>| matches!(size, Some(Size::Known(1..)));
         let is_of_batch = self.is_of_batch(index) && is_known(self.batch);
         let may_be_empty = match layer.cell.kind {
-            Kind::Rnn => false,
-            Kind::Lstm => !is_of_batch,
-            Kind::Gru { .. } => !is_of_batch || !is_known(self.length),
+            CellKind::Rnn => false,
+            CellKind::Lstm => !is_of_batch,
+            CellKind::Gru { .. } => !is_of_batch || !is_known(self.length),
         };
         matches!(form, Form::Lengths { needs_batch: true }) && may_be_empty
     }
@@ -40,7 +40,7 @@ impl Layers<'_> {
 /// which must not be 0 fails if one is: no size is right for -1 then.
 pub(super) fn batch_of(emit: &Emit<'_>, input: &str, cell: &Cell<'_>) -> String {
     let shape = match cell.kind {
-        Kind::Gru { .. } => [0, 0, -1],
+        CellKind::Gru { .. } => [0, 0, -1],
         _ => [-1, 0, cell.features() as i64],
     };
     let sized = emit.name("not_empty:0");

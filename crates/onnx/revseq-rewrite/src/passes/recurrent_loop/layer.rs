@@ -3,7 +3,7 @@
 use crate::passes::cells::Cell;
 use crate::sizes::Size;
 
-use super::rows::Rows;
+use super::rows::BroadcastRows;
 
 /// The recurrent layers of one loop: one, or a stack in which some read the output of others.
 pub(crate) struct Layers<'a> {
@@ -12,14 +12,14 @@ pub(crate) struct Layers<'a> {
     /// Whether they run from the end of the sequence to its start.
     pub(crate) backwards: bool,
     /// The valid steps; `None` if all are.
-    pub(crate) steps: Option<Steps<'a>>,
+    pub(crate) steps: Option<ValidSteps<'a>>,
     /// Whether sums of products choose by the mask; `None` if the values differ in that.
     pub(crate) blends: Option<bool>,
     /// The number of sequences, and of steps, if they are looked for.
     pub(crate) batch: Option<Size<'a>>,
     pub(crate) length: Option<Size<'a>>,
     /// The loop's outputs that are read.
-    pub(crate) outputs: Vec<(&'a str, Output<'a>)>,
+    pub(crate) outputs: Vec<(&'a str, LoopOutput<'a>)>,
 }
 
 pub(crate) struct Layer<'a> {
@@ -29,7 +29,7 @@ pub(crate) struct Layer<'a> {
     pub(crate) hidden: Option<&'a str>,
     pub(crate) memory: Option<&'a str>,
     /// What the loop broadcasts the input to: rows of its states and of the mask that may be more.
-    pub(crate) rows: Vec<Rows<'a>>,
+    pub(crate) rows: Vec<BroadcastRows<'a>>,
 }
 
 /// A layer's input.
@@ -43,7 +43,7 @@ pub(crate) enum Input<'a> {
 
 /// The valid steps, in the sequence's own order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Steps<'a> {
+pub(crate) enum ValidSteps<'a> {
     /// Steps at which a mask is true.
     Mask(Mask<'a>),
     /// Steps before the length of each sequence of the batch.
@@ -69,7 +69,7 @@ pub(crate) struct Mask<'a> {
 
 /// An output of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Output<'a> {
+pub(crate) enum LoopOutput<'a> {
     /// A layer's output at every step.
     Steps {
         layer: usize,
@@ -113,11 +113,11 @@ impl Layers<'_> {
         wanted[0] = self.layers.iter().any(|it| it.input == Input::Layer(index));
         for (_, what) in &self.outputs {
             let (layer, output) = match *what {
-                Output::Steps { layer, .. } | Output::Step { layer, .. } => (layer, 0),
-                Output::Hidden(layer) | Output::Repeated(layer) => (layer, 1),
-                Output::Buffer { layer, .. } => (layer, 1),
-                Output::Memory(layer) => (layer, 2),
-                Output::Same(_) => continue,
+                LoopOutput::Steps { layer, .. } | LoopOutput::Step { layer, .. } => (layer, 0),
+                LoopOutput::Hidden(layer) | LoopOutput::Repeated(layer) => (layer, 1),
+                LoopOutput::Buffer { layer, .. } => (layer, 1),
+                LoopOutput::Memory(layer) => (layer, 2),
+                LoopOutput::Same(_) => continue,
             };
             wanted[output] |= layer == index;
         }
@@ -127,7 +127,7 @@ impl Layers<'_> {
     /// Whether all layers and their mask have a row for each sequence of the batch, and no others.
     pub(super) fn are_of_batch(&self) -> bool {
         let is_of_batch = match self.steps {
-            Some(Steps::Mask(mask)) => mask.is_of_batch && mask.is_of_steps,
+            Some(ValidSteps::Mask(mask)) => mask.is_of_batch && mask.is_of_steps,
             _ => true,
         };
         is_of_batch && self.layers.iter().all(|layer| layer.rows.is_empty())

@@ -38,7 +38,7 @@ impl<'a> Counts<'a> {
 
 /// A value that differs between valid and invalid steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice<'a> {
+pub(super) struct MaskChoice<'a> {
     pub(super) counts: Counts<'a>,
     pub(super) new: &'a str,
     pub(super) old: &'a str,
@@ -57,7 +57,7 @@ struct Flag<'a> {
     columns: usize,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> MaskChoice<'a> {
     /// `mask · new + (1 - mask) · old`, or Where.
     pub(super) fn of(body: &Body<'a>, name: &'a str) -> Option<Self> {
         let scope = body.inner;

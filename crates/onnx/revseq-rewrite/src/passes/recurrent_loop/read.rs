@@ -8,10 +8,10 @@ use crate::sizes::{self, Size};
 use crate::types;
 
 use super::body::{Body, Sequence, State};
-use super::layer::{Input, Layer, Layers, Mask, Masked, Output, Steps};
-use super::mask::{self, Choice, Counts};
+use super::layer::{Input, Layer, Layers, LoopOutput, Mask, Masked, ValidSteps};
+use super::mask::{self, Counts, MaskChoice};
 use super::reason;
-use super::rows::Rows;
+use super::rows::BroadcastRows;
 use super::shape::{
     fits, is_reversed, is_zero_row, may_be, may_begin, shape, unflipped, with_axis_and_without,
     without_axis,
@@ -84,7 +84,8 @@ impl<'a> Layers<'a> {
         }
         for state in &body.unchanged {
             if body.outer.uses(state.last) > 0 {
-                this.outputs.push((state.last, Output::Same(state.initial)));
+                this.outputs
+                    .push((state.last, LoopOutput::Same(state.initial)));
             }
         }
         Ok(this)
@@ -151,18 +152,18 @@ impl<'a> Layers<'a> {
         let mut repeats = Vec::new();
         for update in updates {
             let carried = update.state.carried;
-            let given = (!update.is_zero).then_some(update.state.initial);
+            let initial = (!update.is_zero).then_some(update.state.initial);
             let layers = &mut self.layers;
             let hidden = layers.iter().position(|it| it.cell.hidden == carried);
             let memory = layers
                 .iter()
                 .position(|it| it.cell.memory == Some((carried, update.new)));
-            let known = if let Some(layer) = hidden {
-                layers[layer].hidden = given;
-                Output::Hidden(layer)
+            let output = if let Some(layer) = hidden {
+                layers[layer].hidden = initial;
+                LoopOutput::Hidden(layer)
             } else if let Some(layer) = memory {
-                layers[layer].memory = given;
-                Output::Memory(layer)
+                layers[layer].memory = initial;
+                LoopOutput::Memory(layer)
             } else if let Some(layer) = self.output_of(update.new) {
                 let own = self.layers[layer].cell.hidden;
                 let own = updates.iter().find(|it| it.state.carried == own);
@@ -170,11 +171,11 @@ impl<'a> Layers<'a> {
                     own.is_zero && update.is_zero || own.state.initial == update.state.initial
                 });
                 if update.counts.is_none() {
-                    Output::Hidden(layer)
+                    LoopOutput::Hidden(layer)
                 } else if begins_alike || update.is_zero {
                     let (first, output) = match begins_alike {
-                        true => (Masked::State, Output::Hidden(layer)),
-                        false => (Masked::Repeated, Output::Repeated(layer)),
+                        true => (Masked::State, LoopOutput::Hidden(layer)),
+                        false => (Masked::Repeated, LoopOutput::Repeated(layer)),
                     };
                     repeats.push(Repeat {
                         carried,
@@ -201,7 +202,7 @@ impl<'a> Layers<'a> {
             };
             counts.push(update.counts);
             if update.is_read {
-                self.outputs.push((update.state.last, known));
+                self.outputs.push((update.state.last, output));
             }
         }
         let has_memory = |layer: &Layer<'_>| {
@@ -231,7 +232,7 @@ impl<'a> Layers<'a> {
             let framed = without_axis(body, value).filter(|_| scanned.axis == 0);
             let value = framed.unwrap_or(value);
             let (layer, masked) = self.masked(body, value, scanned.result, masking)?;
-            let output = Output::Steps {
+            let output = LoopOutput::Steps {
                 layer,
                 masked,
                 time: scanned.axis,
@@ -270,7 +271,7 @@ impl<'a> Layers<'a> {
                 ));
             }
             let is_repeated = masked == Masked::Repeated;
-            let output = Output::Buffer { layer, is_repeated };
+            let output = LoopOutput::Buffer { layer, is_repeated };
             self.outputs.push((name, output));
         }
         Ok(())
@@ -284,10 +285,10 @@ impl<'a> Layers<'a> {
         output: &str,
         masking: &Masking<'a>,
     ) -> Result<(usize, Masked), String> {
-        let choice = Choice::of(body, value);
+        let choice = MaskChoice::of(body, value);
         let new = match choice {
             // A state that is updated: where its mask is true, by the cell's output.
-            Some(choice) => Choice::of(body, choice.new)
+            Some(choice) => MaskChoice::of(body, choice.new)
                 .filter(|state| state.counts == choice.counts)
                 .map_or(choice.new, |state| state.new),
             None => value,
@@ -377,7 +378,7 @@ impl<'a> Layers<'a> {
         };
         let is_alone = self.layers.len() == 1;
         let layer = &mut self.layers[place];
-        let rows = Rows::beside(body.outer, state.initial, 0, batch);
+        let rows = BroadcastRows::beside(body.outer, state.initial, 0, batch);
         let is_broadcast = match is_state(layer) {
             // With a mask, all layers have the same rows.
             true => is_alone || counts.is_none(),
@@ -407,7 +408,7 @@ impl<'a> Layers<'a> {
         if body.is_scan() {
             return;
         }
-        let rows = Rows::beside(body.outer, value, axis, batch);
+        let rows = BroadcastRows::beside(body.outer, value, axis, batch);
         for layer in &mut self.layers {
             if matches!(layer.input, Input::Sequence { .. }) {
                 layer.rows.extend(rows);
@@ -422,14 +423,14 @@ impl<'a> Layers<'a> {
         counts: Counts<'a>,
         batch: Size<'a>,
         options: &Options,
-    ) -> Result<Option<Steps<'a>>, String> {
+    ) -> Result<Option<ValidSteps<'a>>, String> {
         let mask = match counts {
             Counts::Below(_) if self.backwards => {
                 return Err("its lengths count from the end of its input".to_owned());
             }
             Counts::Below(lengths) => {
                 self.broadcast(body, lengths, 0, batch);
-                return Ok(Some(Steps::Below(lengths)));
+                return Ok(Some(ValidSteps::Below(lengths)));
             }
             Counts::Mask {
                 sequence,
@@ -464,7 +465,7 @@ impl<'a> Layers<'a> {
             return Err("of its input and its mask only one is flipped".to_owned());
         }
         let is_prefix = mask::is_prefix(body.outer, mask.value, mask.axis);
-        Ok(Some(Steps::Mask(Mask {
+        Ok(Some(ValidSteps::Mask(Mask {
             value: mask.value,
             time: mask.axis,
             is_matrix,
@@ -480,7 +481,7 @@ impl<'a> Update<'a> {
     fn of(body: &Body<'a>, state: State<'a>) -> Self {
         let updated = body.plain(state.updated);
         // At an invalid step, a state keeps its value.
-        let choice = Choice::of(body, updated).filter(|choice| choice.old == state.carried);
+        let choice = MaskChoice::of(body, updated).filter(|choice| choice.old == state.carried);
         Self {
             state,
             counts: choice.map(|choice| choice.counts),

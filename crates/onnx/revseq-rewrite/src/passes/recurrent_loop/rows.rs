@@ -9,14 +9,14 @@ use crate::sizes::{self, Size};
 
 /// The rows of a value to which a loop broadcasts an input of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rows<'a> {
+pub(crate) struct BroadcastRows<'a> {
     value: &'a str,
     axis: usize,
     /// Their number, if it is the same in every run.
     count: Option<i64>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> BroadcastRows<'a> {
     /// The rows of a value along an axis; `None` if there provably is one for each sequence, or one for
     /// all.
     pub(crate) fn beside(
@@ -33,7 +33,12 @@ impl<'a> Rows<'a> {
 }
 
 /// A sequence, once it is broadcast to some rows.
-pub(super) fn broadcast(emit: &Emit<'_>, value: &str, time: usize, rows: &[Rows<'_>]) -> String {
+pub(super) fn broadcast(
+    emit: &Emit<'_>,
+    value: &str,
+    time: usize,
+    rows: &[BroadcastRows<'_>],
+) -> String {
     rows.iter().fold(value.to_owned(), |value, rows| {
         let mut sizes = [1; 3];
         let place = 1 - time;

@@ -2,7 +2,7 @@
 
 use crate::constant::Floats;
 use crate::model::{self, TensorProto};
-use crate::passes::cells::{Activation, Cell, Gate, Kind, Matrix};
+use crate::passes::cells::{Activation, Cell, CellKind, Gate, Matrix};
 
 /// The weights of all gates, `[1, gates * units, rows]`.
 pub(super) fn weights(cell: &Cell<'_>, matrix: impl Fn(&Gate) -> &Matrix) -> TensorProto {
@@ -42,9 +42,9 @@ fn or_zeros(cell: &Cell<'_>, parts: &[Option<&Vec<f32>>]) -> Option<Vec<f32>> {
 pub(super) fn functions(cell: &Cell<'_>, keeps_equal: bool) -> Vec<model::AttributeProto> {
     let names: Vec<&str> = cell.activations.iter().map(|it| it.name).collect();
     let defaults: &[&str] = match cell.kind {
-        Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
-        Kind::Gru { .. } => &["Sigmoid", "Tanh"],
-        Kind::Rnn => &["Tanh"],
+        CellKind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        CellKind::Gru { .. } => &["Sigmoid", "Tanh"],
+        CellKind::Rnn => &["Tanh"],
     };
     if names == defaults {
         return Vec::new();

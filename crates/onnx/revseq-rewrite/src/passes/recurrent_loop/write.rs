@@ -7,12 +7,12 @@ use crate::emit::Emit;
 use crate::masked;
 use crate::model::{self, BOOL, INT32, INT64};
 use crate::pass::{At, Left, Verdict};
-use crate::passes::cells::Kind;
+use crate::passes::cells::CellKind;
 use crate::sizes::{self, Size};
 
 use super::empty::batch_of;
 use super::form::Form;
-use super::layer::{Input, Layer, Layers, Masked, Output, Steps};
+use super::layer::{Input, Layer, Layers, LoopOutput, Masked, ValidSteps};
 use super::ordering::{Ordering, int32};
 use super::rows::broadcast;
 use super::weights::{bias, floats, functions, peepholes, weights};
@@ -42,7 +42,7 @@ pub(super) fn layers(at: &At<'_>, layers: &Layers<'_>) -> Verdict {
 
 /// Says why layers with a mask are no masked layers, if they are none.
 fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
-    if !matches!(layers.steps, Some(Steps::Mask(_))) {
+    if !matches!(layers.steps, Some(ValidSteps::Mask(_))) {
         return None;
     }
     let Some(blends) = layers.blends else {
@@ -51,14 +51,14 @@ fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
     if blends && layers.layers.len() > 1 {
         return Some("products with its mask spread infinity and NaN from layer to layer");
     }
-    let begins_otherwise = |what: &Output<'_>| match *what {
-        Output::Steps {
+    let begins_otherwise = |what: &LoopOutput<'_>| match *what {
+        LoopOutput::Steps {
             layer,
             masked: Masked::Repeated,
             ..
         }
-        | Output::Repeated(layer)
-        | Output::Buffer {
+        | LoopOutput::Repeated(layer)
+        | LoopOutput::Buffer {
             layer,
             is_repeated: true,
         } => layers.layers[layer].hidden.is_some(),
@@ -71,7 +71,7 @@ fn no_masked(layers: &Layers<'_>) -> Option<&'static str> {
     let zeros = |is_zero: bool| {
         let mut outputs = layers.outputs.iter();
         outputs.any(|(_, what)| {
-            matches!(*what, Output::Steps { masked, .. } if (masked == Masked::Zero) == is_zero)
+            matches!(*what, LoopOutput::Steps { masked, .. } if (masked == Masked::Zero) == is_zero)
         })
     };
     (blends && zeros(true) && zeros(false))
@@ -90,11 +90,11 @@ pub(crate) fn write(emit: &Emit<'_>, layers: &Layers<'_>, form: Form<'_>) {
         sequences,
         counting,
         form,
-        given: Vec::new(),
+        written: Vec::new(),
     };
     for (index, layer) in layers.layers.iter().enumerate() {
-        let given = writer.layer(index, layer);
-        writer.given.push(given);
+        let outputs = writer.layer(index, layer);
+        writer.written.push(outputs);
     }
     for &(output, what) in &layers.outputs {
         writer.output(output, what);
@@ -112,12 +112,12 @@ fn describe(layers: &Layers<'_>, form: Form<'_>) -> String {
     };
     let steps = match layers.steps {
         None => "",
-        Some(Steps::Below(_)) => ", with its lengths",
-        Some(Steps::Mask(_)) if has_masks => ", with its mask",
-        Some(Steps::Mask(mask)) if mask.is_prefix => ", with the mask as lengths",
-        Some(Steps::Mask(_)) => ", with the steps that its mask counts put first",
+        Some(ValidSteps::Below(_)) => ", with its lengths",
+        Some(ValidSteps::Mask(_)) if has_masks => ", with its mask",
+        Some(ValidSteps::Mask(mask)) if mask.is_prefix => ", with the mask as lengths",
+        Some(ValidSteps::Mask(_)) => ", with the steps that its mask counts put first",
     };
-    let slower = match !has_masks && operators.contains(&Kind::Rnn.operator()) {
+    let slower = match !has_masks && operators.contains(&CellKind::Rnn.operator()) {
         true => "; ONNX Runtime's RNN takes up to twice as long as a loop, in large batches",
         false => "",
     };
@@ -173,13 +173,13 @@ enum Counting {
 impl Counting {
     fn write(
         emit: &Emit<'_>,
-        steps: Steps<'_>,
+        steps: ValidSteps<'_>,
         sequences: &Sequences<'_>,
         has_masks: bool,
     ) -> Self {
         let of = match steps {
-            Steps::Below(lengths) => return Self::below(emit, lengths, sequences),
-            Steps::Mask(mask) => mask,
+            ValidSteps::Below(lengths) => return Self::below(emit, lengths, sequences),
+            ValidSteps::Mask(mask) => mask,
         };
         let value = match of.is_bool {
             true => of.value.to_owned(),
@@ -266,7 +266,7 @@ fn time_major(emit: &Emit<'_>, value: &str, time: usize) -> String {
 }
 
 /// The outputs of a layer's operator.
-struct Given {
+struct LayerOutputs {
     steps: String,
     hidden: String,
     memory: String,
@@ -280,11 +280,11 @@ struct Writer<'w> {
     sequences: Sequences<'w>,
     counting: Option<Counting>,
     form: Form<'w>,
-    given: Vec<Given>,
+    written: Vec<LayerOutputs>,
 }
 
 impl Writer<'_> {
-    fn layer(&self, index: usize, layer: &Layer<'_>) -> Given {
+    fn layer(&self, index: usize, layer: &Layer<'_>) -> LayerOutputs {
         let emit = self.emit;
         let repeats = self.repeats(index);
         let cell = &layer.cell;
@@ -318,7 +318,7 @@ impl Writer<'_> {
         let memory = match (cell.memory, layer.hidden, layer.memory) {
             (None, ..) => String::new(),
             (Some(_), None, None) => hidden.clone(),
-            (Some(_), _, given) => initial(emit, given, begins, &rows, units),
+            (Some(_), _, state) => initial(emit, state, begins, &rows, units),
         };
         let mut inputs = vec![
             &*input, &w, &r, &bias, lengths, &hidden, &memory, &peepholes,
@@ -333,26 +333,26 @@ impl Writer<'_> {
         attributes.extend(functions(cell, self.form.has_masks()));
         let resets_after_product = true;
         if cell.kind
-            == (Kind::Gru {
+            == (CellKind::Gru {
                 resets_after_product,
             })
         {
             attributes.push(model::int("linear_before_reset", 1));
         }
         let [steps, last_hidden, last_memory] = ["Y", "Y_h", "Y_c"].map(|name| emit.name(name));
-        let mut given = [&*steps, &last_hidden, &last_memory];
+        let mut names = [&*steps, &last_hidden, &last_memory];
         let mut count = if cell.memory.is_some() { 3 } else { 2 };
         if self.form.has_masks() {
             let mut wanted = self.layers.wanted(index);
             // Steps behind valid ones are the last state.
             let is_padded = matches!(self.counting, Some(Counting::First { .. }));
             wanted[1] |= is_padded && !self.layers.backwards && repeats;
-            for (name, is_wanted) in std::iter::zip(&mut given, wanted) {
+            for (name, is_wanted) in std::iter::zip(&mut names, wanted) {
                 *name = if is_wanted { name } else { "" };
             }
             count = wanted.iter().rposition(|it| *it).map_or(0, |last| last + 1);
         }
-        let (operator, outputs) = (cell.kind.operator(), &given[..count]);
+        let (operator, outputs) = (cell.kind.operator(), &names[..count]);
         match &self.counting {
             // Nothing reads it.
             _ if outputs.is_empty() => {}
@@ -369,7 +369,7 @@ impl Writer<'_> {
             }
             _ => emit.write(outputs, operator, inputs, attributes),
         }
-        Given {
+        LayerOutputs {
             steps,
             hidden: last_hidden,
             memory: last_memory,
@@ -384,26 +384,26 @@ impl Writer<'_> {
     fn repeats(&self, index: usize) -> bool {
         let mut outputs = self.layers.outputs.iter();
         outputs.any(|(_, what)| {
-            matches!(*what, Output::Steps { layer, masked, .. }
+            matches!(*what, LoopOutput::Steps { layer, masked, .. }
                 if layer == index && masked != Masked::Zero)
         })
     }
 
-    fn output(&self, output: &str, what: Output<'_>) {
+    fn output(&self, output: &str, what: LoopOutput<'_>) {
         let emit = self.emit;
         let value = match what {
-            Output::Same(outer) => return emit.same(output, outer),
-            Output::Step { layer, at } => emit.gather(&self.squeezed(layer), at, 0),
-            Output::Hidden(layer) => emit.squeeze(&self.hidden(layer, false), &[0]),
-            Output::Repeated(layer) => emit.squeeze(&self.hidden(layer, true), &[0]),
-            Output::Buffer { layer, is_repeated } => {
+            LoopOutput::Same(outer) => return emit.same(output, outer),
+            LoopOutput::Step { layer, at } => emit.gather(&self.squeezed(layer), at, 0),
+            LoopOutput::Hidden(layer) => emit.squeeze(&self.hidden(layer, false), &[0]),
+            LoopOutput::Repeated(layer) => emit.squeeze(&self.hidden(layer, true), &[0]),
+            LoopOutput::Buffer { layer, is_repeated } => {
                 return emit.same(output, &self.hidden(layer, is_repeated));
             }
-            Output::Memory(layer) => {
-                let Given { memory, begins, .. } = &self.given[layer];
+            LoopOutput::Memory(layer) => {
+                let LayerOutputs { memory, begins, .. } = &self.written[layer];
                 emit.squeeze(&self.last(memory, begins[1].as_deref()), &[0])
             }
-            Output::Steps {
+            LoopOutput::Steps {
                 layer,
                 masked,
                 time,
@@ -426,7 +426,7 @@ impl Writer<'_> {
 
     /// Writes a layer's output at all steps, `[time, batch, units]`.
     fn squeezed(&self, layer: usize) -> String {
-        self.emit.squeeze(&self.given[layer].steps, &[1])
+        self.emit.squeeze(&self.written[layer].steps, &[1])
     }
 
     fn zero(&self) -> String {
@@ -435,7 +435,7 @@ impl Writer<'_> {
 
     /// Writes the last output; a repeated one is 0 if no step is valid.
     fn hidden(&self, layer: usize, is_repeated: bool) -> String {
-        let Given { hidden, begins, .. } = &self.given[layer];
+        let LayerOutputs { hidden, begins, .. } = &self.written[layer];
         match &begins[0] {
             Some(_) if is_repeated => self.last(hidden, Some(&self.zero())),
             begin => self.last(hidden, begin.as_deref()),
@@ -462,7 +462,7 @@ impl Writer<'_> {
     fn steps(&self, layer: usize, masked: Masked) -> String {
         let emit = self.emit;
         let units = self.layers.layers[layer].cell.units();
-        let Given { steps, begins, .. } = &self.given[layer];
+        let LayerOutputs { steps, begins, .. } = &self.written[layer];
         // `[1, batch, units]`, like each step.
         let begin = begins[0].as_deref();
         let first = begin.filter(|_| masked == Masked::State);
@@ -502,7 +502,7 @@ impl Writer<'_> {
         if masked == Masked::Zero || self.layers.backwards {
             return first.filter(|_| masked != Masked::Zero).map(str::to_owned);
         }
-        let Given { hidden, begins, .. } = &self.given[layer];
+        let LayerOutputs { hidden, begins, .. } = &self.written[layer];
         Some(match (first, &begins[0]) {
             (None, None) => hidden.clone(),
             (Some(first), _) => self.if_any(lengths, hidden, first),
@@ -515,24 +515,24 @@ impl Writer<'_> {
 /// needed.
 fn initial(
     emit: &Emit<'_>,
-    given: Option<&str>,
+    state: Option<&str>,
     (form, sequences): (Form<'_>, Option<Size<'_>>),
     rows: &impl Deref<Target = String>,
     units: i64,
 ) -> String {
     if let Form::Masks(scope) = form {
-        let Some(given) = given else {
+        let Some(state) = state else {
             return String::new();
         };
-        if sequences.is_some() && sizes::axis(scope, given, 0) == sequences {
-            return emit.unsqueeze(given, &[0]);
+        if sequences.is_some() && sizes::axis(scope, state, 0) == sequences {
+            return emit.unsqueeze(state, &[0]);
         }
     }
     let rows: &String = rows;
-    match given {
-        Some(given) => {
+    match state {
+        Some(state) => {
             let sizes = emit.concat((rows, [units]), 0);
-            emit.unsqueeze(&emit.op("Expand", (given, sizes)), &[0])
+            emit.unsqueeze(&emit.op("Expand", (state, sizes)), &[0])
         }
         None => {
             let sizes = emit.concat(([1], rows, [units]), 0);

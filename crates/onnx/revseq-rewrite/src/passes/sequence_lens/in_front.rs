@@ -13,7 +13,7 @@
 //!      y = y' by its length, reversed twice
 //! ```
 
-use super::part::Part;
+use super::part::DirectionLayer;
 use super::{BATCH_FIRST, Layer, SWAPPED, Steps};
 use crate::constant;
 use crate::emit::Emit;
@@ -65,7 +65,8 @@ pub(super) fn write(layer: &Layer<'_>, emit: &Emit<'_>, input: &str, typed: &str
     for (direction, &backwards) in layer.backwards.iter().enumerate() {
         let data = moved(emit, input, backwards, steps);
         let mut data = emit.op("Where", (&valid, data, &steps.zero));
-        let mut part = Part::new(layer.scope, layer.node, direction, layer.backwards.len());
+        let mut part =
+            DirectionLayer::new(layer.scope, layer.node, direction, layer.backwards.len());
         if let Some(feature) = &feature {
             data = emit.concat((data, feature), 2);
             part.make_bias_weights(emit);

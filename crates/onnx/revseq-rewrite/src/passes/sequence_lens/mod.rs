@@ -24,7 +24,7 @@ use crate::emit::Emit;
 use crate::model::{INT64, NodeProto};
 use crate::pass::{At, Pass, Verdict};
 use crate::scope::Scope;
-use part::Part;
+use part::DirectionLayer;
 
 pub(super) const PASS: Pass = Pass::rounding(
     "sequence-lens",
@@ -149,7 +149,7 @@ impl<'a> Layer<'a> {
             true => steps.reversal().write(emit, input),
             false => input.to_owned(),
         };
-        let mut part = Part::new(self.scope, self.node, direction, self.backwards.len());
+        let mut part = DirectionLayer::new(self.scope, self.node, direction, self.backwards.len());
         for state in [5, 6] {
             if let Some(name) = self.node.input(state) {
                 let name = self.time_first(emit, name);

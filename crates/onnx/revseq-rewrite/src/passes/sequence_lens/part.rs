@@ -35,7 +35,7 @@ pub(super) fn check(node: &NodeProto, directions: usize) -> Result<(), String> {
 }
 
 /// A direction's layer in the making.
-pub(super) struct Part<'a> {
+pub(super) struct DirectionLayer<'a> {
     scope: &'a Scope<'a>,
     node: NodeProto,
     direction: usize,
@@ -44,7 +44,7 @@ pub(super) struct Part<'a> {
     weights: Option<String>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> DirectionLayer<'a> {
     pub(super) fn new(
         scope: &'a Scope<'a>,
         layer: &NodeProto,

@@ -98,7 +98,7 @@ pub(crate) struct Sequence<'a> {
 
 /// A scan output.
 #[derive(Clone, Copy)]
-pub(crate) struct Scanned<'a> {
+pub(crate) struct ScanOutput<'a> {
     pub(crate) value: &'a str,
     pub(crate) result: &'a str,
     /// The time axis of the result.
@@ -134,7 +134,7 @@ pub(crate) struct Body<'a> {
     pub(crate) states: Vec<State<'a>>,
     /// States that no step changes.
     pub(crate) unchanged: Vec<State<'a>>,
-    pub(crate) scanned: Vec<Scanned<'a>>,
+    pub(crate) scanned: Vec<ScanOutput<'a>>,
     pub(crate) counters: Vec<State<'a>>,
     pub(crate) slices: Vec<(&'a str, Sequence<'a>)>,
     /// A Loop's iteration number.
@@ -173,7 +173,7 @@ impl<'a> Body<'a> {
         let values = &inner.outputs[layout.leading_outputs + layout.states..];
         let results = node.output.iter().skip(layout.states);
         for (number, (&value, result)) in std::iter::zip(values, results).enumerate() {
-            this.scanned.push(Scanned {
+            this.scanned.push(ScanOutput {
                 value,
                 result,
                 axis: listed(node, "scan_output_axes", number)?,
@@ -364,12 +364,12 @@ impl<'a> Body<'a> {
     /// axis, each 1 more than the one before.
     fn first_of_steps(&self, name: &'a str, axis: i64) -> Option<i64> {
         let scope = self.outer;
-        let found = sizes::progression(scope, name).filter(|_| !self.inner.defines(name))?;
+        let numbers = sizes::progression(scope, name).filter(|_| !self.inner.defines(name))?;
         let rank = sizes::rank(scope, name)?;
         let is_one = |axis| sizes::axis(scope, name, axis) == Some(Size::Known(1));
-        let mut others = (0..rank).filter(|&axis| axis != found.axis);
-        let is_along = constant::normal_axis(axis, rank) == Some(found.axis);
-        (is_along && others.all(is_one)).then_some(found.first)
+        let mut others = (0..rank).filter(|&axis| axis != numbers.axis);
+        let is_along = constant::normal_axis(axis, rank) == Some(numbers.axis);
+        (is_along && others.all(is_one)).then_some(numbers.first)
     }
 
     /// Follows a value through Identity nodes and Casts from float32 to float32.
@@ -449,12 +449,12 @@ impl<'a> Body<'a> {
         if let Some(known) = self.facts.widths.borrow().get(name) {
             return *known;
         }
-        let found = find();
+        let width = find();
         self.facts
             .widths
             .borrow_mut()
-            .insert(name.to_owned(), found);
-        found
+            .insert(name.to_owned(), width);
+        width
     }
 
     /// The number in a constant of one element that does not raise the rank of other operands.

@@ -15,7 +15,7 @@ use crate::scope::Scope;
 use crate::sizes;
 
 /// A Slice by the step's number, and the Squeeze behind it.
-struct Read {
+struct StepRead {
     slice: usize,
     squeeze: usize,
     axis: i64,
@@ -48,7 +48,7 @@ pub(super) fn with_gathers(outer: &Scope<'_>, node: &NodeProto, body: GraphProto
     graph
 }
 
-fn first(outer: &Scope<'_>, node: &NodeProto, graph: &GraphProto) -> Option<Read> {
+fn first(outer: &Scope<'_>, node: &NodeProto, graph: &GraphProto) -> Option<StepRead> {
     // Most bodies have none, and are not read twice.
     if !graph.node.iter().any(|node| node.is("Slice")) {
         return None;
@@ -58,7 +58,7 @@ fn first(outer: &Scope<'_>, node: &NodeProto, graph: &GraphProto) -> Option<Read
     (0..graph.node.len()).find_map(|squeeze| read(&body, squeeze))
 }
 
-fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
+fn read(body: &Body<'_>, squeeze: usize) -> Option<StepRead> {
     let inner = body.inner;
     let node = inner.nodes.get(squeeze).filter(|node| node.is("Squeeze"))?;
     let row = node.input(0).filter(|&row| inner.uses(row) == 1)?;
@@ -77,7 +77,7 @@ fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
             .collect(),
     };
     let number = |input: &str, place| sizes::element_at(inner, input, &[place])?.number();
-    let mut found = None;
+    let mut step_read = None;
     for (place, axis) in constant::normal_axes(&axes, data_rank)?
         .into_iter()
         .enumerate()
@@ -85,19 +85,19 @@ fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
         let step = parts
             .input(4)
             .map_or(Some(1), |steps| number(steps, place))?;
-        if found.is_none() && removed.contains(&axis) {
+        if step_read.is_none() && removed.contains(&axis) {
             let (scope, step_number, _) = sizes::origin(inner, starts, &[place]);
             let count = body.counter(step_number).filter(|_| scope.is(inner))?;
             let removes_one = count.rank == 1 || removed.len() == 1 && count.rank == 0;
             let is_forwards = step > 0 && count.ahead >= 0;
-            found = (removes_one && is_forwards).then(|| Read {
+            step_read = (removes_one && is_forwards).then(|| StepRead {
                 slice,
                 squeeze,
                 axis: axis as i64,
                 step: step_number.to_owned(),
                 rank: count.rank,
             });
-            found.as_ref()?;
+            step_read.as_ref()?;
             continue;
         }
         let range = Range {
@@ -113,5 +113,5 @@ fn read(body: &Body<'_>, squeeze: usize) -> Option<Read> {
             return None;
         }
     }
-    found
+    step_read
 }

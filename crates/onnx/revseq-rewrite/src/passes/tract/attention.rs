@@ -54,11 +54,11 @@ struct Heads {
 
 impl Attention<'_, '_> {
     fn write(&self) -> Result<String, Why> {
-        let given = [self.int("q_num_heads", 0)?, self.int("kv_num_heads", 0)?];
+        let head_counts = [self.int("q_num_heads", 0)?, self.int("kv_num_heads", 0)?];
         let is_flat = self.rank(0)? == 3;
-        let queries = self.heads(0, given[0])?;
-        let keys = self.heads(1, given[1])?;
-        let values = self.heads(2, given[1])?;
+        let queries = self.heads(0, head_counts[0])?;
+        let keys = self.heads(1, head_counts[1])?;
+        let values = self.heads(2, head_counts[1])?;
         let keys = self.with_past(keys, 4, 1);
         let values = self.with_past(values, 5, 2);
         let scores = self.scores(&queries, &keys)?;
@@ -113,7 +113,7 @@ impl Attention<'_, '_> {
     }
 
     /// Takes an input apart into its heads.
-    fn heads(&self, input: usize, given: i64) -> Result<Heads, Why> {
+    fn heads(&self, input: usize, head_count: i64) -> Result<Heads, Why> {
         let value = self.node.input(input).unwrap_or_default().to_owned();
         match self.rank(input)? {
             4 => Ok(Heads {
@@ -123,24 +123,24 @@ impl Attention<'_, '_> {
                     .ok_or("its number of heads is not known")?,
                 size: self.size(input, 3),
             }),
-            3 if given > 0 => {
+            3 if head_count > 0 => {
                 let width = self.size(input, 2);
-                if width.is_some_and(|width| width % given != 0) {
+                if width.is_some_and(|width| width % head_count != 0) {
                     return Err("the width of an input is no multiple of its heads");
                 }
-                let size = width.map(|width| width / given);
+                let size = width.map(|width| width / head_count);
                 let outer = self.emit.sizes(&value, 0, 2);
                 let of_head = match size {
                     Some(size) => self.emit.ints(&[size]),
                     None => self
                         .emit
-                        .op("Div", (self.emit.sizes(&value, 2, 3), [given])),
+                        .op("Div", (self.emit.sizes(&value, 2, 3), [head_count])),
                 };
-                let shape = self.emit.concat((outer, [given], of_head), 0);
+                let shape = self.emit.concat((outer, [head_count], of_head), 0);
                 let value = self.emit.op("Reshape", (value, shape));
                 Ok(Heads {
                     value: self.emit.transpose(&value, &[0, 2, 1, 3]),
-                    count: given,
+                    count: head_count,
                     size,
                 })
             }

@@ -25,8 +25,12 @@ fn find(at: &At<'_>) -> Verdict {
         return Err("an input is missing".into());
     };
     let is_own = node.int("training_mode").or(0) != Some(0);
-    let given = [scale, bias, mean, variance];
-    if !is_own && given.iter().all(|it| constant::tensor(scope, it).is_some()) {
+    let parameters = [scale, bias, mean, variance];
+    if !is_own
+        && parameters
+            .iter()
+            .all(|it| constant::tensor(scope, it).is_some())
+    {
         return Err(Other);
     }
     let emit = at.replacement()?;

@@ -15,14 +15,14 @@ pub(super) const PASS: Pass = Pass::exact(
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let found = (0..node.output.len()).find_map(|output| {
+    let same_list = (0..node.output.len()).find_map(|output| {
         let all = node.graphs().map(|branch| added(scope, branch, output));
         let all: Vec<Added<'_>> = all.collect::<Option<_>>()?;
         let first = all.first()?;
         let is_same = |it: &Added<'_>| it.list == first.list && it.is_front == first.is_front;
         all.iter().all(is_same).then_some((output, all))
     });
-    let (output, all) = found.ok_or(Other)?;
+    let (output, all) = same_list.ok_or(Other)?;
     let list = &node.output[output];
     let emit = at.emit(list);
     let tensor = emit.name("added");

@@ -28,7 +28,7 @@ pub(super) const PASS: Pass = Pass::exact(
 .of(&["Loop"]);
 
 /// A state to be broadcast.
-struct State<'a> {
+struct GrowingState<'a> {
     /// Its place among the states.
     place: usize,
     /// The name of its first value.
@@ -58,7 +58,7 @@ fn find(at: &At<'_>) -> Verdict {
         taken.input[BEFORE_STATES + state.place] = emit.unsqueeze(state.initial, &axes);
     }
     for body in taken.graphs_mut() {
-        for State { place, .. } in &states {
+        for GrowingState { place, .. } in &states {
             // The declared shapes may be those of the first step.
             let values = [
                 &mut body.input[BEFORE_STATES + place],
@@ -78,11 +78,11 @@ fn growing<'a>(
     node: &'a NodeProto,
     initial: &[Option<usize>],
     before: &Scope<'_>,
-) -> Vec<State<'a>> {
+) -> Vec<GrowingState<'a>> {
     let states = std::iter::zip(initial, &before.outputs[1..]).enumerate();
     let growing = states.filter_map(|(place, (&initial, updated))| {
         let added = sizes::rank(before, updated)?.checked_sub(initial?)?;
-        (added > 0).then_some(State {
+        (added > 0).then_some(GrowingState {
             place,
             initial: &node.input[BEFORE_STATES + place],
             added,
@@ -122,7 +122,7 @@ impl FirstStep<'_> {
 }
 
 /// Checks that the loop computes the same with the states broadcast.
-fn check(at: &At<'_>, step: &FirstStep<'_>, states: &[State<'_>]) -> Result<(), String> {
+fn check(at: &At<'_>, step: &FirstStep<'_>, states: &[GrowingState<'_>]) -> Result<(), String> {
     let &At { scope, node, .. } = at;
     for (index, reader) in step.before.nodes.iter().enumerate() {
         let reads = order::reads(reader);
@@ -140,7 +140,7 @@ fn check(at: &At<'_>, step: &FirstStep<'_>, states: &[State<'_>]) -> Result<(), 
             "its output {output} would have more axes after the first step"
         ));
     }
-    let is_read = |state: &State<'_>| {
+    let is_read = |state: &GrowingState<'_>| {
         let output = node.output.get(state.place).map(String::as_str);
         output.is_some_and(|it| scope.uses(it) > 0 || scope.outputs.contains(&it))
     };

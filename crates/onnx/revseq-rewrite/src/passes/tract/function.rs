@@ -59,8 +59,8 @@ fn find(at: &At<'_>) -> Verdict {
     let attributes = function.attribute_proto.iter().chain(&node.attribute);
     let attributes = attributes.map(|attribute| (attribute.name(), attribute));
     let inputs = function.input.iter().enumerate().map(|(input, name)| {
-        let given = node.input(input).unwrap_or_default();
-        (name.clone(), given.to_owned())
+        let argument = node.input(input).unwrap_or_default();
+        (name.clone(), argument.to_owned())
     });
     let outputs = function.output.iter().enumerate().map(|(output, name)| {
         let wanted = node.output.get(output).cloned().unwrap_or_default();

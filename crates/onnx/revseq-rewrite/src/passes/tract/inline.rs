@@ -186,11 +186,11 @@ impl<'a> Inline<'a> {
 /// operator's default holds.
 fn resolve(
     attribute: AttributeProto,
-    given: &HashMap<&str, &AttributeProto>,
+    call: &HashMap<&str, &AttributeProto>,
 ) -> Option<AttributeProto> {
     match attribute.ref_attr_name.as_deref().unwrap_or_default() {
         "" => Some(attribute),
-        outer => given.get(outer).map(|&value| AttributeProto {
+        outer => call.get(outer).map(|&value| AttributeProto {
             name: attribute.name,
             ..value.clone()
         }),

@@ -28,9 +28,9 @@ const SINCE: i64 = 17;
 
 fn find(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
-    let found = node.is("Add").then(|| shifted(scope, node)).flatten();
-    let Shifted { rows, scale, bias } = found.ok_or(Other)?;
-    let Rows { x, axes, epsilon } = rows;
+    let parts = node.is("Add").then(|| shifted(scope, node)).flatten();
+    let Shifted { rows, scale, bias } = parts.ok_or(Other)?;
+    let Normalized { x, axes, epsilon } = rows;
     if types::of(scope, x) != Some(FLOAT) {
         return Err("its input is not known to be float".into());
     }
@@ -49,7 +49,7 @@ fn find(at: &At<'_>) -> Verdict {
 }
 
 /// Rows that are normalised.
-struct Rows<'a> {
+struct Normalized<'a> {
     x: &'a str,
     /// Their axes, counted from the end.
     axes: Vec<i64>,
@@ -58,7 +58,7 @@ struct Rows<'a> {
 
 /// Such rows times a scale, with a bias.
 struct Shifted<'a> {
-    rows: Rows<'a>,
+    rows: Normalized<'a>,
     scale: &'a str,
     bias: &'a str,
 }
@@ -79,7 +79,7 @@ fn shifted<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Shifted<'a>>
 }
 
 /// Rows without their mean, by the root of their variance.
-fn normalised<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Rows<'a>> {
+fn normalised<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Normalized<'a>> {
     let (centered, root) = match scope.first_output_of(name, "Div") {
         Some(quotient) => (quotient.input(0)?, quotient.input(1)?),
         None => either(scope.first_output_of(name, "Mul")?, |centered, factor| {
@@ -97,15 +97,15 @@ fn normalised<'a>(scope: &'a Scope<'a>, name: &str) -> Option<Rows<'a>> {
         let deviation = square(scope, squares)?;
         let is_same = deviation == centered || without_mean(scope, deviation)? == (x, axes.clone());
         let axes = axes.clone();
-        (is_same && axes == axes_of_variance).then_some(Rows { x, axes, epsilon })
+        (is_same && axes == axes_of_variance).then_some(Normalized { x, axes, epsilon })
     })
 }
 
 /// The value of which a node subtracts the mean, and the axes of it.
 fn without_mean<'a>(scope: &'a Scope<'a>, name: &str) -> Option<(&'a str, Vec<i64>)> {
     let difference = scope.first_output_of(name, "Sub")?;
-    let found = mean(scope, difference.input(1)?)?;
-    (difference.input(0)? == found.0).then_some(found)
+    let (x, axes) = mean(scope, difference.input(1)?)?;
+    (difference.input(0)? == x).then_some((x, axes))
 }
 
 /// The value of which a node is the mean along its last axes, counted from the end.

@@ -50,20 +50,20 @@ const LOOP_WITHOUT_STATES: i64 = 11;
 const OF_DATA: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "Unique"];
 
 /// The parts of a Scan.
-struct Parts<'a> {
+struct ScanParts<'a> {
     body: &'a GraphProto,
     /// The sequence lengths, in opset 8.
     lengths: Option<&'a str>,
     /// The initial states.
     states: Vec<String>,
-    scanned: Vec<Scanned>,
+    scanned: Vec<ScanInput>,
     /// The final states, and the scan outputs.
     outputs: Vec<&'a str>,
 }
 
 /// A scan input.
 #[derive(Clone)]
-struct Scanned {
+struct ScanInput {
     value: String,
     axis: i64,
     is_reverse: bool,
@@ -93,8 +93,8 @@ fn find(at: &At<'_>) -> Verdict {
 fn as_loop(at: &At<'_>) -> Verdict {
     let &At { scope, node, .. } = at;
     let is_batched = scope.opset == BATCHED;
-    let parts =
-        Parts::of(node, is_batched).ok_or("its inputs, outputs and body do not fit together")?;
+    let parts = ScanParts::of(node, is_batched)
+        .ok_or("its inputs, outputs and body do not fit together")?;
     let mut labels = parts.outputs.iter().filter(|name| !name.is_empty());
     let emit = at.emit(labels.next().ok_or(Other)?);
     let has_reverse = parts.scanned.iter().any(|it| it.is_reverse);
@@ -182,7 +182,7 @@ fn fed(body: &GraphProto) -> Vec<&ValueInfoProto> {
     inputs.filter(|input| !is_stored(input)).collect()
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ScanParts<'a> {
     fn of(node: &'a NodeProto, is_batched: bool) -> Option<Self> {
         let body = node.graph("body")?;
         let count = usize::try_from(node.int("num_scan_inputs").value()?).ok()?;
@@ -196,7 +196,7 @@ impl<'a> Parts<'a> {
             false => node.ints("scan_input_directions").or(&[])?,
         };
         let scanned = scanned.into_iter().enumerate();
-        let scanned = scanned.map(|(index, value)| Scanned {
+        let scanned = scanned.map(|(index, value)| ScanInput {
             value,
             axis: axes.get(index).copied().unwrap_or(0),
             is_reverse: directions.get(index) == Some(&1),
@@ -211,18 +211,18 @@ impl<'a> Parts<'a> {
             outputs: outputs.collect(),
         };
         let expected = parts.states.len() + parts.scanned.len();
-        let given = parts.states.iter().all(|state| !state.is_empty());
+        let have_values = parts.states.iter().all(|state| !state.is_empty());
         (count > 0
-            && given
+            && have_values
             && fed(body).len() == expected
             && body.output.len() >= parts.states.len())
         .then_some(parts)
     }
 
     /// The initial states and the scan inputs with other values.
-    fn map(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<Scanned>) {
+    fn map(&self, mut map: impl FnMut(&str) -> String) -> (Vec<String>, Vec<ScanInput>) {
         let states = self.states.iter().map(|it| map(it)).collect();
-        let scanned = self.scanned.iter().map(|it| Scanned {
+        let scanned = self.scanned.iter().map(|it| ScanInput {
             value: map(&it.value),
             ..it.clone()
         });
@@ -329,7 +329,7 @@ impl<'a> Parts<'a> {
         emit: &Emit<'_>,
         steps: &str,
         states: &[String],
-        scanned: &[Scanned],
+        scanned: &[ScanInput],
         outputs: &[String],
     ) {
         let (step, condition) = (emit.name("step"), emit.name("condition"));

@@ -27,7 +27,7 @@ const MAXIMUM_AFTER_PRODUCT: usize = 8;
 const MAXIMUM_OUTSIDE: usize = 64;
 
 /// A cell, and the step that it reads.
-pub(super) struct Found<'a> {
+pub(super) struct StepCell<'a> {
     pub(super) step: Step<'a>,
     pub(super) cell: Cell<'a>,
     /// The node that makes its output.
@@ -37,43 +37,43 @@ pub(super) struct Found<'a> {
 }
 
 /// All cells that read steps, in order of time within each sequence.
-pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<Found<'a>> {
+pub(super) fn find<'a>(graph: &Graph<'a>, slices: &Slices<'a>) -> Vec<StepCell<'a>> {
     let fed = fed(graph);
     let none = HashSet::new();
-    let mut found = Vec::new();
+    let mut cells = Vec::new();
     for sequence in &slices.sequences {
-        let first = found.len();
+        let first = cells.len();
         let steps = sequence.iter().map(|&value| (value, slices.steps[value]));
         let mut without = HashSet::new();
         for step in steps.clone() {
-            let before = found.len();
+            let before = cells.len();
             let is_fed = |_, output: &str| fed.contains(output);
-            Cone::new(graph, &fed, &none, step).cells(is_fed, |_| true, &mut found);
-            if found.len() == before {
+            Cone::new(graph, &fed, &none, step).cells(is_fed, |_| true, &mut cells);
+            if cells.len() == before {
                 without.insert(step.1.at);
             }
         }
         // No product has to read the last output. It is made by the operator of the others, at a step
         // without a cell or, where one step is read in both directions, near one with a cell.
-        let hidden: HashSet<&str> = found[first..].iter().map(|it| it.cell.hidden).collect();
-        let ends = found[first..].iter();
-        let ends = ends.filter(|it| !hidden.contains(it.cell.output));
-        without.extend(ends.flat_map(|it| it.step.at - 1..=it.step.at + 1));
+        let hidden: HashSet<&str> = cells[first..].iter().map(|it| it.cell.hidden).collect();
+        let last = cells[first..].iter();
+        let last = last.filter(|it| !hidden.contains(it.cell.output));
+        without.extend(last.flat_map(|it| it.step.at - 1..=it.step.at + 1));
         let operator = |index: usize| graph.scope.nodes[index].op();
         let mut kinds: Vec<(&str, Cell<'_>)> = Vec::new();
-        for found in &found[first..] {
-            if !kinds.iter().any(|(_, cell)| is_alike(cell, &found.cell)) {
-                kinds.push((operator(found.index), found.cell.clone()));
+        for one in &cells[first..] {
+            if !kinds.iter().any(|(_, cell)| is_alike(cell, &one.cell)) {
+                kinds.push((operator(one.index), one.cell.clone()));
             }
         }
-        let known: HashSet<usize> = found[first..].iter().map(|it| it.index).collect();
+        let ends: HashSet<usize> = cells[first..].iter().map(|it| it.index).collect();
         for step in steps.filter(|(_, step)| without.contains(&step.at)) {
             let is_like = |index, _: &str| kinds.iter().any(|(it, _)| *it == operator(index));
             let is_one = |cell: &Cell<'_>| kinds.iter().any(|(_, it)| is_of_kind(it, cell));
-            Cone::new(graph, &fed, &known, step).cells(is_like, is_one, &mut found);
+            Cone::new(graph, &fed, &ends, step).cells(is_like, is_one, &mut cells);
         }
     }
-    found
+    cells
 }
 
 /// Whether two cells compute the same with their operands.
@@ -138,7 +138,7 @@ impl<'g, 'a> Cone<'g, 'a> {
         mut self,
         may_be: impl Fn(usize, &'a str) -> bool,
         fits: impl Fn(&Cell<'a>) -> bool,
-        found: &mut Vec<Found<'a>>,
+        cells: &mut Vec<StepCell<'a>>,
     ) {
         let readers = |value: &str| self.graph.readers(value).iter().copied().map(Reverse);
         let mut open: BinaryHeap<Reverse<usize>> = readers(self.value).collect();
@@ -158,7 +158,7 @@ impl<'g, 'a> Cone<'g, 'a> {
                     let next = self.graph.readers(memory);
                     open.retain(|Reverse(it)| cell.nodes.contains(it) || !next.contains(it));
                 }
-                found.push(cell);
+                cells.push(cell);
                 continue;
             }
             open.extend(node.outputs().flat_map(readers));
@@ -166,7 +166,7 @@ impl<'g, 'a> Cone<'g, 'a> {
     }
 
     /// The cell that makes a value.
-    fn cell(&self, index: usize, output: &'a str) -> Option<Found<'a>> {
+    fn cell(&self, index: usize, output: &'a str) -> Option<StepCell<'a>> {
         let (nodes, outside) = self.formula(index)?;
         let graph = self.graph;
         let sequence = Sequence {
@@ -181,7 +181,7 @@ impl<'g, 'a> Cone<'g, 'a> {
         let body = Body::of_step(graph.scope, &graph.facts, &states, (self.value, sequence));
         let cell = Cell::of(&body, output)?;
         let is_own = cell.output == output && body.plain(cell.input) == self.value;
-        is_own.then_some(Found {
+        is_own.then_some(StepCell {
             step: self.step,
             cell,
             index,

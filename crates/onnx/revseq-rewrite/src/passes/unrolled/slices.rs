@@ -40,15 +40,15 @@ impl<'a> Slices<'a> {
         // Those that still have the time axis.
         let mut framed: HashMap<&str, Step<'_>> = HashMap::new();
         for node in scope.nodes.iter().filter(|it| it.domain().is_empty()) {
-            let found = match node.op() {
+            let step = match node.op() {
                 "Gather" => gathered(scope, node),
                 "Slice" => sliced(scope, node).map(|step| (step, true)),
                 "Squeeze" => squeezed(scope, node, &framed).map(|step| (step, false)),
                 _ => None,
             };
-            if let (Some((step, has_axis)), Some(output)) = (found, node.outputs().next()) {
-                let known = if has_axis { &mut framed } else { &mut steps };
-                known.insert(output, step);
+            if let (Some((step, has_axis)), Some(output)) = (step, node.outputs().next()) {
+                let by_value = if has_axis { &mut framed } else { &mut steps };
+                by_value.insert(output, step);
             }
             if node.is("Split") {
                 framed.extend(split(scope, node).unwrap_or_default());

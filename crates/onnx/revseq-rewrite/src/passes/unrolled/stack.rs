@@ -35,7 +35,7 @@ pub(super) fn find(
 }
 
 /// An input of the Concat.
-enum Part<'a> {
+enum Joined<'a> {
     Value(&'a str),
     /// Steps that follow each other in time: the first, and their number, negative if each is before
     /// the last; and the first of the inputs.
@@ -50,14 +50,14 @@ fn concat(
     names: &Names,
 ) -> Option<Verdict> {
     let axis = node.int("axis").value()?;
-    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut parts: Vec<Joined<'_>> = Vec::new();
     let mut is_shorter = false;
     for input in node.inputs() {
         let Some(step) = stacked(scope, slices, input, axis) else {
-            parts.push(Part::Value(input));
+            parts.push(Joined::Value(input));
             continue;
         };
-        if let Some(Part::Steps(first, count, _)) = parts.last_mut()
+        if let Some(Joined::Steps(first, count, _)) = parts.last_mut()
             && (first.sequence, first.axis) == (step.sequence, step.axis)
         {
             let by = step.at - first.at;
@@ -68,7 +68,7 @@ fn concat(
                 continue;
             }
         }
-        parts.push(Part::Steps(step, 1, input));
+        parts.push(Joined::Steps(step, 1, input));
     }
     if !is_shorter {
         return None;
@@ -80,8 +80,8 @@ fn concat(
     let mut values = Vec::new();
     for part in &parts {
         values.push(match *part {
-            Part::Value(value) | Part::Steps(_, 1, value) => value.to_owned(),
-            Part::Steps(step, count, _) => steps(&emit, scope, step, count, axis)?,
+            Joined::Value(value) | Joined::Steps(_, 1, value) => value.to_owned(),
+            Joined::Steps(step, count, _) => steps(&emit, scope, step, count, axis)?,
         });
     }
     emit.give(output, emit.concat(values, axis));

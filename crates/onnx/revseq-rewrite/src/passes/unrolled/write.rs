@@ -6,8 +6,8 @@ use crate::constant;
 use crate::emit::Emit;
 use crate::pass::Verdict;
 use crate::passes::recurrent_loop::form::Form;
-use crate::passes::recurrent_loop::layer::{Input, Layer, Layers, Output};
-use crate::passes::recurrent_loop::rows::Rows;
+use crate::passes::recurrent_loop::layer::{Input, Layer, Layers, LoopOutput};
+use crate::passes::recurrent_loop::rows::BroadcastRows;
 use crate::passes::recurrent_loop::shape;
 use crate::passes::recurrent_loop::write;
 use crate::scope::{Names, Scope};
@@ -39,7 +39,7 @@ struct Plan<'a> {
     hidden: Option<&'a str>,
     memory: Option<&'a str>,
     /// Their rows that may be more than those of the input.
-    rows: Vec<Rows<'a>>,
+    rows: Vec<BroadcastRows<'a>>,
     /// The nodes that go.
     gone: BTreeSet<usize>,
     /// The outputs that others read, by their place in the chain.
@@ -81,24 +81,24 @@ fn plan<'a>(
         Some((old, _)) => begin(old)?,
         None => None,
     };
-    let mut counts = Reads::default();
-    let outputs: BTreeSet<usize> = chain.cells.iter().map(|found| found.index).collect();
+    let mut removed = Removed::default();
+    let outputs: BTreeSet<usize> = chain.cells.iter().map(|cell| cell.index).collect();
     let last_memory = last.cell.memory.map(|(_, new)| new);
     let made_memory = last_memory.and_then(|new| Some(graph.scope.maker(new)?.0));
     let nodes: BTreeSet<usize> = chain
         .cells
         .iter()
-        .flat_map(|found| found.nodes.iter().copied())
+        .flat_map(|cell| cell.nodes.iter().copied())
         .collect();
     for &index in nodes.iter().rev() {
         let node = &scope.nodes[index];
         let is_replaced = outputs.contains(&index) || Some(index) == made_memory;
         let mut values = node.outputs();
-        if is_replaced || values.all(|value| counts.of(value) == scope.uses(value)) {
-            counts.add(index, node.inputs());
+        if is_replaced || values.all(|value| removed.of(value) == scope.uses(value)) {
+            removed.add(index, node.inputs());
         }
     }
-    let kept = |index: &&usize| !counts.nodes.contains(index);
+    let kept = |index: &&usize| !removed.nodes.contains(index);
     if let Some(&kept) = nodes
         .iter()
         .find(|it| kept(it) && is_state_product(graph, chain, **it))
@@ -109,13 +109,13 @@ fn plan<'a>(
             node.label(kept)
         ));
     }
-    if counts.nodes.iter().any(|index| replaced.contains(index)) {
+    if removed.nodes.iter().any(|index| replaced.contains(index)) {
         return Err("its nodes are part of another layer".to_owned());
     }
-    let is_read = |value: &str| scope.uses(value) > counts.of(value);
+    let is_read = |value: &str| scope.uses(value) > removed.of(value);
     let cells = chain.cells.iter().enumerate();
-    let outputs = cells.filter_map(|(place, found)| {
-        let output = found.cell.output;
+    let outputs = cells.filter_map(|(place, cell)| {
+        let output = cell.cell.output;
         is_read(output).then_some((output, place))
     });
     Ok(Plan {
@@ -124,18 +124,18 @@ fn plan<'a>(
         rows,
         outputs: outputs.collect(),
         last_memory: last_memory.filter(|value| is_read(value)),
-        gone: counts.nodes,
+        gone: removed.nodes,
     })
 }
 
 /// The nodes that go, and how often they read each value.
 #[derive(Default)]
-struct Reads<'a> {
+struct Removed<'a> {
     nodes: BTreeSet<usize>,
     values: HashMap<&'a str, usize>,
 }
 
-impl<'a> Reads<'a> {
+impl<'a> Removed<'a> {
     fn add(&mut self, index: usize, inputs: impl Iterator<Item = &'a str>) {
         self.nodes.insert(index);
         for input in inputs {
@@ -165,8 +165,8 @@ fn begins<'a>(
     batch: Size<'_>,
     units: usize,
     host: Host,
-) -> Result<Option<Rows<'a>>, String> {
-    let rows = Rows::beside(scope, name, 0, batch);
+) -> Result<Option<BroadcastRows<'a>>, String> {
+    let rows = BroadcastRows::beside(scope, name, 0, batch);
     if shape::may_begin(scope, name, batch, units) && (host != Host::Tract || rows.is_none()) {
         return Ok(rows);
     }
@@ -187,29 +187,29 @@ impl Plan<'_> {
         let first = chain.cells[0];
         let prefix = scope.nodes[first.index].label(first.index);
         let emit = Emit::new(&prefix, scope.opset, names);
-        let read = Read::write(&emit, scope, chain);
+        let input = LayerInput::write(&emit, scope, chain);
         let outputs = self.outputs.iter().map(|&(value, place)| {
-            let at = read.places[place];
+            let at = input.places[place];
             let is_last_alone = self.outputs.len() == 1 && place + 1 == chain.cells.len();
             let what = match is_last_alone {
-                true => Output::Hidden(0),
-                false => Output::Step { layer: 0, at },
+                true => LoopOutput::Hidden(0),
+                false => LoopOutput::Step { layer: 0, at },
             };
             (value, what)
         });
-        let memory = self.last_memory.map(|value| (value, Output::Memory(0)));
+        let memory = self.last_memory.map(|value| (value, LoopOutput::Memory(0)));
         let layers = Layers {
             layers: vec![Layer {
                 cell: first.cell.clone(),
                 input: Input::Sequence {
-                    value: &read.value,
+                    value: &input.value,
                     time: first.step.axis,
                 },
                 hidden: self.hidden,
                 memory: self.memory,
                 rows: self.rows.clone(),
             }],
-            backwards: read.backwards,
+            backwards: input.backwards,
             steps: None,
             blends: Some(false),
             batch: sizes::axis(scope, first.step.sequence, 1 - first.step.axis),
@@ -221,7 +221,11 @@ impl Plan<'_> {
         };
         write::write(&emit, &layers, form);
         self.gone.iter().for_each(|&index| emit.also(index));
-        let direction = if read.backwards { "reverse" } else { "forward" };
+        let direction = if input.backwards {
+            "reverse"
+        } else {
+            "forward"
+        };
         let operator = first.cell.kind.operator();
         let end = match &chain.end {
             Some(why) => format!("; {why}"),
@@ -236,17 +240,17 @@ impl Plan<'_> {
 }
 
 /// The sequence that a layer reads.
-struct Read {
+struct LayerInput {
     value: String,
     backwards: bool,
     /// The place of each step in it.
     places: Vec<i64>,
 }
 
-impl Read {
+impl LayerInput {
     fn write(emit: &Emit<'_>, scope: &Scope<'_>, chain: &Chain<'_, '_>) -> Self {
         let Step { sequence, axis, .. } = chain.cells[0].step;
-        let steps: Vec<i64> = chain.cells.iter().map(|found| found.step.at).collect();
+        let steps: Vec<i64> = chain.cells.iter().map(|cell| cell.step.at).collect();
         let count = steps.len() as i64;
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         let goes = |by: i64| steps.windows(2).all(|pair| pair[1] - pair[0] == by);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::constant::Floats;
 use crate::model::{self, AttributeProto, AttributeType, FLOAT, GraphProto, TensorProto};
-use crate::passes::cells::{Activation, Cell, Kind, Matrix};
+use crate::passes::cells::{Activation, Cell, CellKind, Matrix};
 use crate::passes::steps::body::Body;
 use crate::scope::Scope;
 
@@ -231,14 +231,14 @@ impl Arena {
             add(&sum, &mul(&of(&gate.peephole), c))
         };
         match cell.kind {
-            Kind::Lstm => {
+            CellKind::Lstm => {
                 let c = run(cell.memory.expect("an LSTM has a cell state").0);
                 let (i, f) = (act(0, gate(0, &c)), act(0, gate(2, &c)));
                 let new = add(&mul(&f, &c), &mul(&i, &act(1, gate(3, &zeros))));
                 let o = act(0, gate(1, &new));
                 (mul(&o, &act(2, new.clone())), Some(new))
             }
-            Kind::Gru {
+            CellKind::Gru {
                 resets_after_product,
             } => {
                 let (z, r) = (act(0, gate(0, &zeros)), act(0, gate(1, &zeros)));
@@ -253,7 +253,7 @@ impl Arena {
                 let rest: Vec<f32> = z.iter().map(|z| 1.0 - z).collect();
                 (add(&mul(&z, &h), &mul(&rest, &n)), None)
             }
-            Kind::Rnn => (act(0, gate(0, &zeros)), None),
+            CellKind::Rnn => (act(0, gate(0, &zeros)), None),
         }
     }
 

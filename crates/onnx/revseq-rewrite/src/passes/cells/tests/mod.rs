@@ -2,7 +2,7 @@ mod arena;
 
 use arena::{Arena, FEATURES, UNITS, Value};
 
-use super::{Activation, Cell, Kind, Matrix};
+use super::{Activation, Cell, CellKind, Matrix};
 use crate::constant::Floats;
 
 const SIGMOID: Activation = function("Sigmoid", None, None);
@@ -72,7 +72,7 @@ fn an_lstm_of_products_for_each_gate() {
         let sums = [(); 4].map(|()| a.sum(x, h));
         lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| sums[3])
     });
-    assert_eq!(cell.kind, Kind::Lstm);
+    assert_eq!(cell.kind, CellKind::Lstm);
     assert_eq!((cell.features(), cell.units()), (FEATURES, UNITS));
     assert!(cell.gates.iter().all(|gate| gate.peephole.is_none()));
 }
@@ -200,7 +200,7 @@ fn grus_of_all_forms() {
     for mixture in MIXTURES {
         for resets_after_product in [false, true] {
             let cell = check(|a| gru(a, mixture, SIGMOID, resets_after_product));
-            let expected = Kind::Gru {
+            let expected = CellKind::Gru {
                 resets_after_product,
             };
             assert_eq!(cell.kind, expected);
@@ -270,7 +270,7 @@ fn rnns_of_all_functions() {
         });
         assert_eq!(
             (cell.kind, &*cell.activations),
-            (Kind::Rnn, &[function][..])
+            (CellKind::Rnn, &[function][..])
         );
     }
 }

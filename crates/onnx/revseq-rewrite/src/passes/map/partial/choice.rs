@@ -233,11 +233,11 @@ impl<'a> Search<'a> {
         }
         std::mem::swap(&mut self.products, &mut products);
         loop {
-            let found = self.only_scanned(&possible);
+            let behind = self.only_scanned(&possible);
             let mut kept = Vec::new();
             let mut is_possible = true;
-            for &index in &found {
-                for name in self.read_of_loop(&inner.nodes[index], &found) {
+            for &index in &behind {
+                for name in self.read_of_loop(&inner.nodes[index], &behind) {
                     let is_operand = products.contains(&index);
                     match sizes::rank(inner, name).filter(|_| self.may_be_kept(name, is_operand)) {
                         Some(rank) if kept.iter().all(|&(known, _)| known != name) => {
@@ -252,9 +252,9 @@ impl<'a> Search<'a> {
                 }
             }
             if is_possible {
-                let has_product = found.iter().any(|index| products.contains(index));
-                return match has_product || found.len() > kept.len() {
-                    true => (found, kept),
+                let has_product = behind.iter().any(|index| products.contains(index));
+                return match has_product || behind.len() > kept.len() {
+                    true => (behind, kept),
                     false => Default::default(),
                 };
             }
@@ -263,17 +263,20 @@ impl<'a> Search<'a> {
 
     /// Those of the possible nodes of which nothing but scan outputs follow.
     fn only_scanned(&self, possible: &[bool]) -> Vec<usize> {
-        let mut found = vec![false; possible.len()];
+        let mut is_behind = vec![false; possible.len()];
         for index in (0..possible.len()).rev() {
             let is_free = |output: &str| {
                 let readers = self.readers.get(output).map_or(&[][..], Vec::as_slice);
                 !self.fixed.contains(output)
                     && (!readers.is_empty() || self.scanned.contains(output))
-                    && readers.iter().all(|&reader| found[reader])
+                    && readers.iter().all(|&reader| is_behind[reader])
             };
-            found[index] = possible[index] && self.body.inner.nodes[index].outputs().all(is_free);
+            is_behind[index] =
+                possible[index] && self.body.inner.nodes[index].outputs().all(is_free);
         }
-        (0..found.len()).filter(|&index| found[index]).collect()
+        (0..is_behind.len())
+            .filter(|&index| is_behind[index])
+            .collect()
     }
 
     /// The values of the loop that a node behind it reads.

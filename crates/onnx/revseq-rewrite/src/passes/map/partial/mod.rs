@@ -22,7 +22,7 @@ use crate::model::{self, GraphProto, LoopLayout, NodeProto, ValueInfoProto};
 use crate::pass::{At, Left, Other, Pass, Verdict};
 use crate::passes::known_sizes;
 use crate::passes::loop_edit::LoopEdit;
-use crate::passes::steps::body::{Body, Scanned, unchanged};
+use crate::passes::steps::body::{Body, ScanOutput, unchanged};
 use crate::passes::steps::{self, trips};
 use crate::scope::Scope;
 use crate::sizes::{self, LoopBody};
@@ -174,7 +174,7 @@ fn write<'a>(
     }
     let mut outputs: HashSet<&str> = body.inner.outputs.iter().copied().collect();
     for &(value, rank) in &choice.kept {
-        let is_it = |it: &&Scanned<'_>| {
+        let is_it = |it: &&ScanOutput<'_>| {
             it.value == value && it.axis == 0 && !it.backwards && !it.result.is_empty()
         };
         let name = match body.scanned.iter().find(is_it) {

@@ -43,23 +43,23 @@ pub(super) fn replaced<'a>(
     let inner = &body.scope;
     let old = *inner.inputs.get(BEFORE_STATES + state)?;
     let new = *inner.outputs.get(1 + state)?;
-    let found = Conditional::of(inner, old, new)?;
+    let adding = Conditional::of(inner, old, new)?;
     // It is read where the tensor is added and where none is, and is an output.
     if inner.uses(old) != 2 || inner.uses(new) != 1 {
         let why = format!("it reads the sequence {old}, to which it adds under a condition");
         return Some(Err(why));
     }
-    let given = node.output.get(state).map_or("", String::as_str);
-    let emit = at.emit(if given.is_empty() { old } else { given });
+    let result = node.output.get(state).map_or("", String::as_str);
+    let emit = at.emit(if result.is_empty() { old } else { result });
     let piece = emit.name("piece");
     let added = Added {
         tensor: &piece,
-        node: found.node,
-        ..found.added
+        node: adding.node,
+        ..adding.added
     };
     let list = List::with(state, old, initial.to_vec(), vec![added]);
-    let branch = Scope::graph(found.branch, Some(inner), scope.opset);
-    let tensor = found.added.tensor;
+    let branch = Scope::graph(adding.branch, Some(inner), scope.opset);
+    let tensor = adding.added.tensor;
     let rank = sizes::rank(&branch, tensor);
     let sizes = rank.and_then(|rank| {
         let size = |axis| sizes::axis(&branch, tensor, axis).filter(|it| is_outer(scope, it));
@@ -72,8 +72,8 @@ pub(super) fn replaced<'a>(
     };
     let written = Write::new(&emit, scope, node, &list).and_then(|mut write| {
         let zeros = write.zeros(&sizes)?;
-        found.output_piece(&mut write.edit.body, &piece, &zeros, &emit);
-        write.scan_where(given, found.condition, found.holds)
+        adding.output_piece(&mut write.edit.body, &piece, &zeros, &emit);
+        write.scan_where(result, adding.condition, adding.holds)
     });
     Some(written.map(|()| {
         emit.finish("the same with a list that it adds to under a condition as a scan output")

@@ -2,7 +2,7 @@
 
 use crate::model::{self, BEFORE_STATES};
 use crate::pass::{At, Verdict};
-use crate::passes::loop_edit::{LoopEdit, State};
+use crate::passes::loop_edit::{LoopEdit, NewState};
 use crate::passes::tract::list::{self, Segment, write_element};
 use crate::scope::Scope;
 
@@ -12,13 +12,13 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     let body = at.node.graph("body")?;
     let old = body.input.get(BEFORE_STATES + state)?.name();
     let new = body.output.get(1 + state)?.name();
-    let given = at.node.output.get(state).filter(|it| !it.is_empty());
-    let emit = at.emit(given.map_or(old, String::as_str));
+    let result = at.node.output.get(state).filter(|it| !it.is_empty());
+    let emit = at.emit(result.map_or(old, String::as_str));
     let mut edit = LoopEdit::new(&emit, at.node).ok()?;
     let states = initial.iter();
-    let states = states.map(|it| State::new(&emit, write_element(&emit, it)));
-    let states: Vec<State> = states.collect();
-    let names = |of: fn(&State) -> &String| states.iter().map(of).cloned().collect::<Vec<_>>();
+    let states = states.map(|it| NewState::new(&emit, write_element(&emit, it)));
+    let states: Vec<NewState> = states.collect();
+    let names = |of: fn(&NewState) -> &String| states.iter().map(of).cloned().collect::<Vec<_>>();
     let before = names(|state| &state.before);
     edit.first = emit.within(|| emit.write(&[old], "SequenceConstruct", &before, ()));
     let mut first = body.clone();
@@ -41,8 +41,8 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     edit.remove_state(state);
     states.iter().for_each(|state| edit.add_state(state));
     edit.finish();
-    if let Some(given) = given {
-        emit.write(&[given], "SequenceConstruct", names(|it| &it.last), ());
+    if let Some(result) = result {
+        emit.write(&[result], "SequenceConstruct", names(|it| &it.last), ());
     }
     Some(emit.finish("the same with each tensor of a list of fixed length as a state"))
 }

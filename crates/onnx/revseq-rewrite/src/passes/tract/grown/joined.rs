@@ -14,7 +14,7 @@ use crate::passes::known_sizes;
 use crate::scope::Scope;
 use crate::sizes::{LoopBody, Size};
 
-use super::reads::Reads;
+use super::reads::ListReads;
 use super::write::zeros;
 use crate::passes::tract::list::{Segment, write_join};
 
@@ -34,8 +34,8 @@ struct Joined<'e> {
 /// a tensor at the end.
 pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Option<Verdict> {
     let &At { scope, node, .. } = at;
-    let given = node.output.get(state).filter(|it| !it.is_empty())?;
-    let reads = Reads::of(scope, given).ok()?;
+    let result = node.output.get(state).filter(|it| !it.is_empty())?;
+    let reads = ListReads::of(scope, result).ok()?;
     let how = |node: &NodeProto| {
         let (axis, is_new) = (node.int("axis").value(), node.int("new_axis").or(0));
         node.is("ConcatFromSequence")
@@ -46,7 +46,7 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     if !are_here || reads.nodes.iter().any(|it| how(it) != Some((axis, is_new))) {
         return None;
     }
-    let emit = at.emit(given);
+    let emit = at.emit(result);
     let mut made = node.clone();
     let mut joined = Joined {
         emit: &emit,

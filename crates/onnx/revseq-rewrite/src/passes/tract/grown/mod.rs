@@ -22,7 +22,7 @@ use crate::sizes::{self, LoopBody, Size};
 
 use super::list;
 use body::List;
-use reads::Reads;
+use reads::ListReads;
 use write::Write;
 
 pub(crate) const PASS: Pass = Pass::exact(
@@ -68,13 +68,13 @@ fn find(at: &At<'_>) -> Verdict {
 fn replaced<'a>(at: &At<'a>, list: &List<'a>) -> Result<Verdict, String> {
     let &At { scope, node, .. } = at;
     let body = body_with_elements(scope, node, list).ok_or("its body is missing")?;
-    let given = node.output.get(list.state).map_or("", String::as_str);
-    let reads = Reads::of(scope, given)?;
-    let emit = at.emit(if given.is_empty() { list.old } else { given });
+    let result = node.output.get(list.state).map_or("", String::as_str);
+    let reads = ListReads::of(scope, result)?;
+    let emit = at.emit(if result.is_empty() { list.old } else { result });
     let write = Write::new(&emit, scope, node, list)?;
     if list.is_read_anywhere() {
         let sizes = common_sizes(scope, &body, list).ok_or_else(|| unequal(list))?;
-        write.carry(&sizes, given)?;
+        write.carry(&sizes, result)?;
         return Ok(emit.finish("the same with a list that it reads as a tensor"));
     }
     let sizes = sizes_of(&body, list.added_alone()?.tensor);
@@ -84,7 +84,7 @@ fn replaced<'a>(at: &At<'a>, list: &List<'a>) -> Result<Verdict, String> {
         return Ok(emit.finish("the same with a list that is joined as a tensor"));
     }
     let is_counted = is_only_counted(scope, list, sizes.as_deref(), &reads)?;
-    write.scan(given, is_counted)?;
+    write.scan(result, is_counted)?;
     Ok(emit.finish("the same with a list that it adds to as a scan output"))
 }
 
@@ -102,7 +102,7 @@ fn is_only_counted(
     scope: &Scope<'_>,
     list: &List<'_>,
     sizes: Option<&[Option<Size<'_>>]>,
-    reads: &Reads<'_>,
+    reads: &ListReads<'_>,
 ) -> Result<bool, String> {
     let are_fixed = sizes.is_some_and(|sizes| sizes.iter().all(Option::is_some));
     let is_fixed =

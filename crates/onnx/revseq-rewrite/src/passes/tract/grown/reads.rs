@@ -7,13 +7,13 @@ use crate::scope::Scope;
 use crate::sizes::Size;
 
 /// All readers of a list.
-pub(super) struct Reads<'a> {
+pub(super) struct ListReads<'a> {
     pub(super) nodes: Vec<&'a NodeProto>,
     /// The indices of those in the graph of the list.
     pub(super) here: Vec<usize>,
 }
 
-impl<'a> Reads<'a> {
+impl<'a> ListReads<'a> {
     /// The readers of a list; an error if others than these operators read it.
     pub(super) fn of(scope: &Scope<'a>, name: &str) -> Result<Self, String> {
         let mut reads = Self {

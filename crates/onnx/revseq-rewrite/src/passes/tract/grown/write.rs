@@ -9,8 +9,8 @@ use crate::types;
 
 use super::body::{List, reads_length};
 use super::conditional::is_outer;
-use super::reads::Reads;
-use crate::passes::loop_edit::{LoopEdit, State};
+use super::reads::ListReads;
+use crate::passes::loop_edit::{LoopEdit, NewState};
 use crate::passes::tract::list::{
     Added, Segment, write_element, write_join, write_length, write_parts_of, write_stack,
 };
@@ -39,20 +39,20 @@ impl<'w> Write<'w> {
     }
 
     /// The list as a scan output. If the tensors are only counted, it stacks the iterations' numbers.
-    pub(super) fn scan(mut self, given: &str, is_counted: bool) -> Result<(), String> {
+    pub(super) fn scan(mut self, result: &str, is_counted: bool) -> Result<(), String> {
         let added = self.list.added_alone()?;
         self.replace_reads(added);
         let source = match is_counted {
             true => self.step(),
             false => added.tensor.to_owned(),
         };
-        self.stack(&source, given, None)
+        self.stack(&source, result, None)
     }
 
     /// The same with the iterations in which a condition holds, or does not.
     pub(super) fn scan_where(
         mut self,
-        given: &str,
+        result: &str,
         condition: &str,
         holds: bool,
     ) -> Result<(), String> {
@@ -65,12 +65,12 @@ impl<'w> Write<'w> {
             }
         });
         let tensor = self.list.added_alone()?.tensor;
-        self.stack(tensor, given, Some(&keeps))
+        self.stack(tensor, result, Some(&keeps))
     }
 
     /// A value of the body as a scan output in place of the list, from all iterations or from those that keep
     /// it.
-    fn stack(mut self, value: &str, given: &str, keeps: Option<&str>) -> Result<(), String> {
+    fn stack(mut self, value: &str, result: &str, keeps: Option<&str>) -> Result<(), String> {
         let emit = self.edit.emit;
         let scan = self.edit.hand_on(value, "added");
         self.edit.remove_state(self.list.state);
@@ -80,17 +80,17 @@ impl<'w> Write<'w> {
         if let Some(keeps) = keeps {
             all = emit.with("Compress", (all, keeps), ("axis", 0));
         }
-        write_list(emit, self.scope, self.list, all, given)
+        write_list(emit, self.scope, self.list, all, result)
     }
 
     /// The list as a state that holds its tensors stacked.
-    pub(super) fn carry(mut self, sizes: &[Size<'_>], given: &str) -> Result<(), String> {
+    pub(super) fn carry(mut self, sizes: &[Size<'_>], result: &str) -> Result<(), String> {
         let (list, emit) = (self.list, self.edit.emit);
         let initial = match list.initial.is_empty() {
             true => self.zeros(&[&[Size::Known(0)], sizes].concat())?,
             false => write_stack(emit, self.scope, &list.initial)?,
         };
-        let state = State::new(emit, initial);
+        let state = NewState::new(emit, initial);
         self.edit.first = emit.within(|| emit.give(list.old, write_parts_of(emit, &state.before)));
         self.edit.behind = emit.within(|| {
             let mut parts = vec![state.before.clone()];
@@ -104,8 +104,8 @@ impl<'w> Write<'w> {
         self.edit.remove_state(list.state);
         self.edit.add_state(&state);
         self.edit.finish();
-        if !given.is_empty() {
-            emit.give(given, write_parts_of(emit, &state.last));
+        if !result.is_empty() {
+            emit.give(result, write_parts_of(emit, &state.last));
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<'w> Write<'w> {
         mut self,
         sizes: &[Option<Size<'_>>],
         axis: usize,
-        reads: &Reads<'_>,
+        reads: &ListReads<'_>,
     ) -> Result<(), String> {
         let (list, emit) = (self.list, self.edit.emit);
         let added = list.added_alone()?;
@@ -127,7 +127,7 @@ impl<'w> Write<'w> {
         } else {
             write_join(emit, self.scope, &list.initial, (axis as i64, false))?
         };
-        let state = State::new(emit, initial);
+        let state = NewState::new(emit, initial);
         self.replace_reads(added);
         let mut both = [&*state.before, added.tensor];
         if added.is_front {
@@ -175,7 +175,7 @@ impl<'w> Write<'w> {
         }
         let after = self.edit.hand_on(added.tensor, "last");
         if let Some(Segment::One(element)) = list.initial.last() {
-            let state = State {
+            let state = NewState {
                 initial: write_element(self.edit.emit, element),
                 before,
                 after,
@@ -271,9 +271,9 @@ fn write_list(
     scope: &Scope<'_>,
     list: &List<'_>,
     mut all: String,
-    given: &str,
+    result: &str,
 ) -> Result<(), String> {
-    if given.is_empty() {
+    if result.is_empty() {
         return Ok(());
     }
     let is_front = list.added_alone()?.is_front;
@@ -287,6 +287,6 @@ fn write_list(
         }
         all = emit.concat(&both[..], 0);
     }
-    emit.give(given, write_parts_of(emit, &all));
+    emit.give(result, write_parts_of(emit, &all));
     Ok(())
 }

@@ -33,9 +33,9 @@ fn find(at: &At<'_>) -> Verdict {
     let (value, what) = match node.op() {
         "SequenceLength" => (write_length(&emit, scope, &list), "its length"),
         "SequenceAt" => {
-            let value = match Read::of(scope, node, &list).ok_or(Other)? {
-                Read::Element(element) => write_element(&emit, &element),
-                Read::Part(cut, at) => write_at(&emit, scope, cut, at),
+            let value = match ListRead::of(scope, node, &list).ok_or(Other)? {
+                ListRead::Element(element) => write_element(&emit, &element),
+                ListRead::Part(cut, at) => write_at(&emit, scope, cut, at),
             };
             (value, "the element")
         }
@@ -53,13 +53,13 @@ fn find(at: &At<'_>) -> Verdict {
 }
 
 /// The element or part that a SequenceAt reads.
-enum Read<'l, 'a> {
+enum ListRead<'l, 'a> {
     Element(segment::Element<'a>),
     /// A part at a position.
     Part(&'l segment::Cut<'a>, &'a str),
 }
 
-impl<'l, 'a> Read<'l, 'a> {
+impl<'l, 'a> ListRead<'l, 'a> {
     /// The element that a SequenceAt of a graph reads, if the list shows which it is.
     fn of(scope: &Scope<'_>, node: &'a NodeProto, list: &'l [Segment<'a>]) -> Option<Self> {
         let at = node.input(1)?;

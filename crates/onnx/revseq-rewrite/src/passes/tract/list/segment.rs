@@ -42,7 +42,7 @@ pub(crate) enum Element<'a> {
 pub(crate) struct Cut<'a> {
     pub(super) value: &'a str,
     pub(super) axis: i64,
-    pub(super) parts: Parts<'a>,
+    pub(super) parts: PartLengths<'a>,
     /// Whether the axis stays.
     pub(super) keeps: bool,
     /// The length of the axis, if it is known.
@@ -51,7 +51,7 @@ pub(crate) struct Cut<'a> {
 
 /// The lengths of the parts of a value.
 #[derive(Clone, Copy)]
-pub(crate) enum Parts<'a> {
+pub(crate) enum PartLengths<'a> {
     /// Parts of this length, but for a shorter last one.
     Of(i64),
     /// Parts of length 1, as many as a vector has elements.
@@ -81,7 +81,7 @@ fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segm
     let steps = steps.checked_sub(1)?;
     let (maker, node, _) = scope.producer(name).filter(|(_, node, _)| makes(node))?;
     let list = || within(maker, node.input(0)?, steps);
-    let found = match node.op() {
+    let segments = match node.op() {
         "SequenceEmpty" => Vec::new(),
         "SequenceConstruct" => node
             .inputs()
@@ -109,9 +109,9 @@ fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segm
         }
         _ => split(maker, node)?,
     };
-    let mut values = found.iter().flat_map(Segment::values);
+    let mut values = segments.iter().flat_map(Segment::values);
     let is_seen = values.all(|value| scope.sees(maker, value));
-    (is_seen && found.len() <= MAXIMUM_ELEMENTS).then_some(found)
+    (is_seen && segments.len() <= MAXIMUM_ELEMENTS).then_some(segments)
 }
 
 /// The segment at an index of the list, or before which an element at that index comes if the index
@@ -119,7 +119,7 @@ fn within<'a>(scope: &'a Scope<'a>, name: &str, steps: usize) -> Option<Vec<Segm
 fn place(list: &mut Vec<Segment<'_>>, at: i64, beyond: usize) -> Option<usize> {
     let is_one = |segment: &Segment<'_>| matches!(segment, Segment::One(_));
     let distance = usize::try_from(if at < 0 { at.checked_neg()? } else { at }).ok()?;
-    let found = |list: &[Segment<'_>]| {
+    let place_in = |list: &[Segment<'_>]| {
         let place = match at < 0 {
             true => list.len().checked_sub(distance)?,
             false => Some(distance).filter(|&at| at < list.len() + beyond)?,
@@ -130,11 +130,11 @@ fn place(list: &mut Vec<Segment<'_>>, at: i64, beyond: usize) -> Option<usize> {
         };
         passed.all(is_one).then_some(place)
     };
-    if let Some(place) = found(list) {
+    if let Some(place) = place_in(list) {
         return Some(place);
     }
     *list = elements(list)?.into_iter().map(Segment::One).collect();
-    found(list)
+    place_in(list)
 }
 
 /// The elements, if they are the same in every run.
@@ -144,7 +144,7 @@ pub(crate) fn elements<'a>(list: &[Segment<'a>]) -> Option<Vec<Element<'a>>> {
         match segment {
             Segment::One(element) => all.push(element.clone()),
             Segment::Cut(cut) => {
-                let (Parts::Of(length), Some(size)) = (cut.parts, cut.size) else {
+                let (PartLengths::Of(length), Some(size)) = (cut.parts, cut.size) else {
                     return None;
                 };
                 if size.div_euclid(length) >= MAXIMUM_ELEMENTS as i64 {
@@ -182,12 +182,12 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a
         })]
     };
     let Some(lengths) = node.input(1) else {
-        return Some(cut(Parts::Of(1), keeps));
+        return Some(cut(PartLengths::Of(1), keeps));
     };
     if sizes::rank(scope, lengths)? == 0 {
         let length = constant::int(scope, lengths).filter(|&length| length > 0)?;
         // ONNX's text keeps the axis, but PyTorch writes `unbind` so, and ONNX Runtime removes it.
-        return (keeps || length == 1).then(|| cut(Parts::Of(length), keeps));
+        return (keeps || length == 1).then(|| cut(PartLengths::Of(length), keeps));
     }
     if let Some(lengths) = constant::ints(scope, lengths) {
         let fit = lengths
@@ -208,19 +208,19 @@ fn split<'a>(scope: &'a Scope<'a>, node: &'a NodeProto) -> Option<Vec<Segment<'a
         return (fit && lengths.len() <= MAXIMUM_ELEMENTS).then(|| parts.collect());
     }
     if sizes::every_element(scope, lengths) != Some(Size::Known(1)) {
-        return Some(cut(Parts::Listed(lengths), true));
+        return Some(cut(PartLengths::Listed(lengths), true));
     }
     let count = sizes::axis(scope, lengths, 0);
     let parts = match count.is_some() && count == all {
-        true => Parts::Of(1),
-        false => Parts::Ones(lengths),
+        true => PartLengths::Of(1),
+        false => PartLengths::Ones(lengths),
     };
     Some(cut(parts, true))
 }
 
 impl Cut<'_> {
     pub(super) fn is_unit(&self) -> bool {
-        matches!(self.parts, Parts::Of(1) | Parts::Ones(_))
+        matches!(self.parts, PartLengths::Of(1) | PartLengths::Ones(_))
     }
 }
 
@@ -230,8 +230,8 @@ impl<'a> Segment<'a> {
         let (value, other) = match self {
             Self::One(Element::Value(value) | Element::Part { value, .. }) => (*value, None),
             Self::Cut(cut) => match cut.parts {
-                Parts::Of(_) => (cut.value, None),
-                Parts::Ones(other) | Parts::Listed(other) => (cut.value, Some(other)),
+                PartLengths::Of(_) => (cut.value, None),
+                PartLengths::Ones(other) | PartLengths::Listed(other) => (cut.value, Some(other)),
             },
         };
         std::iter::once(value).chain(other)

@@ -1,6 +1,6 @@
 //! A list that is read at positions that differ from run to run, to the parts of one tensor.
 
-use super::{Read, have_one_shape, segments, write_stack};
+use super::{ListRead, have_one_shape, segments, write_stack};
 use crate::emit::Emit;
 use crate::model::NodeProto;
 use crate::pass::{At, Other, Pass, Verdict};
@@ -20,7 +20,7 @@ fn find(at: &At<'_>) -> Verdict {
     let list = segments(scope, output).filter(|list| !list.is_empty());
     let list = list.ok_or(Other)?;
     let is_read_anywhere = |scope: &Scope<'_>, node: &NodeProto| {
-        node.is("SequenceAt") && Read::of(scope, node, &list).is_none()
+        node.is("SequenceAt") && ListRead::of(scope, node, &list).is_none()
     };
     if !any_reader(scope, output, &is_read_anywhere) {
         return Err(Other);

@@ -1,6 +1,6 @@
 //! Writes what is read from a list as operators on tensors.
 
-use super::segment::{Cut, Element, Parts, Segment};
+use super::segment::{Cut, Element, PartLengths, Segment};
 use crate::constant;
 use crate::emit::{Emit, NO_SIZES};
 use crate::model::INT64;
@@ -32,12 +32,12 @@ pub(crate) fn write_length(emit: &Emit<'_>, scope: &Scope<'_>, list: &[Segment<'
 
 /// The number of parts of a value, a scalar.
 fn write_count(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
-    if let Parts::Listed(lengths) = cut.parts {
+    if let PartLengths::Listed(lengths) = cut.parts {
         return emit.size(lengths, 0);
     }
     let size = emit.size(&write_checked(emit, scope, cut), cut.axis);
     match cut.parts {
-        Parts::Of(length @ 2..) => {
+        PartLengths::Of(length @ 2..) => {
             let rounded = emit.op("Add", (size, length - 1));
             emit.op("Div", (rounded, length))
         }
@@ -49,7 +49,7 @@ fn write_count(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
 /// sum checks.
 fn write_checked(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
     let value = cut.value.to_owned();
-    if let Parts::Of(_) = cut.parts {
+    if let PartLengths::Of(_) = cut.parts {
         return value;
     }
     let axis = sizes::rank(scope, cut.value).and_then(|rank| constant::normal_axis(cut.axis, rank));
@@ -58,9 +58,9 @@ fn write_checked(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>) -> String {
         return value;
     };
     match cut.parts {
-        Parts::Of(_) => value,
-        Parts::Ones(ones) => write_with_size(emit, &value, axis, emit.op("Shape", ones)),
-        Parts::Listed(lengths) => {
+        PartLengths::Of(_) => value,
+        PartLengths::Ones(ones) => write_with_size(emit, &value, axis, emit.op("Shape", ones)),
+        PartLengths::Listed(lengths) => {
             // Negative lengths make the second sum the smaller one.
             let lengths = emit.cast(lengths, INT64);
             let magnitudes = emit.op("Abs", &lengths);
@@ -115,7 +115,7 @@ pub(super) fn write_at(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>, at: &s
         _ => emit.op("Reshape", (at, NO_SIZES)),
     };
     match cut.parts {
-        Parts::Listed(lengths) => {
+        PartLengths::Listed(lengths) => {
             let lengths = emit.cast(lengths, INT64);
             let ends = emit.op("CumSum", (&lengths, 0));
             let starts = emit.op("Sub", (&ends, lengths));
@@ -123,7 +123,7 @@ pub(super) fn write_at(emit: &Emit<'_>, scope: &Scope<'_>, cut: &Cut<'_>, at: &s
             let [start, end] = bounds.map(|bound| emit.unsqueeze(&bound, &[0]));
             emit.op("Slice", (value, start, end, [cut.axis]))
         }
-        Parts::Of(length @ 2..) => {
+        PartLengths::Of(length @ 2..) => {
             let places = write_places(emit, scope, cut, length, at);
             emit.gather(value, places, cut.axis)
         }
