@@ -16,8 +16,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::constant::Floats;
-use crate::model::{self, AttributeProto, INT64, NodeProto, TensorProto, ValueInfoProto};
-use crate::operands::{Attributes, Operand, Operands};
+use crate::model::{
+    self, AttributeProto, INT64, NodeProto, TensorProto, ValueInfoProto, int, ints,
+};
+use crate::operands::{Operand, Operands};
 use crate::scope::{Names, Scope};
 use crate::sizes::Size;
 use crate::types;
@@ -130,7 +132,7 @@ impl<'n> Emit<'n> {
 
     /// Writes a node with one output and no attributes.
     pub(crate) fn op(&self, op: &str, inputs: impl Operands) -> String {
-        self.with(op, inputs, ())
+        self.with(op, inputs, [])
     }
 
     /// Writes a node with one output.
@@ -138,7 +140,7 @@ impl<'n> Emit<'n> {
         &self,
         op: &str,
         inputs: impl Operands,
-        attributes: impl Attributes,
+        attributes: impl IntoIterator<Item = AttributeProto>,
     ) -> String {
         let inputs = self.names(inputs);
         let output = self.name(&format!("{op}:0"));
@@ -152,7 +154,7 @@ impl<'n> Emit<'n> {
         outputs: &[&str],
         op: &str,
         inputs: impl Operands,
-        attributes: impl Attributes,
+        attributes: impl IntoIterator<Item = AttributeProto>,
     ) {
         self.write_of(("", op), outputs, op, inputs, attributes);
     }
@@ -164,11 +166,11 @@ impl<'n> Emit<'n> {
         outputs: &[&str],
         op: &str,
         inputs: impl Operands,
-        attributes: impl Attributes,
+        attributes: impl IntoIterator<Item = AttributeProto>,
     ) {
         let inputs = self.names(inputs);
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-        let mut node = model::node(op, &inputs, outputs, attributes.list());
+        let mut node = model::node(op, &inputs, outputs, attributes.into_iter().collect());
         node.name = Some(self.name(label));
         match domain {
             "" => self.check(&node),
@@ -309,7 +311,7 @@ impl<'n> Emit<'n> {
 
     /// A constant tensor.
     pub(crate) fn tensor(&self, value: TensorProto) -> String {
-        self.with("Constant", (), ("value", value))
+        self.with("Constant", (), [model::tensor("value", value)])
     }
 
     /// A scalar 0 of a value's element type.
@@ -368,7 +370,7 @@ impl<'n> Emit<'n> {
 
     /// A value in another element type.
     pub(crate) fn cast(&self, value: impl Operands, code: i32) -> String {
-        self.with("Cast", value, ("to", code))
+        self.with("Cast", value, [int("to", code.into())])
     }
 
     /// Values joined along an axis; a single one is itself.
@@ -376,20 +378,20 @@ impl<'n> Emit<'n> {
         let mut parts = self.names(parts);
         match parts.len() {
             1 => parts.remove(0),
-            _ => self.with("Concat", parts, ("axis", axis)),
+            _ => self.with("Concat", parts, [int("axis", axis)]),
         }
     }
 
     /// Elements or parts along an axis, by their indices.
     pub(crate) fn gather(&self, value: &str, indices: impl Operands, axis: i64) -> String {
-        self.with("Gather", (value, indices), ("axis", axis))
+        self.with("Gather", (value, indices), [int("axis", axis)])
     }
 
     /// A value with its axes in an order.
     pub(crate) fn transpose(&self, value: &str, perm: &[i64]) -> String {
         match perm.is_sorted() {
             true => value.to_owned(),
-            false => self.with("Transpose", value, ("perm", perm)),
+            false => self.with("Transpose", value, [ints("perm", perm)]),
         }
     }
 
@@ -407,8 +409,11 @@ impl<'n> Emit<'n> {
             return self.op("Slice", (value, [start], [end], [axis]));
         }
         let parts = [("starts", start), ("ends", end), ("axes", axis)];
-        let attributes = parts.map(|(name, part)| model::ints(name, &[part]));
-        self.with("Slice", value, attributes.to_vec())
+        self.with(
+            "Slice",
+            value,
+            parts.map(|(name, part)| ints(name, &[part])),
+        )
     }
 
     /// A whole axis in reverse.
@@ -428,13 +433,13 @@ impl<'n> Emit<'n> {
 
     /// Sums over axes and removes them.
     pub(crate) fn sum(&self, value: &str, axes: &[i64]) -> String {
-        self.with_axes("ReduceSum", value, axes, vec![model::int("keepdims", 0)])
+        self.with_axes("ReduceSum", value, axes, vec![int("keepdims", 0)])
     }
 
     /// Averages over axes, of which each keeps one element.
     pub(crate) fn mean(&self, value: &str, axes: &[i64]) -> String {
         match self.opset < MEAN_AXES_BY_INPUT {
-            true => self.with("ReduceMean", value, ("axes", axes)),
+            true => self.with("ReduceMean", value, [ints("axes", axes)]),
             false => self.op("ReduceMean", (value, axes)),
         }
     }
@@ -453,14 +458,14 @@ impl<'n> Emit<'n> {
         if self.opset >= AXES_BY_INPUT {
             return self.with(op, (value, axes), attributes);
         }
-        attributes.push(model::ints("axes", axes));
+        attributes.push(ints("axes", axes));
         self.with(op, value, attributes)
     }
 
     /// A value in another shape, whose sizes of 0 are no copies of the value's where the opset can say so.
     pub(crate) fn reshape(&self, value: &str, shape: impl Operands) -> String {
         match self.opset >= ALLOW_ZERO {
-            true => self.with("Reshape", (value, shape), ("allowzero", 1)),
+            true => self.with("Reshape", (value, shape), [int("allowzero", 1)]),
             false => self.op("Reshape", (value, shape)),
         }
     }
@@ -496,6 +501,6 @@ impl<'n> Emit<'n> {
 
     /// The product of all elements: a scalar, or one element per axis if kept.
     pub(crate) fn product(&self, value: &str, keep: bool) -> String {
-        self.with("ReduceProd", value, ("keepdims", i64::from(keep)))
+        self.with("ReduceProd", value, [int("keepdims", keep.into())])
     }
 }

@@ -1,6 +1,4 @@
-//! What a node that is written is given: its inputs, and its attributes.
-
-use crate::model::{self, AttributeProto, TensorProto};
+//! What a node that is written gets as its inputs.
 
 /// An input of a node: a value's name, or a constant of integers.
 pub(crate) enum Operand {
@@ -69,56 +67,4 @@ tuples! {
     (a: A, b: B, c: C),
     (a: A, b: B, c: C, d: D),
     (a: A, b: B, c: C, d: D, e: E)
-}
-
-/// The value of an attribute.
-pub(crate) trait Setting {
-    fn named(self, name: &str) -> AttributeProto;
-}
-
-macro_rules! settings {
-    ($(|$it:ident: $type:ty, $name:ident| $attribute:expr;)+) => {
-        $(impl Setting for $type {
-            fn named(self, $name: &str) -> AttributeProto {
-                let $it = self;
-                $attribute
-            }
-        })+
-    };
-}
-
-settings! {
-    |value: i64, name| model::int(name, value);
-    |value: i32, name| model::int(name, value.into());
-    |values: &[i64], name| model::ints(name, values);
-    |value: TensorProto, name| model::tensor(name, value);
-}
-
-/// Attributes of a node: one with its name, several of one type, or any that there are.
-pub(crate) trait Attributes {
-    fn list(self) -> Vec<AttributeProto>;
-}
-
-impl Attributes for () {
-    fn list(self) -> Vec<AttributeProto> {
-        Vec::new()
-    }
-}
-
-impl<T: Setting> Attributes for (&str, T) {
-    fn list(self) -> Vec<AttributeProto> {
-        vec![self.1.named(self.0)]
-    }
-}
-
-impl<T: Setting, const N: usize> Attributes for [(&str, T); N] {
-    fn list(self) -> Vec<AttributeProto> {
-        Vec::from(self.map(|(name, value)| value.named(name)))
-    }
-}
-
-impl Attributes for Vec<AttributeProto> {
-    fn list(self) -> Vec<AttributeProto> {
-        self
-    }
 }

@@ -166,7 +166,7 @@ fn count(emit: &Emit<'_>, shape: &str, end: i64) -> String {
     }
     let rows = product(emit, shape, 0..end, true);
     let one = model::int64_tensor(&[1], &[1]);
-    let ones = emit.with("ConstantOfShape", rows, ("value", one));
+    let ones = emit.with("ConstantOfShape", rows, [model::tensor("value", one)]);
     emit.squeeze(&emit.op("NonZero", ones), &[0])
 }
 
@@ -194,7 +194,7 @@ fn gather(
 /// The data as a matrix of rows.
 fn rows(emit: &Emit<'_>, data: &str, shape: &str, end: i64) -> String {
     if emit.opset() < ALLOW_ZERO {
-        return emit.with("Flatten", data, ("axis", end));
+        return emit.with("Flatten", data, [model::int("axis", end)]);
     }
     // Some runtimes' Flatten refuses a size of 0.
     let [rows, row] = [0..end, end..END].map(|axes| product(emit, shape, axes, true));

@@ -10,7 +10,7 @@
 
 use super::axis_from_front;
 use crate::emit::Emit;
-use crate::model::NodeProto;
+use crate::model::{NodeProto, int};
 use crate::operators::is_elementwise;
 use crate::scope::Scope;
 use crate::sizes;
@@ -109,7 +109,10 @@ impl<'a> Reversal<'a> {
                 batch,
                 lengths,
             } => {
-                let axes = [("batch_axis", batch as i64), ("time_axis", time as i64)];
+                let axes = [
+                    int("batch_axis", batch as i64),
+                    int("time_axis", time as i64),
+                ];
                 emit.with("ReverseSequence", (data, lengths), axes)
             }
         }

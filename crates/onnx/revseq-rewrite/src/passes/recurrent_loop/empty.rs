@@ -2,6 +2,7 @@
 //! version 1.32: they are an error.
 
 use crate::emit::{Emit, SHAPE_IN_PART};
+use crate::model::int;
 use crate::passes::cells::{Cell, CellKind};
 use crate::report::REFUSES_EMPTY;
 use crate::sizes::Size;
@@ -44,10 +45,10 @@ pub(super) fn batch_of(emit: &Emit<'_>, input: &str, cell: &Cell<'_>) -> String 
         _ => [-1, 0, cell.features() as i64],
     };
     let sized = emit.name("not_empty:0");
-    emit.write_of(("", "not_empty"), &[&sized], "Reshape", (input, shape), ());
+    emit.write_of(("", "not_empty"), &[&sized], "Reshape", (input, shape), []);
     match emit.opset() >= SHAPE_IN_PART {
         // It saves a Slice, which takes as long as the Reshape.
-        true => emit.with("Shape", &sized, [("start", 1), ("end", 2)]),
+        true => emit.with("Shape", &sized, [int("start", 1), int("end", 2)]),
         false => emit.sizes(&sized, 1, 2),
     }
 }

@@ -4,7 +4,7 @@
 //! found by the number of valid steps up to it.
 
 use crate::emit::Emit;
-use crate::model::{INT32, TensorProto};
+use crate::model::{INT32, TensorProto, int};
 
 /// A constant int32 scalar.
 pub(super) fn int32(emit: &Emit<'_>, value: i32) -> String {
@@ -51,7 +51,7 @@ impl Ordering {
         let others = emit.op("Sub", (&times, &before));
         let behind = emit.op("Add", (&count, others));
         let place = emit.op("Where", (&mask, &before, behind));
-        let order = emit.with("ScatterElements", (numbers, place, times), ("axis", 0));
+        let order = emit.with("ScatterElements", (numbers, place, times), [int("axis", 0)]);
         Self {
             mask,
             before,

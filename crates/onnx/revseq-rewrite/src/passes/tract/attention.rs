@@ -240,10 +240,12 @@ impl Attention<'_, '_> {
         self.output_scores(2, &scores)?;
         let precision = self.int("softmax_precision", 0)?;
         let mut shares = if precision == 0 {
-            self.emit.with("Softmax", &scores, ("axis", -1))
+            self.emit.with("Softmax", &scores, [model::int("axis", -1)])
         } else {
-            let wide = self.emit.with("Cast", &scores, ("to", precision));
-            let shares = self.emit.with("Softmax", wide, ("axis", -1));
+            let wide = self
+                .emit
+                .with("Cast", &scores, [model::int("to", precision)]);
+            let shares = self.emit.with("Softmax", wide, [model::int("axis", -1)]);
             self.emit.op("CastLike", (shares, &queries.value))
         };
         if bias.is_some() || allowed.may_be_none {
@@ -252,7 +254,9 @@ impl Attention<'_, '_> {
             if let Some(allowed) = &allowed.keys {
                 seen = self.emit.op("Where", (allowed, seen, &least));
             }
-            let most = self.emit.with("ReduceMax", (seen, [-1]), ("keepdims", 1));
+            let most = self
+                .emit
+                .with("ReduceMax", (seen, [-1]), [model::int("keepdims", 1)]);
             let is_blind = self.emit.op("Equal", (most, least));
             shares = self.emit.op("Where", (is_blind, zero, shares));
         }

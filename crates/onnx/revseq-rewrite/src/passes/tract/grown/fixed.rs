@@ -20,7 +20,7 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     let states: Vec<NewState> = states.collect();
     let names = |of: fn(&NewState) -> &String| states.iter().map(of).cloned().collect::<Vec<_>>();
     let before = names(|state| &state.before);
-    edit.first = emit.within(|| emit.write(&[old], "SequenceConstruct", &before, ()));
+    edit.first = emit.within(|| emit.write(&[old], "SequenceConstruct", &before, []));
     let mut first = body.clone();
     first.node.splice(0..0, edit.first.iter().cloned());
     first.input.remove(BEFORE_STATES + state);
@@ -35,14 +35,14 @@ pub(super) fn replaced(at: &At<'_>, state: usize, initial: &[Segment<'_>]) -> Op
     edit.behind = emit.within(|| {
         for (element, state) in std::iter::zip(&updated, &states) {
             let element = write_element(&emit, element);
-            emit.write(&[&state.after], "Identity", element, ());
+            emit.write(&[&state.after], "Identity", element, []);
         }
     });
     edit.remove_state(state);
     states.iter().for_each(|state| edit.add_state(state));
     edit.finish();
     if let Some(result) = result {
-        emit.write(&[result], "SequenceConstruct", names(|it| &it.last), ());
+        emit.write(&[result], "SequenceConstruct", names(|it| &it.last), []);
     }
     Some(emit.finish("the same with each tensor of a list of fixed length as a state"))
 }

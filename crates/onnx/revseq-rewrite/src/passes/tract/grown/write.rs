@@ -78,7 +78,7 @@ impl<'w> Write<'w> {
         let keeps = keeps.map(|keeps| self.edit.add_scan(keeps, "kept"));
         self.edit.finish();
         if let Some(keeps) = keeps {
-            all = emit.with("Compress", (all, keeps), ("axis", 0));
+            all = emit.with("Compress", (all, keeps), [model::int("axis", 0)]);
         }
         write_list(emit, self.scope, self.list, all, result)
     }
@@ -141,7 +141,7 @@ impl<'w> Write<'w> {
         self.edit.finish();
         for (&index, node) in reads.here.iter().zip(&reads.nodes) {
             let output = node.output.first().map_or("", String::as_str);
-            emit.write(&[output], "Identity", &state.last, ());
+            emit.write(&[output], "Identity", &state.last, []);
             emit.also(index);
         }
         Ok(())
@@ -248,7 +248,7 @@ pub(super) fn zeros(
         true => emit.ints(&[]),
         false => emit.concat(parts, 0),
     };
-    Ok(emit.with("ConstantOfShape", shape, ("value", zero)))
+    Ok(emit.with("ConstantOfShape", shape, [model::tensor("value", zero)]))
 }
 
 /// Replaces the reads of a list's length in a graph and those in it.

@@ -2,7 +2,7 @@
 
 use super::{ListRead, have_one_shape, segments, write_stack};
 use crate::emit::Emit;
-use crate::model::NodeProto;
+use crate::model::{NodeProto, int};
 use crate::pass::{At, Other, Pass, Verdict};
 use crate::scope::Scope;
 
@@ -39,7 +39,11 @@ fn find(at: &At<'_>) -> Verdict {
 
 /// Writes the list of a tensor's parts along its first axis.
 pub(crate) fn write_parts_of(emit: &Emit<'_>, stack: &str) -> String {
-    emit.with("SplitToSequence", stack, [("axis", 0), ("keepdims", 0)])
+    emit.with(
+        "SplitToSequence",
+        stack,
+        [int("axis", 0), int("keepdims", 0)],
+    )
 }
 
 /// Whether any reader of a value, here or in a subgraph, is as asked.

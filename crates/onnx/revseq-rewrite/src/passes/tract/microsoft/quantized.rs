@@ -70,7 +70,7 @@ impl Fused<'_> {
     pub(super) fn quantized_product(&self, emit: &Emit<'_>) -> Option<String> {
         let [data, scale, zero] = ["quantized", "scale", "zero"].map(|it| emit.name(it));
         let outputs = [&*data, &scale, &zero];
-        emit.write(&outputs, "DynamicQuantizeLinear", self.input(0)?, ());
+        emit.write(&outputs, "DynamicQuantizeLinear", self.input(0)?, []);
         let (factors, scales) = ([&*data, self.input(1)?], [&*scale, self.input(2)?]);
         let zeros = [Some(&*zero), self.input(3)];
         Some(scaled(emit, factors, zeros, scales, self.input(4)))
@@ -135,7 +135,11 @@ impl Fused<'_> {
                 emit.op("Expand", (emit.tensor(middle), [count]))
             }
         };
-        let weights = emit.with("DequantizeLinear", (weights, scales, zeros), ("axis", 0));
+        let weights = emit.with(
+            "DequantizeLinear",
+            (weights, scales, zeros),
+            [model::int("axis", 0)],
+        );
         let mut weights = emit.op("Reshape", (weights, [columns, padded]));
         if padded > inner {
             weights = emit.range(&weights, 1, 0, inner);
