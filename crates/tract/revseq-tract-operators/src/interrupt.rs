@@ -1,17 +1,10 @@
-//! Runs that end early: at a deadline, or when another thread asks for it.
-//!
-//! Operators of tract take no options, so the thread holds what may end its run. It is looked at
-//! before each node, in the bodies of loops and branches as well, between the steps of Scans and
-//! within recurrent layers. A single operator of another kind runs to its end.
+//! What ends a run early: a deadline, or another thread that asks for it.
 
-use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use recurrent_layers::Stop;
-use scopeguard::guard;
-use tract_onnx::tract_core::plan::{self, TurnState, TurnStateHandler};
-use tract_onnx::tract_hir::internal::*;
 
 /// What may end a run: a flag that any thread raises, and a deadline.
 ///
@@ -51,11 +44,6 @@ struct Deadline {
     at: Instant,
     /// The time from when it was set.
     time: Option<Duration>,
-}
-
-thread_local! {
-    /// What may end the run on this thread.
-    static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
 /// The reason why a run has ended early.
@@ -117,27 +105,15 @@ impl Interrupt {
         self.own.flag.load(Ordering::Relaxed)
     }
 
-    /// Returns what may end runs on this thread, to take it to another one.
-    #[must_use]
-    pub fn current() -> Option<Self> {
-        CURRENT.with_borrow(Clone::clone)
-    }
-
-    /// Calls `run`; this ends what runs on this thread meanwhile, and so does each scope around it, of
-    /// another thread as well if this was [taken](Self::current) from there.
-    pub fn scope<T>(&self, run: impl FnOnce() -> T) -> T {
-        let mut entered = self.clone();
-        for end in Self::current().iter().flat_map(Self::ends) {
-            if entered.ends().all(|it| it != end) {
-                entered.around.push(end.clone());
+    /// The same within a scope, which ends runs as well.
+    pub(crate) fn within(&self, scope: Option<&Self>) -> Self {
+        let mut inner = self.clone();
+        for end in scope.into_iter().flat_map(Self::ends) {
+            if inner.ends().all(|it| it != end) {
+                inner.around.push(end.clone());
             }
         }
-        enter(Some(entered), run)
-    }
-
-    /// Calls `run`, which nothing ends early.
-    pub fn suspended<T>(run: impl FnOnce() -> T) -> T {
-        enter(None, run)
+        inner
     }
 
     /// All that ends the run, the innermost first.
@@ -168,72 +144,16 @@ impl End {
     }
 }
 
-/// Calls `run` with what may end it.
-fn enter<T>(entered: Option<Interrupt>, run: impl FnOnce() -> T) -> T {
-    // Also after a panic.
-    let _around = guard(CURRENT.replace(entered), |around| CURRENT.set(around));
-    run()
-}
-
-/// Checks whether the run on this thread may go on.
-pub(crate) fn check() -> TractResult<()> {
-    CURRENT.with_borrow(|current| match current {
-        None => Ok(()),
-        Some(interrupt) => Ok(interrupt.check()?),
-    })
-}
-
-/// Runs a plan, which an [`Interrupt`] of this thread ends.
-///
-/// # Errors
-/// Those of the run; [`Interrupted`] if it is ended.
-pub fn run(state: &mut TypedSimpleState, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-    state.run_plan_with_eval(inputs, eval)
-}
-
-/// Runs a node, unless the run is over.
-pub(crate) fn eval(
-    ctx: &EvalContext<'_>,
-    state: Option<&mut (dyn OpState + 'static)>,
-    node: &TypedNode,
-    inputs: TVec<TValue>,
-) -> TractResult<TVec<TValue>> {
-    check()?;
-    plan::eval(ctx, state, node, inputs)
-}
-
-/// What may end the run of an operator, on any of its threads.
-pub(crate) struct EndOfRun(Interrupt);
-
-impl EndOfRun {
-    pub(crate) fn current() -> Option<Self> {
-        Interrupt::current().map(Self)
-    }
-}
-
-impl Stop for EndOfRun {
+impl Stop for Interrupt {
     fn is_wanted(&self) -> bool {
-        self.0.check().is_err()
-    }
-}
-
-/// Ends tract's Scans between two steps: it runs their bodies by itself.
-#[derive(Debug)]
-pub(crate) struct BetweenSteps;
-
-impl TurnStateHandler for BetweenSteps {
-    fn before_plan_eval(&self, _turn: &mut TurnState) -> TractResult<()> {
-        check()
-    }
-
-    fn after_plan_eval(&self, _turn: &mut TurnState) -> TractResult<()> {
-        Ok(())
+        self.check().is_err()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::check;
 
     #[test]
     fn the_earliest_deadline_and_any_flag_count() {

@@ -153,10 +153,10 @@ pub mod operator;
 mod operators;
 mod other_sizes;
 mod polynomial;
-mod profile;
 mod recurrent;
 mod register;
 mod repairs;
+mod run;
 pub mod template;
 mod wire;
 
@@ -165,13 +165,13 @@ mod wire;
 struct Readme;
 
 pub use data_sizes::constant_integers;
-pub use interrupt::{Interrupt, Interrupted, run};
+pub use interrupt::{Interrupt, Interrupted};
 pub use limits::{BeyondLimits, Limits};
 pub use load::{LengthsPolicy, LoadOptions};
 pub use loops::op::Loop;
 pub use loops::report::{Execution, How, executions};
 pub use other_sizes::OtherSizes;
-pub use profile::{NodeCall, run_comparing_shapes, run_observed};
 pub use register::register;
 pub use repairs::optimize::into_optimized;
 pub use repairs::typed::into_typed;
+pub use run::{NodeCall, is_run_in_pool, run, run_comparing_shapes, run_in_pool, run_observed};

@@ -41,6 +41,34 @@ pub(crate) fn wire_cast(
     Ok(model.wire_node(name, op, &[outlet])?[0])
 }
 
+/// Returns a model of its own with inputs of these facts, and the outlets of all: known values are constants, and
+/// so are those without elements, which tract takes for constants.
+pub(crate) fn alone<'a>(
+    symbols: SymbolScope,
+    facts: impl IntoIterator<Item = &'a TypedFact>,
+) -> TractResult<(TypedModel, TVec<OutletId>)> {
+    let mut model = TypedModel {
+        symbols,
+        ..TypedModel::default()
+    };
+    let outlets = facts.into_iter().enumerate().map(|(slot, fact)| {
+        let name = format!("input {slot}");
+        let empty = fact.shape.as_concrete().filter(|shape| shape.contains(&0));
+        match (&fact.konst, empty) {
+            (Some(value), _) => model.add_const(name, Arc::clone(value)),
+            (None, Some(shape)) => model.add_const(name, Tensor::zero_dt(fact.datum_type, shape)?),
+            (None, None) => model.add_source(name, fact.clone()),
+        }
+    });
+    let outlets = outlets.collect::<TractResult<_>>()?;
+    Ok((model, outlets))
+}
+
+/// Whether a node reads a value, or it is an output.
+pub(crate) fn is_read(model: &TypedModel, outlet: OutletId) -> bool {
+    !model.outlet_successors(outlet).is_empty() || model.outputs.contains(&outlet)
+}
+
 /// Whether a value is one of the sought ones, or depends on one.
 pub(crate) fn reads(
     model: &TypedModel,

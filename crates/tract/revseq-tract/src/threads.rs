@@ -4,12 +4,12 @@
 //! would wake a thread of the pool and wait for it, which takes longer than most operators do. [M59]
 
 #[cfg(feature = "multithread")]
-use std::cell::Cell;
-#[cfg(feature = "multithread")]
 use std::panic::resume_unwind;
 #[cfg(feature = "multithread")]
 use std::sync::{Arc, Mutex};
 
+#[cfg(feature = "multithread")]
+use revseq_tract_operators::{is_run_in_pool, run_in_pool};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread::current_tract_executor;
 use tract_linalg::multithread::{Executor, multithread_tract_scope};
@@ -21,12 +21,6 @@ use crate::fence;
 /// for it takes as long as some operators gain by that. [M59]
 #[cfg(feature = "multithread")]
 const MANY_NODES: usize = 32;
-
-#[cfg(feature = "multithread")]
-thread_local! {
-    /// Whether this thread of a pool runs a model, and takes other work of the pool where it waits.
-    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
-}
 
 /// The threads of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default)]
@@ -75,17 +69,18 @@ impl Threads {
             Self::One => (Executor::SingleThread, &TURN),
             Self::Pool(executor, turn) => (executor.clone(), &**turn),
         };
-        if IS_RUNNING.get() {
+        if is_run_in_pool() {
             // A product waits on this thread, which has tract's memory of products.
             let result = std::thread::scope(|scope| scope.spawn(|| alone(run)).join());
             return result.unwrap_or_else(|payload| resume_unwind(payload));
         }
         let is_alone = matches!(executor, Executor::SingleThread);
         let here = || {
-            IS_RUNNING.set(!is_alone && rayon::current_thread_index().is_some());
-            let result = multithread_tract_scope(executor.clone(), || fence::catch(run));
-            IS_RUNNING.set(false);
-            result
+            let run = || multithread_tract_scope(executor.clone(), || fence::catch(run));
+            match !is_alone && rayon::current_thread_index().is_some() {
+                true => run_in_pool(run),
+                false => run(),
+            }
         };
         let is_on_pool = !is_alone && nodes >= MANY_NODES;
         let turn = is_on_pool.then(|| turn.try_lock().ok()).flatten();

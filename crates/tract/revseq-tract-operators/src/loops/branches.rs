@@ -15,8 +15,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::symbols_of;
 use crate::loops::spec::one;
-use crate::profile;
 use crate::repairs::optimize;
+use crate::run::run_body;
 use crate::typed_op::{bound_symbols, rewired};
 
 /// Symbols for sizes in which the branches differ, by output and axis.
@@ -111,14 +111,8 @@ impl OpState for Taken {
             (unused, Some(plans)) => unused.insert(plans[taken].spawn()?),
             (unused, None) => unused.insert(SimplePlan::new(body.clone())?.spawn()?),
         };
-        // Outer symbols keep their values; the branch's get new ones.
-        state.turn_state.resolved_symbols = ctx.symbols.clone();
-        state.turn_state.scenario = ctx.scenario;
-        for (index, &feed) in feeds.iter().enumerate() {
-            state.set_input(index, inputs[feed].clone())?;
-        }
-        profile::exec(state)?;
-        let outputs = state.outputs()?;
+        let feeds = feeds.iter().map(|feed| inputs[*feed].clone());
+        let outputs = run_body(state, ctx, feeds)?;
         state.reset_turn()?;
         Ok(outputs)
     }

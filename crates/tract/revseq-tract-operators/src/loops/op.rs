@@ -16,6 +16,7 @@ use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
 use crate::typed_op::{Sizes, bound_symbols, rewired};
+use crate::wire::is_read;
 
 /// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
 ///
@@ -71,17 +72,13 @@ impl Loop {
                 Feed::Outer(index) => facts[index].konst.clone(),
                 Feed::Step | Feed::State(_) => None,
             };
-            let is_read = !body.node(outlet.node).outputs[outlet.slot]
-                .successors
-                .is_empty()
-                || body.outputs.contains(&outlet);
             match known {
                 Some(value) => {
                     let fact = TypedFact::try_from(Arc::clone(&value))?;
                     body.node_mut(outlet.node).op = Box::new(Const::new(value)?);
                     body.set_outlet_fact(outlet, fact)?;
                 }
-                None if is_read => {
+                None if is_read(&body, outlet) => {
                     inputs.push(outlet);
                     feeds.push(feed);
                 }

@@ -7,12 +7,11 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::interrupt::Interrupt;
-use crate::loops::budget::Budget;
+use crate::loops::budget::{Budget, timed};
 use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
 use crate::other_sizes::OtherSizes;
-use crate::profile;
+use crate::run::{exec, set_symbols};
 
 /// A body that is planned, and what holds for all of its runs.
 #[derive(Debug)]
@@ -103,9 +102,7 @@ impl Running {
             spec, body, state, ..
         } = self;
         if step == 0 || body.has_symbols {
-            // Outer symbols keep their values; the body's get new ones.
-            state.turn_state.resolved_symbols = ctx.symbols.clone();
-            state.turn_state.scenario = ctx.scenario;
+            set_symbols(state, ctx);
         }
         for (input, feed) in spec.feeds.iter().enumerate() {
             let value = match *feed {
@@ -116,7 +113,7 @@ impl Running {
             };
             state.set_input(input, value.context("each is fed once")?)?;
         }
-        profile::exec(state)?;
+        exec(state)?;
         let outputs = state.outputs()?;
         for &node in body.plan.order_without_consts() {
             state.turn_state.values[node] = None;
@@ -304,14 +301,7 @@ impl OpState for Running {
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
         let node = self.spec.node.clone();
-        let time = self.spec.limits.time.filter(|_| !Budget::is_open());
-        let result = match time {
-            Some(time) => {
-                let interrupt = Interrupt::new().with_time(time);
-                interrupt.scope(|| self.run(ctx, inputs))
-            }
-            None => self.run(ctx, inputs),
-        };
+        let result = timed(self.spec.limits, || self.run(ctx, inputs));
         result.with_context(|| format!("Loop {node:?}"))
     }
 

@@ -12,6 +12,7 @@ use super::wiring::{Place, Wiring};
 use crate::data_sizes::inferred_output;
 use crate::dims::in_dims;
 use crate::node::{Parsed, parse_with_tract};
+use crate::wire::alone;
 
 /// Puts an operator over another one.
 pub fn over<T: Operator>(upstream: Box<dyn InferenceOp>, op: T) -> Box<dyn InferenceOp> {
@@ -114,20 +115,7 @@ impl<T: Operator> Mended<T> {
 
     /// Wires the node alone into an empty model.
     fn alone(&self, inputs: &[TypedFact]) -> TractResult<Option<(TypedModel, TVec<OutletId>)>> {
-        let mut model = TypedModel::default();
-        let inputs = inputs.iter().enumerate().map(|(index, fact)| {
-            let name = format!("input {index}");
-            // tract takes values without elements for constants.
-            let empty = fact.shape.as_concrete().filter(|shape| shape.contains(&0));
-            match (&fact.konst, empty) {
-                (Some(value), _) => model.add_const(name, value.clone()),
-                (None, Some(shape)) => {
-                    model.add_const(name, Tensor::zero_dt(fact.datum_type, shape)?)
-                }
-                (None, None) => model.add_source(name, fact.clone()),
-            }
-        });
-        let inputs = inputs.collect::<TractResult<TVec<OutletId>>>()?;
+        let (mut model, inputs) = alone(SymbolScope::default(), inputs)?;
         let mut node = Wiring {
             upstream: self.upstream.as_deref(),
             ..Wiring::alone("value", &mut model, &inputs)
@@ -160,16 +148,19 @@ impl<T: Operator> Mended<T> {
     }
 
     /// Computes the outputs of known inputs, by the operator that would be wired; `None` if there is none
-    /// of this crate, or if a value has many elements or none.
+    /// of this crate, or if a value has many elements, or an output none.
     fn values(&self, facts: &Facts) -> Option<TVec<TValue>> {
         let (inputs, outputs, _) = facts;
-        let is_small = |fact: &InferenceFact| {
+        let count = |fact: &InferenceFact| {
             let sizes = fact.shape.as_concrete_finite().ok().flatten();
-            sizes.is_some_and(|sizes| (1..=FEW).contains(&sizes.iter().product()))
+            sizes.map(|sizes| sizes.iter().product::<usize>())
         };
+        let is_small = |fact: &InferenceFact| count(fact).is_some_and(|it| it <= FEW);
+        let has_none = |fact: &InferenceFact| count(fact) == Some(0);
         let is_known = |fact: &InferenceFact| fact.value.is_concrete();
         let is_open = inputs.iter().all(is_known) && !outputs.iter().all(is_known);
-        if !is_open || !inputs.iter().chain(outputs).all(is_small) {
+        let are_small = inputs.iter().chain(outputs).all(is_small);
+        if !is_open || !are_small || outputs.iter().any(has_none) {
             return None;
         }
         let inputs = inputs.iter().map(TypedFact::try_from);

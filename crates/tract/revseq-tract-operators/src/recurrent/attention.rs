@@ -1,6 +1,6 @@
 //! The operators of linear attention: `LinearAttention`, `CausalConvWithState`, and those of ONNX Runtime.
 
-use recurrent_layers::{Attention, Elements, Error, Operand};
+use recurrent_layers::{Attention, Elements, Operand};
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
@@ -8,7 +8,6 @@ use tract_onnx::tract_hir::internal::*;
 use super::OfNode;
 use super::threads::Executor;
 use super::unwritten::Unwritten;
-use crate::interrupt;
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};
 
@@ -106,17 +105,12 @@ impl Stateless for OfAttention {
             .collect::<TractResult<_>>()?;
         let places = outputs.iter_mut().map(|it| Some(it.places()));
         let mut places: Vec<Option<_>> = places.collect();
-        let run = (self.attention).run(&operands, &mut places, &Executor::current());
-        if run == Err(Error::Stopped) {
-            interrupt::check()?;
-        }
-        run?;
+        let result = (self.attention).run(&operands, &mut places, &Executor::current());
         #[expect(unsafe_code, reason = "they were allocated without being written")]
-        let tensor = |output: Unwritten<f32>| {
-            // SAFETY: a run that does not fail writes all.
-            Ok(unsafe { output.written() }?.into_tvalue())
-        };
-        outputs.into_iter().map(tensor).collect()
+        // SAFETY: a run that does not fail writes all.
+        unsafe {
+            Unwritten::written(outputs, result)
+        }
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {

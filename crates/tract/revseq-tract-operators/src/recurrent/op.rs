@@ -7,14 +7,15 @@ use std::borrow::Borrow;
 use std::sync::Mutex;
 
 use recurrent_layers::{
-    Cell, Element, Inputs, Layer, Mask, Memory, Outputs, PackedLayer, ValidSteps, is_worth_packing,
+    Cell, Element, Error, Inputs, Layer, Mask, Memory, Outputs, PackedLayer, ValidSteps,
+    is_worth_packing,
 };
 use tract_onnx::tract_hir::internal::*;
 
 use super::quantized;
 use super::threads::Executor;
 use super::unwritten::Unwritten;
-use crate::interrupt;
+use crate::wire::is_read;
 
 /// The valid steps; at others, states do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,9 +248,8 @@ impl<T: Element + Datum> Recurrent<T> {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         let outlets = (0..node.outputs.len()).map(|slot| OutletId::new(node.id, slot));
-        let (read, unread): (TVec<_>, TVec<_>) = outlets.partition(|outlet| {
-            !model.outlet_successors(*outlet).is_empty() || model.outputs.contains(outlet)
-        });
+        let (read, unread): (TVec<_>, TVec<_>) =
+            outlets.partition(|outlet| is_read(model, *outlet));
         // A node of which nothing is read goes by itself.
         rule_if!(!unread.is_empty() && !read.is_empty());
         let mut op = self.clone();
@@ -362,23 +362,23 @@ impl<T: Element + Datum> Recurrent<T> {
         {
             *output = is_wanted.then(|| Unwritten::new(shape)).transpose()?;
         }
-        self.run_layer(layer, &given, &mut outputs, memory)?;
+        let result = self.run_layer(layer, &given, &mut outputs, memory)?;
         #[expect(unsafe_code, reason = "they were allocated without being written")]
-        let tensor = |output: Unwritten<T>| {
-            // SAFETY: a run that does not fail writes all.
-            Ok(unsafe { output.written() }?.into_tvalue())
-        };
-        outputs.into_iter().flatten().map(tensor).collect()
+        // SAFETY: a run that does not fail writes all.
+        unsafe {
+            Unwritten::written(outputs.into_iter().flatten(), result)
+        }
     }
 
-    /// Runs the layer into the outputs that are wanted, and writes all of them unless it fails.
+    /// Runs the layer into the outputs that are wanted, and returns its result: it writes all of them unless it
+    /// fails.
     fn run_layer(
         &self,
         layer: &PackedLayer<T>,
         given: &Given<'_>,
         outputs: &mut [Option<Unwritten<T>>; 3],
         memory: &mut Memory<T>,
-    ) -> TractResult<()> {
+    ) -> TractResult<Result<(), Error>> {
         let (x, counted) = (given.x.try_as_plain_ram()?, plain(given.counted)?);
         let [h, c] = given.initial;
         let (h, c) = (plain(h)?, plain(c)?);
@@ -414,10 +414,6 @@ impl<T: Element + Datum> Recurrent<T> {
             last_h: last_h.map(Unwritten::places),
             last_c: last_c.map(Unwritten::places),
         };
-        let result = layer.run(&inputs, outputs, memory, &Executor::current());
-        if result == Err(recurrent_layers::Error::Stopped) {
-            interrupt::check()?;
-        }
-        Ok(result?)
+        Ok(layer.run(&inputs, outputs, memory, &Executor::current()))
     }
 }

@@ -6,13 +6,13 @@ use recurrent_layers::{Serial, Stop, Threads};
 #[cfg(feature = "multithread")]
 use tract_linalg::multithread;
 
-use crate::interrupt::EndOfRun;
+use crate::interrupt::Interrupt;
 
 /// The executor that a run begins on, and what may end the run.
 pub(crate) struct Executor {
     #[cfg(feature = "multithread")]
     of_tract: multithread::Executor,
-    stop: Option<EndOfRun>,
+    stop: Option<Interrupt>,
 }
 
 impl Executor {
@@ -20,7 +20,7 @@ impl Executor {
         Self {
             #[cfg(feature = "multithread")]
             of_tract: multithread::current_tract_executor(),
-            stop: EndOfRun::current(),
+            stop: Interrupt::current(),
         }
     }
 

@@ -6,8 +6,10 @@ use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use recurrent_layers::Element;
+use recurrent_layers::{Element, Error};
 use tract_onnx::tract_hir::internal::*;
+
+use crate::run::check;
 
 /// A tensor whose elements are to be written.
 pub(super) struct Unwritten<T> {
@@ -52,16 +54,26 @@ impl<T: Element + Datum> Unwritten<T> {
         unsafe { std::slice::from_raw_parts_mut(places, self.count) }
     }
 
-    /// The tensor.
+    /// The outputs of a run that has ended.
     ///
     /// # Safety
-    /// All places have been written.
-    pub(super) unsafe fn written(self) -> TractResult<Tensor> {
-        let mut tensor = Tensor::zero_dt(T::datum_type(), &[0])?;
-        let storage = tensor.as_plain_ram_storage_mut();
-        *storage.context("a new tensor is in memory")? = self.memory.into();
-        // SAFETY: the memory has the elements of this shape, and they have been written.
-        unsafe { tensor.set_shape_unchecked(&self.shape) };
-        Ok(tensor)
+    /// The run has written all places of all outputs, or failed.
+    pub(super) unsafe fn written(
+        outputs: impl IntoIterator<Item = Self>,
+        result: Result<(), Error>,
+    ) -> TractResult<TVec<TValue>> {
+        if result == Err(Error::Stopped) {
+            check()?;
+        }
+        result?;
+        let tensors = outputs.into_iter().map(|output| {
+            let mut tensor = Tensor::zero_dt(T::datum_type(), &[0])?;
+            let storage = tensor.as_plain_ram_storage_mut();
+            *storage.context("a new tensor is in memory")? = output.memory.into();
+            // SAFETY: the memory has the elements of this shape, and they have been written.
+            unsafe { tensor.set_shape_unchecked(&output.shape) };
+            Ok(tensor.into_tvalue())
+        });
+        tensors.collect()
     }
 }

@@ -110,7 +110,9 @@ struct PackedWindows {
 }
 
 thread_local! {
-    /// The panel that this thread was asked for last, which is written whenever one is asked for.
+    /// The panel that this thread was asked for last, which is written whenever one is asked for. tract asks
+    /// on any of its threads, by a shared reference, and keeps what is returned by its address: no state of the
+    /// operator could hold it.
     static PANEL: RefCell<Vec<f32>> = const { RefCell::new(vec![]) };
 }
 

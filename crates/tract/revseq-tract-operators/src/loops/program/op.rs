@@ -5,9 +5,8 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::other::Other;
 use crate::data_sizes::symbols_of;
-use crate::interrupt::Interrupt;
 use crate::limits::Limits;
-use crate::loops::budget::Budget;
+use crate::loops::budget::timed;
 use crate::typed_op::{Sizes, rewired};
 
 /// The name of [`Program`].
@@ -57,14 +56,7 @@ impl EvalOp for Program {
     not_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let time = self.limits.time.filter(|_| !Budget::is_open());
-        match time {
-            Some(time) => {
-                let interrupt = Interrupt::new().with_time(time);
-                interrupt.scope(|| self.run(ctx, inputs))
-            }
-            None => self.run(ctx, inputs),
-        }
+        timed(self.limits, || self.run(ctx, inputs))
     }
 }
 

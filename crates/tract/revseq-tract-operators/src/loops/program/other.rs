@@ -4,8 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::profile;
 use crate::repairs::optimize::optimized;
+use crate::run::run_body;
+use crate::wire::alone;
 
 /// A loop of this crate's or a Scan of tract's, which runs where a program turns out to lack something:
 /// programs are made when the sizes are known.
@@ -26,27 +27,9 @@ impl Other {
         facts: &[&TypedFact],
         wire: impl FnOnce(&mut TypedModel, &[OutletId]) -> TractResult<TVec<OutletId>>,
     ) -> TractResult<Self> {
-        let mut model = TypedModel {
-            symbols: symbols.clone(),
-            ..TypedModel::default()
-        };
-        let mut inputs = vec![];
-        let mut outlets = vec![];
-        for (slot, fact) in facts.iter().enumerate() {
-            let name = format!("input {slot}");
-            // tract takes values without elements for constants.
-            let empty = fact.shape.as_concrete().filter(|shape| shape.contains(&0));
-            outlets.push(match (&fact.konst, empty) {
-                (Some(value), _) => model.add_const(name, Arc::clone(value))?,
-                (None, Some(shape)) => {
-                    model.add_const(name, Tensor::zero_dt(fact.datum_type, shape)?)?
-                }
-                (None, None) => {
-                    inputs.push(slot);
-                    model.add_source(name, (*fact).clone())?
-                }
-            });
-        }
+        let (mut model, outlets) = alone(symbols.clone(), facts.iter().copied())?;
+        let is_input = |slot: &usize| model.inputs.contains(&outlets[*slot]);
+        let inputs = (0..outlets.len()).filter(is_input).collect();
         let made = wire(&mut model, &outlets)?;
         model.select_output_outlets(&made)?;
         Ok(Self {
@@ -78,14 +61,7 @@ impl Other {
         ctx: &EvalContext<'_>,
         inputs: TVec<TValue>,
     ) -> TractResult<TVec<TValue>> {
-        let mut state = self.plan()?.spawn()?;
-        state.turn_state.resolved_symbols = ctx.symbols.clone();
-        state.turn_state.scenario = ctx.scenario;
-        for (index, input) in inputs.into_iter().enumerate() {
-            state.set_input(index, input)?;
-        }
-        profile::exec(&mut state)?;
-        state.outputs()
+        run_body(&mut self.plan()?.spawn()?, ctx, inputs)
     }
 
     fn plan(&self) -> TractResult<Arc<TypedSimplePlan>> {

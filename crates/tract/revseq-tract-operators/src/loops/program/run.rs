@@ -5,11 +5,11 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::op::Program;
 use crate::data_sizes::in_numbers;
-use crate::interrupt;
 use crate::limits::{BeyondLimits, Limits};
 use crate::loops::budget::Budget;
 use crate::other_sizes::OtherSizes;
 use crate::recurrent::Executor;
+use crate::run;
 
 impl Program {
     /// Runs the loop, and returns the outputs that are made.
@@ -95,7 +95,7 @@ fn failed(error: &Error, limits: Limits) -> TractResult<Option<TractError>> {
     let all = |left: u64, all: Option<u64>| all.unwrap_or(left);
     Ok(Some(match *error {
         Error::Stopped => {
-            interrupt::check()?;
+            run::check()?;
             format_err!("{error}")
         }
         Error::Steps { limit } => BeyondLimits::error(format!(

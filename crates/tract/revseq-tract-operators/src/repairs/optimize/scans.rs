@@ -5,9 +5,10 @@ use tract_onnx::tract_core::ops::scan::{InputMapping, OptScan, Scan};
 use tract_onnx::tract_hir::internal::*;
 
 use super::{into_decluttered, optimized};
-use crate::interrupt::BetweenSteps;
 use crate::loops::scan::metered::Metered;
+use crate::run::BetweenSteps;
 use crate::typed_op::Typed;
+use crate::wire;
 
 /// The body of an operator, optimised.
 pub(crate) fn body(body: TypedModel) -> TractResult<TypedModel> {
@@ -36,11 +37,9 @@ fn without_unread_inputs(
 ) -> TractResult<TVec<OutletId>> {
     let body = &mut scan.body;
     let is_read = |input: usize| {
-        let outlet = body.inputs[input];
         scan.input_mapping[input].is_state()
             || model.node(inputs[input].node).op_is::<Typed<Metered>>()
-            || !body.outlet_successors(outlet).is_empty()
-            || body.outputs.contains(&outlet)
+            || wire::is_read(body, body.inputs[input])
     };
     let all = 0..inputs.len();
     let mut kept: TVec<usize> = all.clone().filter(|input| is_read(*input)).collect();
