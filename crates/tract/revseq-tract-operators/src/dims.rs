@@ -78,29 +78,60 @@ pub(crate) fn size(value: &Tensor) -> TractResult<TDim> {
     sizes.pop().context("it has one")
 }
 
-/// The least value of an expression of symbols, which stand for sizes and are not negative. What subtracts
-/// one has none, even where `bounds.rs` knows it: tract takes numbers out of its quotients, and the rest is
-/// rounded the other way.
-fn least(size: &TDim) -> Option<i64> {
-    let each = |terms: &[TDim]| terms.iter().map(least).collect::<Option<Vec<i64>>>();
-    let of_sizes = |it: &i64| *it >= 0;
-    match size {
+/// A lower bound of an expression of sizes.
+pub(crate) fn least(expression: &TDim) -> Option<i64> {
+    bound(expression, false, true)
+}
+
+/// An upper bound of an expression of sizes.
+pub(crate) fn most(expression: &TDim) -> Option<i64> {
+    bound(expression, true, true)
+}
+
+/// Whether an expression of sizes has a lower bound that is not negative.
+pub(crate) fn is_not_negative(expression: &TDim) -> bool {
+    least(expression).is_some_and(|it| it >= 0)
+}
+
+/// Whether an expression of sizes is not negative, whatever they are, and however its quotients are rounded.
+/// What subtracts one has no bound here: tract takes numbers out of its quotients, and the rest is rounded
+/// the other way.
+pub(crate) fn is_size(expression: &TDim) -> bool {
+    bound(expression, false, false).is_some_and(|it| it >= 0)
+}
+
+/// A lower or an upper bound: no size is negative. It `subtracts` sizes, and divides what is negative.
+fn bound(expression: &TDim, upper: bool, subtracts: bool) -> Option<i64> {
+    let of = |term: &TDim| bound(term, upper, subtracts);
+    let all = |terms: &[TDim]| terms.iter().map(of).collect::<Option<Vec<i64>>>();
+    match expression {
         TDim::Val(value) => Some(*value),
-        TDim::Sym(_) => Some(0),
-        TDim::Add(terms) => each(terms)?.into_iter().try_fold(0, i64::checked_add),
-        TDim::MulInt(times, inner) => {
-            let inner = least(inner).filter(of_sizes)?;
-            (*times >= 0).then(|| inner.checked_mul(*times))?
+        TDim::Sym(_) => (!upper).then_some(0),
+        TDim::Add(terms) => all(terms)?.into_iter().try_fold(0_i64, i64::checked_add),
+        TDim::MulInt(..0, _) if !subtracts => None,
+        TDim::MulInt(factor, term) => {
+            bound(term, upper != (*factor < 0), subtracts)?.checked_mul(*factor)
         }
-        TDim::Div(inner, by) => Some(least(inner).filter(of_sizes)? / i64::try_from(*by).ok()?),
         TDim::Mul(terms) => {
-            let each = each(terms)?;
-            let all = each.iter().all(of_sizes);
-            all.then(|| each.into_iter().try_fold(1, i64::checked_mul))?
+            let least = terms.iter().map(|term| bound(term, false, subtracts));
+            let least = least.collect::<Option<Vec<i64>>>();
+            let least = least.filter(|it| it.iter().all(|term| *term >= 0))?;
+            let bounds = if upper { all(terms)? } else { least };
+            bounds.into_iter().try_fold(1_i64, i64::checked_mul)
         }
-        TDim::Max(terms) => terms.iter().filter_map(least).max(),
-        TDim::Min(terms) | TDim::Broadcast(terms) => each(terms)?.into_iter().min(),
-        TDim::Ge(..) | TDim::Eq(..) => Some(0),
+        TDim::Div(term, divisor) => {
+            let dividend = of(term).filter(|it| subtracts || *it >= 0)?;
+            Some(dividend / i64::try_from(*divisor).ok()?)
+        }
+        TDim::Min(terms) if upper => terms.iter().filter_map(of).min(),
+        TDim::Max(terms) if !upper => terms.iter().filter_map(of).max(),
+        TDim::Min(terms) => all(terms)?.into_iter().min(),
+        TDim::Max(terms) => all(terms)?.into_iter().max(),
+        TDim::Broadcast(terms) => {
+            let bounds = all(terms)?.into_iter();
+            if upper { bounds.max() } else { bounds.min() }
+        }
+        TDim::Ge(..) | TDim::Eq(..) => Some(i64::from(upper)),
     }
 }
 
@@ -113,11 +144,6 @@ pub(crate) fn of_valid_operands(size: &TDim) -> TDim {
     };
     let is_many = |it: &&TDim| it.to_i64().is_ok_and(|count| count > 1);
     terms.iter().find(is_many).unwrap_or(size).clone()
-}
-
-/// Whether an expression of sizes is not negative, whatever they are.
-pub(crate) fn is_size(dim: &TDim) -> bool {
-    least(dim).is_some_and(|least| least >= 0)
 }
 
 #[cfg(test)]

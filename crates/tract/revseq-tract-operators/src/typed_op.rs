@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::symbols_of;
@@ -211,6 +212,15 @@ pub(crate) fn rewired(
 ) -> TractResult<TVec<OutletId>> {
     let inputs: TVec<OutletId> = node.inputs.iter().map(|it| mapping[it]).collect();
     target.wire_node(&node.name, op, &inputs)
+}
+
+/// The facts of the output of a function of two values that broadcast.
+pub(crate) fn broadcast_facts(
+    datum_type: DatumType,
+    inputs: &[&TypedFact],
+) -> TractResult<TVec<TypedFact>> {
+    let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
+    Ok(tvec![datum_type.fact(shape)])
 }
 
 /// Sizes that may have symbols.

@@ -10,6 +10,8 @@
 
 use tract_onnx::tract_hir::internal::*;
 
+use crate::dims::{is_not_negative, least, most};
+
 /// Larger than any axis: exporters write this, or more, for the end of an axis.
 pub(super) const BEYOND: i64 = 1_000_000_000;
 
@@ -181,53 +183,6 @@ fn backwards(start: i64, end: i64, size: &TDim) -> (Vec<TDim>, Vec<TDim>) {
         _ => vec![size.clone() + end, before],
     };
     (starts, ends)
-}
-
-/// Whether an expression of sizes has a lower bound that is not negative.
-pub(super) fn is_not_negative(expression: &TDim) -> bool {
-    least(expression).is_some_and(|it| it >= 0)
-}
-
-/// A lower bound of an expression of sizes.
-pub(crate) fn least(expression: &TDim) -> Option<i64> {
-    bound(expression, false)
-}
-
-/// An upper bound of an expression of sizes.
-pub(crate) fn most(expression: &TDim) -> Option<i64> {
-    bound(expression, true)
-}
-
-/// A lower or an upper bound: no size is negative.
-fn bound(expression: &TDim, upper: bool) -> Option<i64> {
-    let all = |terms: &[TDim]| -> Option<Vec<i64>> {
-        terms.iter().map(|term| bound(term, upper)).collect()
-    };
-    let some = |terms: &[TDim]| -> Vec<i64> {
-        terms.iter().filter_map(|term| bound(term, upper)).collect()
-    };
-    match expression {
-        TDim::Val(value) => Some(*value),
-        TDim::Sym(_) => (!upper).then_some(0),
-        TDim::Add(terms) => all(terms)?.into_iter().try_fold(0_i64, i64::checked_add),
-        TDim::MulInt(factor, term) => bound(term, upper != (*factor < 0))?.checked_mul(*factor),
-        TDim::Mul(terms) => {
-            let least: Option<Vec<i64>> = terms.iter().map(least).collect();
-            let least = least.filter(|it| it.iter().all(|term| *term >= 0))?;
-            let bounds = if upper { all(terms)? } else { least };
-            bounds.into_iter().try_fold(1_i64, i64::checked_mul)
-        }
-        TDim::Div(term, divisor) => Some(bound(term, upper)? / i64::try_from(*divisor).ok()?),
-        TDim::Min(terms) if upper => some(terms).into_iter().min(),
-        TDim::Max(terms) if !upper => some(terms).into_iter().max(),
-        TDim::Min(terms) => all(terms)?.into_iter().min(),
-        TDim::Max(terms) => all(terms)?.into_iter().max(),
-        TDim::Broadcast(terms) => {
-            let bounds = all(terms)?.into_iter();
-            if upper { bounds.max() } else { bounds.min() }
-        }
-        TDim::Ge(..) | TDim::Eq(..) => Some(i64::from(upper)),
-    }
 }
 
 #[cfg(test)]

@@ -18,12 +18,12 @@ use tract_onnx::tract_core::ops::identity::Identity;
 use tract_onnx::tract_hir::infer::{DimFact, ShapeFactoid};
 use tract_onnx::tract_hir::internal::*;
 
-use super::bounds::{BEYOND, Extent, extent, most};
+use super::bounds::{BEYOND, Extent, extent};
 use super::next::Next;
 use super::node_context::{NodeContext, Number};
 use super::part::{Bound, Part, between, wire_within};
 use super::size_symbols::{SizeSymbols, axis};
-use crate::dims;
+use crate::dims::{self, most};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
 use crate::typed_op::Typed;
 

@@ -16,9 +16,9 @@ use tract_onnx::tract_core::ops::change_axes::AxisOp;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
-use super::bounds::{least, most};
 use super::node_context::NodeContext;
 use super::size_symbols::axis;
+use crate::dims::{least, most};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract, own};
 use crate::typed_op::{Stateless, Typed};
 

@@ -16,7 +16,7 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::binary::{Binary, Pairs};
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
 /// The operator of a node that tract would compute element by element.
 pub(crate) fn by_rows(
@@ -65,8 +65,7 @@ impl Stateless for ByRows {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let sizes = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec!(self.datum_type().fact(sizes)))
+        broadcast_facts(self.datum_type(), inputs)
     }
 }
 

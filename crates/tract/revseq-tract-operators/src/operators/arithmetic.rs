@@ -9,7 +9,6 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
@@ -17,7 +16,7 @@ use crate::data_sizes::all_in_numbers;
 use crate::dims::{broadcast, each_size, in_dims};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
 use crate::polynomial::{difference, product, quotient, sum};
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
 /// Parses one of them.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -146,7 +145,6 @@ impl Stateless for Arithmetic {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec![TDim::fact(shape)])
+        broadcast_facts(TDim::datum_type(), inputs)
     }
 }

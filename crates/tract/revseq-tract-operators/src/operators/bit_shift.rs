@@ -6,12 +6,11 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use super::mod_::{common_type, each};
 use crate::operator::{Parsed, Wiring, own};
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
 /// Parses a BitShift.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -75,7 +74,6 @@ impl Stateless for Shift {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec!(self.datum_type.fact(shape)))
+        broadcast_facts(self.datum_type, inputs)
     }
 }

@@ -11,7 +11,6 @@ use std::cmp::Ordering;
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
@@ -20,7 +19,7 @@ use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract};
 use crate::polynomial::difference;
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
 /// Parses a comparison.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -125,8 +124,7 @@ impl Stateless for Comparison {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec![bool::fact(shape)])
+        broadcast_facts(bool::datum_type(), inputs)
     }
 }
 

@@ -11,6 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::tract_num_traits::{WrappingAdd, WrappingMul, Zero};
 
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::other_sizes::OtherSizes;
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a MatMul.
@@ -41,38 +42,74 @@ impl Operator for MatMul {
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let (a, b) = (node.input(0)?, node.input(1)?);
-        let is_vector = [a, b].map(|fact| fact.rank() == 1);
+        let are_vectors = a.rank() == 1 && b.rank() == 1;
         let datum_type = a.datum_type;
         let is_wide =
             [i64::datum_type(), u64::datum_type(), u32::datum_type()].contains(&datum_type);
         let is_open = may_broadcast(&batch(a), &batch(b));
-        rule_if!(is_wide || is_open || is_vector == [true, true]);
-        let mut operands = node.inputs.clone();
-        // Of a vector a row on the left side, and a column on the right side.
-        for (side, operand) in operands.iter_mut().enumerate() {
-            if is_vector[side] {
-                *operand = node.op("matrix", AxisOp::Add(side), &[*operand])?;
+        rule_if!(is_wide || is_open || are_vectors);
+        let product = of_matrices(node, [node.inputs[0], node.inputs[1]], |node, operands| {
+            let mut operands = wire_rank_broadcast(node.part("operand"), node.model, &operands)?;
+            if is_wide {
+                return node.op("product", Typed(IntegerProduct), &operands);
             }
-        }
-        let mut operands = wire_rank_broadcast(node.part("operand"), node.model, &operands)?;
-        let rank = node.fact(operands[0])?.rank();
-        if is_open && !is_wide {
-            operands = broadcast(node, &operands, rank - 2)?;
-        }
-        let op: Box<dyn TypedOp> = if is_wide {
-            Box::new(Typed(IntegerProduct))
-        } else {
+            let rank = node.fact(operands[0])?.rank();
+            if is_open {
+                operands = broadcast(node, &operands, rank - 2)?;
+            }
             let axes = AxesMapping::for_numpy_matmul(rank, false, false, false)?;
-            Box::new(EinSum::new(axes, datum_type))
-        };
-        let mut made = node.op("product", op, &operands)?;
-        for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
-            if is_vector[side] {
-                made = node.op("vector", AxisOp::Rm(axis), &[made])?;
-            }
-        }
-        Ok(Some(tvec![made]))
+            node.op("product", EinSum::new(axes, datum_type), &operands)
+        });
+        Ok(Some(tvec![product?]))
     }
+}
+
+/// Wires a product of matrices for operands that may be vectors: a row on the left side, and a column on the
+/// right side.
+pub(super) fn of_matrices(
+    node: &mut Wiring<'_>,
+    mut operands: [OutletId; 2],
+    product: impl FnOnce(&mut Wiring<'_>, [OutletId; 2]) -> TractResult<OutletId>,
+) -> TractResult<OutletId> {
+    let mut is_vector = [false; 2];
+    for (side, operand) in operands.iter_mut().enumerate() {
+        let rank = node.fact(*operand)?.rank();
+        ensure!(
+            rank > 0,
+            "an operand is a scalar, expected a matrix or a vector"
+        );
+        is_vector[side] = rank == 1;
+        if is_vector[side] {
+            *operand = node.op("matrix", AxisOp::Add(side), &[*operand])?;
+        }
+    }
+    let mut made = product(node, operands)?;
+    let rank = node.fact(made)?.rank();
+    for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
+        if is_vector[side] {
+            made = node.op("vector", AxisOp::Rm(axis), &[made])?;
+        }
+    }
+    Ok(made)
+}
+
+/// The shape of a product of matrices, whose other axes broadcast.
+pub(super) fn product_shape<D: DimLike>(a: &[D], b: &[D]) -> TractResult<TVec<D>> {
+    let ([batch_a @ .., rows, inner], [batch_b @ .., other, columns]) = (a, b) else {
+        bail!(
+            "its operands have {} and {} axes, expected 2 or more",
+            a.len(),
+            b.len()
+        );
+    };
+    if !inner.compatible_with(other) {
+        return Err(OtherSizes::error(format!(
+            "its operands have {inner} columns and {other} rows, expected as many"
+        )));
+    }
+    let mut shape = multi_broadcast(&[batch_a, batch_b])?;
+    shape.extend([rows.clone(), columns.clone()]);
+    Ok(shape)
 }
 
 /// The sizes of the axes before those of a matrix, from the last on.
@@ -116,25 +153,6 @@ fn broadcast(
 struct IntegerProduct;
 
 impl IntegerProduct {
-    fn shape<D: DimLike>(a: &[D], b: &[D]) -> TractResult<TVec<D>> {
-        let [.., rows, inner] = a else {
-            bail!("its first operand has {} axes, expected 2 or more", a.len());
-        };
-        let [.., other, columns] = b else {
-            bail!(
-                "its second operand has {} axes, expected 2 or more",
-                b.len()
-            );
-        };
-        ensure!(
-            inner.compatible_with(other),
-            "its operands have {inner} columns and {other} rows, expected as many"
-        );
-        let mut shape = multi_broadcast(&[&a[..a.len() - 2], &b[..b.len() - 2]])?;
-        shape.extend([rows.clone(), columns.clone()]);
-        Ok(shape)
-    }
-
     fn product<T>(a: &Tensor, b: &Tensor, shape: &[usize]) -> TractResult<Tensor>
     where
         T: Datum + Copy + WrappingAdd + WrappingMul + Zero,
@@ -163,7 +181,7 @@ impl Stateless for IntegerProduct {
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let (a, b) = args_2!(inputs);
-        let shape = Self::shape(a.shape(), b.shape())?;
+        let shape = product_shape(a.shape(), b.shape())?;
         let product = match a.datum_type() {
             DatumType::I64 => Self::product::<i64>(&a, &b, &shape),
             DatumType::U64 => Self::product::<u64>(&a, &b, &shape),
@@ -181,7 +199,7 @@ impl Stateless for IntegerProduct {
             a.datum_type,
             b.datum_type
         );
-        let shape = Self::shape(&a.shape, &b.shape)?;
+        let shape = product_shape(&a.shape, &b.shape)?;
         Ok(tvec![a.datum_type.fact(shape)])
     }
 }

@@ -11,14 +11,13 @@ use std::ops::{Add, Rem};
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::all_in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
 use crate::operator::{Parsed, Wiring, own};
 use crate::polynomial::{difference, product, quotient, sum};
-use crate::typed_op::{Stateless, Typed};
+use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
 /// Parses a Mod.
 pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -143,7 +142,6 @@ impl Stateless for Remainder {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let shape = multi_broadcast(&[&*inputs[0].shape, &*inputs[1].shape])?;
-        Ok(tvec!(self.datum_type.fact(shape)))
+        broadcast_facts(self.datum_type, inputs)
     }
 }

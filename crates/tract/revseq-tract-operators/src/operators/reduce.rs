@@ -118,7 +118,7 @@ impl Operator for Reduction {
             let given = given.as_ref().map(|value| value.as_deref());
             self.axes(usize::try_from(rank)?, given)?;
         }
-        node.computes &= lets_tract_compute(&node.inputs);
+        node.computes &= node.value(0).is_some_and(|value| has_symbols(&value));
         Ok(None)
     }
 
@@ -151,37 +151,13 @@ impl Operator for Reduction {
     }
 }
 
-/// Whether tract's values are right. It computes with sizes that are not negative; its numbers have 32 bits.
-/// Numbers without axes are computed by it alone.
-fn lets_tract_compute(inputs: &[&InferenceFact]) -> bool {
-    let shape = inputs.get(1).and_then(|axes| axes.shape.concretize());
-    if shape.is_some_and(|shape| shape.contains(&0.to_dim())) {
-        let datum_type = inputs[0].datum_type.concretize();
-        let value = inputs[0].value.concretize();
-        return datum_type.is_none_or(|it| !it.is_float()) && value.is_none_or(|it| fits(&it));
-    }
-    let value = inputs[0].value.concretize();
-    value.is_some_and(|value| {
-        let sizes = value.datum_type().is_tdim().then(|| sizes(&value));
-        let sizes = sizes.and_then(Result::ok).unwrap_or_default();
-        let are_sizes = sizes.iter().all(is_size);
-        are_sizes && sizes.iter().any(|size| size.to_i64().is_err())
-    })
-}
-
-/// Whether 32 bits hold every reduction of these numbers. Sizes without a number are not computed.
-fn fits(value: &Tensor) -> bool {
-    let Ok(numbers) = value.cast_to::<i64>() else {
-        return true;
-    };
-    let Ok(numbers) = numbers.to_plain_array_view::<i64>() else {
-        return false;
-    };
-    let each = || numbers.iter().map(|number| number.saturating_abs());
-    let product = each().fold(1_i64, |all, number| all.saturating_mul(number.max(1)));
-    let squares = each().map(|number| number.saturating_mul(number));
-    let squares = squares.fold(0_i64, i64::saturating_add);
-    product.max(squares) <= i32::MAX.into()
+/// Whether a value has sizes that are no numbers. Of them tract computes the right expressions, and of numbers
+/// 32 bits.
+fn has_symbols(value: &Tensor) -> bool {
+    let sizes = value.datum_type().is_tdim().then(|| sizes(value));
+    let sizes = sizes.and_then(Result::ok).unwrap_or_default();
+    let is_number = |size: &TDim| size.to_i64().is_ok();
+    sizes.iter().all(is_size) && !sizes.iter().all(is_number)
 }
 
 /// A reduction of tract's by vectors, or of nothing and of infinity as in ONNX Runtime.

@@ -5,6 +5,7 @@ use std::fmt;
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::Slice;
+use tract_onnx::tract_hir::internal::tract_itertools::Itertools;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
@@ -76,8 +77,7 @@ impl fmt::Display for Expected {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sum(parts) => {
-                let listed: Vec<String> = parts.iter().map(ToString::to_string).collect();
-                write!(to, "the sum of its sizes [{}]", listed.join(","))
+                write!(to, "the sum of its sizes [{}]", parts.iter().join(","))
             }
             Self::Multiple(parts) => write!(to, "a multiple of {parts}, the number of its outputs"),
             Self::Parts(parts) => write!(to, "enough elements for {parts} parts of equal sizes"),

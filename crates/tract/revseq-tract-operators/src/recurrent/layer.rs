@@ -1,6 +1,7 @@
 //! What a layer is, and the sizes that its inputs have to have.
 
 use recurrent_layers::{Layout, Recurrent};
+use tract_onnx::tract_hir::internal::tract_itertools::Itertools;
 use tract_onnx::tract_hir::internal::*;
 
 use super::quantized::Quantized;
@@ -159,15 +160,11 @@ impl Expected {
     }
 
     pub(super) fn wrong(&self, found: &[TDim], expected: &[TDim]) -> TractError {
-        let list = |sizes: &[TDim]| {
-            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-            sizes.join(",")
-        };
         format_err!(
             "its {} has shape [{}], expected [{}]",
             self.name,
-            list(found),
-            list(expected)
+            found.iter().join(","),
+            expected.iter().join(",")
         )
     }
 }

@@ -66,10 +66,9 @@ type Place = (usize, usize);
 struct Expected {
     /// The shapes of inputs whose sizes are all known.
     known: Vec<(usize, TVec<usize>)>,
-    /// The ranks of the other inputs that are plain tensors, and their known sizes.
+    /// The ranks of the other inputs that are plain tensors.
     ranks: Vec<(usize, usize)>,
-    numbers: Vec<(Place, usize)>,
-    /// The axes that share a size, and its value in a run unless it is enough that they agree.
+    /// Their axes that share a size, which is `None` if it is enough that they agree.
     shared: Vec<(Option<TDim>, TVec<Place>)>,
 }
 
@@ -87,17 +86,16 @@ impl Expected {
             expected.ranks.push((input, fact.rank()));
             for (axis, size) in fact.shape.iter().enumerate() {
                 let place = (input, axis);
-                if let Ok(size) = size.to_usize() {
-                    expected.numbers.push((place, size));
-                } else if let Some((_, places)) = shared.iter_mut().find(|(it, _)| *it == size) {
-                    places.push(place);
-                } else {
-                    shared.push((size, tvec![place]));
+                match shared.iter_mut().find(|(it, _)| *it == size) {
+                    Some((_, places)) => places.push(place),
+                    None => shared.push((size, tvec![place])),
                 }
             }
         }
-        let shared = shared.into_iter();
-        let shared = shared.map(|(size, places)| ((!is_relative).then(|| size.clone()), places));
+        let shared = shared.into_iter().map(|(size, places)| {
+            let decides = !is_relative || size.to_i64().is_ok();
+            (decides.then(|| size.clone()), places)
+        });
         let says_something =
             |(size, places): &(Option<TDim>, TVec<Place>)| size.is_some() || places.len() > 1;
         expected.shared = shared.filter(says_something).collect();
@@ -121,14 +119,6 @@ impl Expected {
             }
         }
         let size = |(input, axis): Place| inputs[input].shape()[axis];
-        let differs = |(input, axis): Place, expected: i64| {
-            Err(OtherSizes::at(inputs[input].shape(), axis, expected))
-        };
-        for (place, expected) in &self.numbers {
-            if size(*place) != *expected {
-                return differs(*place, i64::try_from(*expected)?);
-            }
-        }
         for (expected, places) in &self.shared {
             let expected = expected.as_ref();
             let expected = expected.and_then(|it| it.maybe_eval_to_i64(ctx.symbols));
@@ -136,9 +126,9 @@ impl Expected {
                 Some(expected) => expected,
                 None => i64::try_from(size(places[0]))?,
             };
-            for place in places {
-                if usize::try_from(expected) != Ok(size(*place)) {
-                    return differs(*place, expected);
+            for (input, axis) in places {
+                if usize::try_from(expected) != Ok(size((*input, *axis))) {
+                    return Err(OtherSizes::at(inputs[*input].shape(), *axis, expected));
                 }
             }
         }

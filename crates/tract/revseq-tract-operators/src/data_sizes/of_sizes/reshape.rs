@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::zero_sizes::looked_at;
 use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data};
-use crate::data_sizes::bounds::is_not_negative;
+use crate::dims::is_not_negative;
 use crate::operator::{Parsed, over};
 
 #[derive(Clone, Debug)]

@@ -9,8 +9,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use crate::data_sizes::bounds::least;
-use crate::dims;
+use crate::dims::{self, least};
 use crate::operator::{Wired, Wiring};
 use crate::other_sizes::OtherSizes;
 use crate::typed_op::{Stateless, Typed};

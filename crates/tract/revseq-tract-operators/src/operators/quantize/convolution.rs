@@ -3,8 +3,6 @@
 //! The weights of a group are the rows of a product, and the windows of an image its columns, which are
 //! packed where they are multiplied.
 
-use std::cell::RefCell;
-
 use integer_products::{Bytes, Dense, Matrix, PackedColumns, PackedRows, Sink, WIDTH, ZeroPoints};
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -13,7 +11,7 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::scaled::{Output, Parameter, Scaled};
-use super::{bytes_of, check_bytes, work};
+use super::{bytes_of, check_bytes, with_parameters, work};
 use crate::faster::convolutions::windows::Windows;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 use crate::typed_op::{Stateless, Typed};
@@ -45,14 +43,8 @@ impl Operator for OfImages {
         let (pool, group) = convolution(node)?;
         let [x, w, rest @ ..] = self.inputs.map(|place| Some(node.inputs[place?]));
         let (x, w) = x.zip(w).context("it lacks an operand")?;
-        let mut inputs = tvec![x];
-        for parameter in &rest[..if self.is_scaled { 7 } else { 2 }] {
-            inputs.push(match parameter {
-                Some(parameter) => *parameter,
-                None => node.constant("zero", tensor0(0_i32))?,
-            });
-        }
-        inputs.push(w);
+        let parameters = &rest[..if self.is_scaled { 7 } else { 2 }];
+        let inputs = with_parameters(node, x, parameters, w)?;
         let op = ByteConv {
             pool,
             group,
@@ -92,11 +84,6 @@ struct ByteConv {
 
 never_equal!(ByteConv);
 
-thread_local! {
-    /// The windows that this thread multiplied last, whose memory the next ones take.
-    static COLUMNS: RefCell<PackedColumns> = RefCell::default();
-}
-
 /// The operands of a convolution.
 struct Operands<'a> {
     rows: &'a [PackedRows],
@@ -128,18 +115,16 @@ impl Operands<'_> {
         let of_part = outputs * count;
         let work = work([to.len() / count, k, count]);
         par_chunks_mut(to, of_part, work, |first, to| {
-            COLUMNS.with_borrow_mut(|columns| {
-                for (index, to) in (first..).zip(to.chunks_exact_mut(of_part)) {
-                    let (image, group) = (index / groups, index % groups);
-                    let mut part = Part {
-                        operands: self,
-                        columns,
-                        image,
-                        group,
-                    };
-                    multiply(&mut part, to);
-                }
-            });
+            let mut part = Part {
+                operands: self,
+                columns: PackedColumns::default(),
+                image: 0,
+                group: 0,
+            };
+            for (index, to) in (first..).zip(to.chunks_exact_mut(of_part)) {
+                (part.image, part.group) = (index / groups, index % groups);
+                multiply(&mut part, to);
+            }
             Ok(())
         })
     }
@@ -148,7 +133,8 @@ impl Operands<'_> {
 /// The channels of a group of an image.
 struct Part<'a> {
     operands: &'a Operands<'a>,
-    columns: &'a mut PackedColumns,
+    /// The windows that are multiplied, whose memory serves the next part of the thread.
+    columns: PackedColumns,
     image: usize,
     group: usize,
 }
@@ -229,14 +215,9 @@ impl Stateless for ByteConv {
     }
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let packed;
-        let rows = match (&self.rows, inputs.last()) {
-            (Some(rows), _) => &**rows,
-            (None, Some(weights)) => {
-                packed = self.pack(weights)?;
-                &packed
-            }
-            (None, None) => bail!("it lacks an operand"),
+        let rows = match &self.rows {
+            Some(rows) => Arc::clone(rows),
+            None => Arc::new(self.pack(inputs.last().context("it lacks an operand")?)?),
         };
         let shape = self.pool.output_shape(inputs[0].shape())?;
         let windows = Windows::new(&self.pool, inputs[0].shape(), false)?;
@@ -254,7 +235,7 @@ impl Stateless for ByteConv {
         });
         let numbers: Vec<usize> = numbers.collect();
         let operands = Operands {
-            rows,
+            rows: &rows,
             windows: &windows,
             images: bytes_of(&plain)?,
             zeros,

@@ -1,5 +1,7 @@
 //! QuantizeLinear and DequantizeLinear.
 
+use std::ops::{Mul, Sub};
+
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -136,15 +138,9 @@ struct Linear {
 }
 
 /// A number of the data.
-pub(super) trait Real: Datum + Copy {
+trait Real: Datum + Copy + Mul<Output = Self> {
     /// The nearest integer to `self / scale`, the even one of two, plus `zero`, between two bounds.
     fn quantized(self, scale: Self, zero: i32, least: i32, most: i32) -> i32;
-
-    /// A product with a difference of quantised numbers.
-    fn times(self, number: i64) -> Self;
-
-    /// The same with a small difference.
-    fn times_small(self, number: i32) -> Self;
 }
 
 macro_rules! real {
@@ -158,14 +154,6 @@ macro_rules! real {
                 // The sum has no place for fractions: it rounds as needed, in vectors.
                 let whole = (bounded + $one_and_a_half) - $one_and_a_half;
                 whole as i32 + zero
-            }
-
-            fn times(self, number: i64) -> Self {
-                number as $real * self
-            }
-
-            fn times_small(self, number: i32) -> Self {
-                number as $real * self
             }
         }
     };
@@ -220,15 +208,14 @@ impl<F: Real> Operands<'_, F> {
         })
     }
 
-    fn dequantize<Q: Datum + Copy + Into<i32>>(&self, data: &Tensor) -> TractResult<Tensor> {
+    /// Dequantises numbers, whose differences from their zero points are of a type that holds them.
+    fn dequantize<Q, W>(&self, data: &Tensor) -> TractResult<Tensor>
+    where
+        Q: Datum + Copy + Into<W>,
+        W: From<i32> + Sub<Output = W> + AsPrimitive<F>,
+    {
         self.map(data, |q: Q, scale: F, zero| {
-            scale.times_small(q.into() - zero)
-        })
-    }
-
-    fn dequantize_wide<Q: Datum + Copy + Into<i64>>(&self, data: &Tensor) -> TractResult<Tensor> {
-        self.map(data, |q: Q, scale: F, zero| {
-            scale.times(q.into().saturating_sub(zero.into()))
+            (q.into() - zero.into()).as_() * scale
         })
     }
 }
@@ -246,7 +233,12 @@ impl Linear {
         Ok(())
     }
 
-    fn apply<F: Real>(&self, inputs: &[TValue]) -> TractResult<Tensor> {
+    fn apply<F: Real>(&self, inputs: &[TValue]) -> TractResult<Tensor>
+    where
+        i32: AsPrimitive<F>,
+        i64: AsPrimitive<F>,
+        i128: AsPrimitive<F>,
+    {
         let scales = inputs[1].cast_to::<F>()?;
         let scales = scales.try_as_plain_ram()?;
         let zeros = match inputs.get(2) {
@@ -271,12 +263,12 @@ impl Linear {
             },
             Direction::Dequantize => {
                 let real = match data.datum_type() {
-                    DatumType::I8 => operands.dequantize::<i8>(data),
-                    DatumType::U8 => operands.dequantize::<u8>(data),
-                    DatumType::I16 => operands.dequantize::<i16>(data),
-                    DatumType::U16 => operands.dequantize::<u16>(data),
-                    DatumType::I32 => operands.dequantize_wide::<i32>(data),
-                    DatumType::I64 => operands.dequantize_wide::<i64>(data),
+                    DatumType::I8 => operands.dequantize::<i8, i32>(data),
+                    DatumType::U8 => operands.dequantize::<u8, i32>(data),
+                    DatumType::I16 => operands.dequantize::<i16, i32>(data),
+                    DatumType::U16 => operands.dequantize::<u16, i32>(data),
+                    DatumType::I32 => operands.dequantize::<i32, i64>(data),
+                    DatumType::I64 => operands.dequantize::<i64, i128>(data),
                     other => bail!("its data is {other:?}, expected integers"),
                 }?;
                 Ok(real.cast_to_dt(self.to)?.into_owned())

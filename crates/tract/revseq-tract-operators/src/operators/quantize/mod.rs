@@ -7,6 +7,8 @@
 use integer_products::Bytes;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::operator::Wiring;
+
 pub(crate) mod convolution;
 pub(crate) mod dynamic;
 pub(crate) mod linear;
@@ -21,6 +23,25 @@ pub(crate) fn bytes_of<'a>(plain: &'a PlainView<'_>) -> TractResult<Bytes<'a>> {
     } else {
         plain.as_slice().map(Bytes::U8)
     }
+}
+
+/// The inputs of a product in order: an operand, its parameters, of which those that are left out are zeros, and
+/// the other operand.
+fn with_parameters(
+    node: &mut Wiring<'_>,
+    first: OutletId,
+    parameters: &[Option<OutletId>],
+    second: OutletId,
+) -> TractResult<TVec<OutletId>> {
+    let mut inputs = tvec![first];
+    for parameter in parameters {
+        inputs.push(match parameter {
+            Some(parameter) => *parameter,
+            None => node.constant("zero", tensor0(0_i32))?,
+        });
+    }
+    inputs.push(second);
+    Ok(inputs)
 }
 
 /// Checks that an operand consists of bytes.

@@ -1,11 +1,8 @@
 //! Products of matrices of bytes: MatMulInteger and QLinearMatMul.
 
-use std::cell::RefCell;
-
 use integer_products::{Bytes, Dense, Matrix, PackedColumns, PackedRows, Sink, ZeroPoints};
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::ops::binary::{BinMiniOp, TypedBinOp};
 use tract_onnx::tract_core::ops::cast::Cast;
 use tract_onnx::tract_core::ops::math::{Add, Mul};
@@ -13,9 +10,9 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::scaled::{Floats, Output, Parameter, Scaled};
-use super::{bytes_of, check_bytes, work};
+use super::{bytes_of, check_bytes, with_parameters, work};
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
-use crate::other_sizes::OtherSizes;
+use crate::operators::mat_mul::{of_matrices, product_shape};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a MatMulInteger or a QLinearMatMul.
@@ -45,45 +42,19 @@ impl Operator for OfMatrices {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let [a, b, rest @ ..] = self.inputs.map(|place| Some(node.inputs[place?]));
         let (a, b) = a.zip(b).context("it lacks an operand")?;
-        let mut operands = [a, b];
-        let mut is_vector = [false; 2];
-        // Of a vector a row on the left side, and a column on the right side.
-        for side in 0..2 {
-            let rank = node.fact(operands[side])?.rank();
-            ensure!(
-                rank > 0,
-                "an operand is a scalar, expected a matrix or a vector"
-            );
-            is_vector[side] = rank == 1;
-            if is_vector[side] {
-                operands[side] = node.op("matrix", AxisOp::Add(side), &[operands[side]])?;
-            }
-        }
-        let [a, b] = operands;
-        let mut inputs = tvec![a];
-        for parameter in &rest[..if self.is_scaled { 6 } else { 2 }] {
-            inputs.push(match parameter {
-                Some(parameter) => *parameter,
-                None => node.constant("zero", tensor0(0_i32))?,
-            });
-        }
-        inputs.push(b);
-        let op = ByteProduct {
-            made: if self.is_scaled {
-                Made::Bytes
-            } else {
-                Made::Sums
-            },
-            columns: None,
+        let (made, parameters) = match self.is_scaled {
+            true => (Made::Bytes, &rest[..6]),
+            false => (Made::Sums, &rest[..2]),
         };
-        let mut made = node.op("product", Typed(op), &inputs)?;
-        let rank = node.fact(made)?.rank();
-        for (side, axis) in [(1, rank - 1), (0, rank - 2)] {
-            if is_vector[side] {
-                made = node.op("vector", AxisOp::Rm(axis), &[made])?;
-            }
-        }
-        Ok(Some(tvec![made]))
+        let product = of_matrices(node, [a, b], |node, [a, b]| {
+            let inputs = with_parameters(node, a, parameters, b)?;
+            let op = ByteProduct {
+                made,
+                columns: None,
+            };
+            node.op("product", Typed(op), &inputs)
+        });
+        Ok(Some(tvec![product?]))
     }
 }
 
@@ -136,11 +107,6 @@ struct ByteProduct {
 }
 
 never_equal!(ByteProduct);
-
-thread_local! {
-    /// The rows that this thread multiplied last, whose memory the next ones take.
-    static ROWS: RefCell<PackedRows> = RefCell::default();
-}
 
 /// The place of a matrix in an operand of this shape, for one of the result.
 fn place(at: usize, result: &[usize], operand: &[usize]) -> usize {
@@ -204,58 +170,34 @@ impl Operands<'_> {
         let is_one = self.columns.matrices.len() == 1 && self.a.len() == all * k;
         let size = if is_one { all } else { *m };
         par_chunks_mut(to, *n, work([all, *k, *n]), |mut first, mut to| {
-            ROWS.with_borrow_mut(|rows| {
-                while !to.is_empty() {
-                    let (matrix, row) = (first / size, first % size);
-                    let count = (size - row).min(to.len() / n);
-                    let part;
-                    (part, to) = std::mem::take(&mut to).split_at_mut(count * n);
-                    let [at_a, at_b] = match is_one {
-                        true => [0, 0],
-                        false => [of_a, of_b].map(|it| place(matrix, batch, it)),
-                    };
-                    let elements = self.a.from((at_a * size + row) * k);
-                    rows.set(Matrix::dense(elements, [count, *k]));
-                    let zeros = ZeroPoints {
+            // The matrices of a thread share the memory of their rows.
+            let mut rows = PackedRows::default();
+            while !to.is_empty() {
+                let (matrix, row) = (first / size, first % size);
+                let count = (size - row).min(to.len() / n);
+                let made;
+                (made, to) = std::mem::take(&mut to).split_at_mut(count * n);
+                let [at_a, at_b] = match is_one {
+                    true => [0, 0],
+                    false => [of_a, of_b].map(|it| place(matrix, batch, it)),
+                };
+                let elements = self.a.from((at_a * size + row) * k);
+                rows.set(Matrix::dense(elements, [count, *k]));
+                let part = Part {
+                    rows: &rows,
+                    columns: &self.columns.matrices[at_b],
+                    zeros: ZeroPoints {
                         rows: self.zeros[0].of_rows(first..first + count),
                         columns: self.zeros[1].of_matrix(*n, matrix),
-                    };
-                    let columns = &self.columns.matrices[at_b];
-                    multiply(
-                        &Part {
-                            rows,
-                            columns,
-                            zeros,
-                            first,
-                            matrix,
-                        },
-                        part,
-                    );
-                    first += count;
-                }
-            });
+                    },
+                    first,
+                    matrix,
+                };
+                multiply(&part, made);
+                first += count;
+            }
             Ok(())
         })
-    }
-}
-
-impl ByteProduct {
-    fn shape<D: DimLike>(a: &[D], b: &[D]) -> TractResult<TVec<D>> {
-        let ([.., rows, inner], [.., other, columns]) = (a, b) else {
-            bail!(
-                "its operands have {} and {} axes, expected 2 or more",
-                a.len(),
-                b.len()
-            );
-        };
-        if !inner.compatible_with(other) {
-            return Err(OtherSizes::error(format!(
-                "its operands have {inner} columns and {other} rows, expected as many"
-            )));
-        }
-        let mut shape = multi_broadcast(&[&a[..a.len() - 2], &b[..b.len() - 2]])?;
-        shape.extend([rows.clone(), columns.clone()]);
-        Ok(shape)
     }
 }
 
@@ -335,16 +277,13 @@ impl Stateless for ByteProduct {
     const NAME: &str = "ByteProduct";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let packed;
-        let columns = match (&self.columns, inputs.last()) {
-            (Some(columns), _) => columns,
-            (None, Some(b)) => {
-                packed = Columns::pack(b)?;
-                &packed
-            }
-            (None, None) => bail!("it lacks an operand"),
+        let columns = match &self.columns {
+            Some(columns) => Arc::clone(columns),
+            None => Arc::new(Columns::pack(
+                inputs.last().context("it lacks an operand")?,
+            )?),
         };
-        let shape = Self::shape(inputs[0].shape(), &columns.shape)?;
+        let shape = product_shape(inputs[0].shape(), &columns.shape)?;
         let rank = shape.len();
         let matrices: usize = shape[..rank - 2].iter().product();
         let [m, n] = [shape[rank - 2], shape[rank - 1]];
@@ -352,7 +291,7 @@ impl Stateless for ByteProduct {
         let operands = Operands {
             a: bytes_of(&a)?,
             of_a: inputs[0].shape(),
-            columns,
+            columns: &columns,
             zeros: [
                 Parameter::read("zero point", &inputs[1], [m, matrices])?,
                 Parameter::read("zero point", &inputs[2], [n, matrices])?,
@@ -419,7 +358,7 @@ impl Stateless for ByteProduct {
             }
             (None, None) => bail!("it lacks an operand"),
         };
-        let shape = Self::shape(&inputs[0].shape, &columns)?;
+        let shape = product_shape(&inputs[0].shape, &columns)?;
         let datum_type = match self.made {
             Made::Sums => i32::datum_type(),
             Made::Bytes => inputs[6].datum_type,
