@@ -82,51 +82,10 @@
 //! nested ones included, and of a `Range` and outputs whose sizes come from data; by default there
 //! is no bound.
 //!
-//! # Operators around loops
+//! # Other operators
 //!
-//! Operators that models use in and around loops, and that tract supports in part:
-//!
-//! - `If`: without a name, with names that also occur elsewhere, and with branches that output
-//!   different constants or captured values.
-//! - `Slice` of one element along an axis that is then squeezed, which is how `x[t]` is
-//!   exported: a `Gather`. Bounds may come from data, and follow ONNX's rule along axes of any
-//!   size: that of `x[:100]` is `min(T,100)`.
-//! - `Compress`, `ConstantOfShape`, `Expand`, `OneHot`, `Pad`, `Reshape`, `Squeeze` and `Tile`
-//!   with sizes that come from data: the sizes are symbols until the operator runs. A `OneHot`
-//!   takes any index, and a `Pad` removes elements if its pads are negative. A `Squeeze` without
-//!   axes is refused if a size is not known, since its rank depends on it.
-//! - `Concat` and `Reshape` of sizes that may be equal, although different expressions stand for
-//!   them: they are compared when the model runs.
-//! - `Scan` over axes that may be empty: its final states are then the initial ones. It begins each run
-//!   with its initial states, also within other loops.
-//! - `Softmax`, `LogSoftmax` and `STFT` over an axis that a step of a loop makes.
-//! - `RandomNormalLike` and `RandomUniformLike` whatever their node is called, and the mask of a
-//!   `Dropout` before opset 12.
-//! - `Unique`.
-//! - `Range` with any step and limit: it is empty if it ends before it starts, also for symbols.
-//! - Reductions, `ArgMax` and `ArgMin`: of nothing, where the results are ONNX Runtime's (0 for a
-//!   sum or a mean, negative infinity for a maximum, an error for a position), and of integers.
-//! - `TopK`, where a `k` above the axis is an error, and NaN is more than any number; `k` may be an attribute.
-//! - `Resize` to sizes that are known when it runs, and with the nearest elements that ONNX Runtime takes
-//!   in opset 10; `Upsample`.
-//! - `Conv`, `MaxPool` and `AveragePool`, where a window larger than its image is an error.
-//! - `Mul` of integers by themselves, and of sizes.
-//! - Sizes that come from data, of values that nothing else reads.
-//! - Any operator whose outputs are known to be empty.
-//! - `Cast` of sizes to int32, and `Cast` of all else to int64 as numbers,
-//!   which `CumSum`, `TopK`, `NonZero` and others then take.
-//! - `QuantizeLinear` and `DequantizeLinear` of all versions, with parameters by axis or by block,
-//!   constant or computed, and `DynamicQuantizeLinear`. They compute with integers of tract's plain
-//!   types: tract replaces operators between two of them by a table of all bytes, `Softmax`
-//!   included, though its elements depend on each other. Constants are dequantised when the model
-//!   is loaded.
-//! - `Celu`, `Mish`, `Selu`, `Softplus` and `Swish` by their definitions, and a `LogSoftmax` whose
-//!   small elements are finite; `Erf`, `Gelu`, `Gemm`, `Round`, `Sigmoid` and others of doubles.
-//! - `MatMul` of two vectors and of wide integers; `Equal`, `Pad`, `ReduceMax` and `ReduceMin` of
-//!   truth values.
-//! - Products, convolutions, sums and normalisations of half floats, which are computed in floats.
-//! - `Mod`, whose operands tract may swap, `Div` without reciprocals, `BitShift` by any number of bits, and
-//!   `GatherND` and `ScatterND` with indices from the end.
+//! The [README](https://crates.io/crates/revseq-tract-operators) lists the operators that models use in and around
+//! loops, what of them tract has, and what is here.
 //!
 //! # Limitations
 //!

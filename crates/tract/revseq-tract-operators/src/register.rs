@@ -28,7 +28,7 @@ use crate::recurrent;
 type Parser = fn(&ParsingContext<'_>, &NodeProto) -> Parsed;
 
 /// Makes a tract ONNX loader read `Loop`, all of `LSTM`, `GRU` and `RNN`, `If` with any names and
-/// constants in its branches, and the operators that models use [around loops](crate#operators-around-loops).
+/// constants in its branches, and the operators that models use [around loops](crate#other-operators).
 /// An operator whose outputs are known to be empty is a constant. Of `ai.onnx.ml` it reads `LabelEncoder`
 /// and `OneHotEncoder`.
 ///
