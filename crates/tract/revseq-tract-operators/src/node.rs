@@ -63,11 +63,11 @@ pub(crate) fn is_one_of(operators: &str, operator: &str) -> bool {
 /// takes them by their places.
 pub(crate) fn check_arity(node: &NodeProto) -> TractResult<()> {
     let required = Operator::of(&node.op_type).map_or(1, |it| it.inputs);
-    let given = node.input.iter().take_while(|name| !name.is_empty());
-    let given = given.count();
+    let count = node.input.iter().take_while(|name| !name.is_empty());
+    let count = count.count();
     ensure!(
-        given >= required,
-        "it has {given} inputs, expected at least {required}"
+        count >= required,
+        "it has {count} inputs, expected at least {required}"
     );
     ensure!(!node.output.is_empty(), "it has no output");
     Ok(())

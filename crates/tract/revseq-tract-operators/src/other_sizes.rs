@@ -12,18 +12,18 @@ pub struct OtherSizes(String);
 
 impl OtherSizes {
     /// Compares a shape with sizes, as far as they are known in this run.
-    pub(crate) fn check(found: &[usize], expected: &[TDim], ctx: &SymbolValues) -> TractResult<()> {
-        if found.len() != expected.len() {
+    pub(crate) fn check(shape: &[usize], expected: &[TDim], ctx: &SymbolValues) -> TractResult<()> {
+        if shape.len() != expected.len() {
             let axes = expected.len();
             return Err(Self::error(format!(
-                "a value has shape {found:?}, expected {axes} axes"
+                "a value has shape {shape:?}, expected {axes} axes"
             )));
         }
-        for (axis, (size, expected)) in std::iter::zip(found, expected).enumerate() {
+        for (axis, (size, expected)) in std::iter::zip(shape, expected).enumerate() {
             if let Some(expected) = expected.maybe_eval_to_i64(ctx)
                 && usize::try_from(expected) != Ok(*size)
             {
-                return Err(Self::at(found, axis, expected));
+                return Err(Self::at(shape, axis, expected));
             }
         }
         Ok(())
@@ -34,10 +34,10 @@ impl OtherSizes {
         Self(what).into()
     }
 
-    pub(crate) fn at(found: &[usize], axis: usize, expected: i64) -> TractError {
-        let size = found[axis];
+    pub(crate) fn at(shape: &[usize], axis: usize, expected: i64) -> TractError {
+        let size = shape[axis];
         Self::error(format!(
-            "a value has shape {found:?}, of which axis {axis} has {size} elements, expected {expected}"
+            "a value has shape {shape:?}, of which axis {axis} has {size} elements, expected {expected}"
         ))
     }
 }

@@ -43,8 +43,8 @@ pub(crate) fn quotient(a: &TDim, b: &TDim) -> Option<TDim> {
     }
     let (dividend, by) = a.maybe_div(b).ok()?;
     let exact = Polynomial::default().plus(Polynomial::of(a)?, i64::try_from(by).ok()?)?;
-    let found = Polynomial::of(&dividend)?.times(&Polynomial::of(b)?)?;
-    if !found.is(&exact) {
+    let product = Polynomial::of(&dividend)?.times(&Polynomial::of(b)?)?;
+    if !product.is(&exact) {
         return None;
     }
     if by == 1 {

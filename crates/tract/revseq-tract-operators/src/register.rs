@@ -171,8 +171,8 @@ fn without_last_outputs(node: &NodeProto) -> Cow<'_, NodeProto> {
 pub fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let node = &*without_last_outputs(node);
     let operator = node.op_type.as_str();
-    let known = OPERATORS.get(operator);
-    let (parse, domain) = known.with_context(|| format!("tract has no {operator}"))?;
+    let entry = OPERATORS.get(operator);
+    let (parse, domain) = entry.with_context(|| format!("tract has no {operator}"))?;
     if let Some(domain) = domain {
         check_domain(node, domain)?;
     }

@@ -58,12 +58,11 @@ impl ReverseSubsequences {
             lengths.rank(),
             expected.len()
         );
-        for (dimension, (expected, found)) in expected.iter().zip(lengths.shape.iter()).enumerate()
-        {
-            if let (Ok(expected), Ok(found)) = (expected.to_usize(), found.to_usize()) {
+        for (dimension, (expected, size)) in expected.iter().zip(lengths.shape.iter()).enumerate() {
+            if let (Ok(expected), Ok(size)) = (expected.to_usize(), size.to_usize()) {
                 ensure!(
-                    expected == found,
-                    "the lengths have size {found} in dimension {dimension}, expected {expected}"
+                    expected == size,
+                    "the lengths have size {size} in dimension {dimension}, expected {expected}"
                 );
             }
         }

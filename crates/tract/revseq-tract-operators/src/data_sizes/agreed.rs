@@ -90,8 +90,8 @@ impl Stateless for Agreed {
 
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
         let is_known = self.shape.iter().all(|size| size.to_i64().is_ok());
-        let found = is_known.then(|| self.eval(&EvalContext::out_of_plan(), inputs));
-        found.transpose()
+        let outputs = is_known.then(|| self.eval(&EvalContext::out_of_plan(), inputs));
+        outputs.transpose()
     }
 
     fn forwards_input(&self) -> bool {
@@ -99,12 +99,12 @@ impl Stateless for Agreed {
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        for (axis, (found, expected)) in
+        for (axis, (size, expected)) in
             std::iter::zip(inputs[0].shape.iter(), &self.shape).enumerate()
         {
             ensure!(
-                found.compatible_with(expected),
-                "its operand has {found} elements along axis {axis}, expected {expected}"
+                size.compatible_with(expected),
+                "its operand has {size} elements along axis {axis}, expected {expected}"
             );
         }
         Ok(tvec![inputs[0].datum_type.fact(self.shape.clone())])

@@ -11,7 +11,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::part::{along, take};
+use super::runtime_slice::{along, take};
 use super::size_symbols::{SizeSymbols, axis};
 use crate::operator::{Parsed, Wiring, own};
 use crate::typed_op::{Stateless, Typed};

@@ -54,7 +54,7 @@ fn defined(model: &TypedModel, node: &TypedNode) -> TractResult<Vec<(Symbol, Out
         return Ok(vec![]);
     }
     let facts = model.node_input_facts(node.id)?;
-    let given: Vec<Symbol> = facts.into_iter().flat_map(symbols_of).collect();
+    let of_inputs: Vec<Symbol> = facts.into_iter().flat_map(symbols_of).collect();
     let outputs = node.outputs.iter().enumerate().flat_map(|(slot, output)| {
         let outlet = OutletId::new(node.id, slot);
         output.fact.shape.iter().filter_map(move |size| match size {
@@ -63,7 +63,7 @@ fn defined(model: &TypedModel, node: &TypedNode) -> TractResult<Vec<(Symbol, Out
         })
     });
     Ok(outputs
-        .filter(|(symbol, _)| !given.contains(symbol))
+        .filter(|(symbol, _)| !of_inputs.contains(symbol))
         .collect())
 }
 

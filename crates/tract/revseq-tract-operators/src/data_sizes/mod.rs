@@ -20,7 +20,7 @@ mod next;
 mod node_context;
 pub(crate) mod of_sizes;
 pub(crate) mod one_hot;
-mod part;
+mod runtime_slice;
 mod size_symbols;
 pub(crate) mod slice;
 pub(crate) mod squeeze;

@@ -101,7 +101,7 @@ impl<'a> NodeContext<'a> {
             Some(name) => self.numbers(name, length),
             None => Ok(None),
         };
-        let found = match node.op_type.as_str() {
+        let numbers = match node.op_type.as_str() {
             "Identity" | "Cast" => input_of(0, length)?,
             // Its input is a scalar.
             "Unsqueeze" => input_of(0, Some(1))?,
@@ -131,7 +131,7 @@ impl<'a> NodeContext<'a> {
             }
             _ => None,
         };
-        Ok(found.or_else(|| leaf(name, length)))
+        Ok(numbers.or_else(|| leaf(name, length)))
     }
 
     /// Whether all readers of a value in the current graph squeeze an axis.

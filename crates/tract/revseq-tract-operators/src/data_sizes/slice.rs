@@ -2,7 +2,7 @@
 //!
 //! Axes and steps have to be known by the time the node is wired, bounds need not be. Each axis is
 //! wired alone, as the plainest operator that is right for every size: a Gather, tract's Slice, or
-//! a [`Part`] that applies the bounds at run time.
+//! a [`RuntimeSlice`] that applies the bounds at run time.
 //!
 //! ```text
 //! x[t:t+1] squeezed  →  Gather(x, t)
@@ -21,7 +21,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::bounds::{BEYOND, Extent, extent};
 use super::next::Next;
 use super::node_context::{NodeContext, Number};
-use super::part::{Bound, Part, between, wire_within};
+use super::runtime_slice::{Bound, RuntimeSlice, between, wire_within};
 use super::size_symbols::{SizeSymbols, axis};
 use crate::dims::{self, most};
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, own};
@@ -109,9 +109,9 @@ fn hints(context: &NodeContext<'_>, node: &NodeProto, axes: &List) -> TractResul
             .unwrap_or_default(),
     };
     let numbers = |name| -> TractResult<_> {
-        let found = context.numbers(name, Some(axes.len()))?;
-        let found = found.filter(|found| found.len() == axes.len());
-        Ok(found.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
+        let elements = context.numbers(name, Some(axes.len()))?;
+        let elements = elements.filter(|it| it.len() == axes.len());
+        Ok(elements.unwrap_or_else(|| vec![Number::Unknown; axes.len()]))
     };
     let (starts, ends) = (numbers(start)?, numbers(end)?);
     let hints = axes.iter().enumerate().map(|(at, &axis)| {
@@ -138,7 +138,7 @@ struct OnnxSlice {
 }
 
 /// Knowledge of an input that holds a list: its elements, or its shape.
-type Given = (Option<Arc<Tensor>>, Option<TVec<TDim>>);
+type ListFacts = (Option<Arc<Tensor>>, Option<TVec<TDim>>);
 
 /// A Slice along an axis.
 #[derive(Clone, Debug)]
@@ -152,19 +152,19 @@ struct Along {
 
 /// The elements that a Slice takes along an axis.
 #[derive(Clone, Debug)]
-enum Taken {
+enum SlicedPart {
     /// The element at the start; the Squeeze fails if there is none.
     Element { at: usize },
     /// The elements between two positions within the axis.
     Within(TDim, TDim),
     /// A number of elements, between the bounds at run time.
-    Part(TDim),
+    Counted(TDim),
     /// A number of elements that no expression gives before the run.
     Unknown,
 }
 
 impl Along {
-    fn taken(&self, size: &TDim) -> Taken {
+    fn taken(&self, size: &TDim) -> SlicedPart {
         let Hint {
             is_next,
             is_squeezed,
@@ -175,19 +175,19 @@ impl Along {
             && is_squeezed
             && (is_next && self.step > 0 || to_end && self.step >= BEYOND)
         {
-            return Taken::Element { at };
+            return SlicedPart::Element { at };
         }
         let (Bound::Known(start), Bound::Known(end)) = (&self.start, &self.end) else {
-            return Taken::Unknown;
+            return SlicedPart::Unknown;
         };
         match extent(start, end, self.step, size) {
             // Without an element, the Squeeze fails.
             Some(Extent::Count(count)) if is_squeezed && most(&count) == Some(1) => {
-                Taken::Part(1.to_dim())
+                SlicedPart::Counted(1.to_dim())
             }
-            Some(Extent::Count(count)) => Taken::Part(count),
-            Some(Extent::Within(from, to)) => Taken::Within(from, to),
-            None => Taken::Unknown,
+            Some(Extent::Count(count)) => SlicedPart::Counted(count),
+            Some(Extent::Within(from, to)) => SlicedPart::Within(from, to),
+            None => SlicedPart::Unknown,
         }
     }
 }
@@ -197,7 +197,7 @@ impl OnnxSlice {
     fn along(
         &self,
         rank: usize,
-        given: impl Fn(usize) -> TractResult<Given>,
+        facts_of: impl Fn(usize) -> TractResult<ListFacts>,
     ) -> TractResult<Option<Vec<Along>>> {
         let mut lists: TVec<Option<Vec<Option<TDim>>>> = tvec![];
         let mut has_symbol = false;
@@ -208,7 +208,7 @@ impl OnnxSlice {
                     Some(numbers.iter().map(|it| Some(it.to_dim())).collect())
                 }
                 List::Input(input, numbers) => {
-                    let (value, shape) = given(*input)?;
+                    let (value, shape) = facts_of(*input)?;
                     let length = shape.and_then(|it| Some(it.first()?.to_usize()));
                     has_symbol |= matches!(length, Some(Err(_)));
                     let length = length.and_then(Result::ok);
@@ -237,7 +237,7 @@ impl OnnxSlice {
             "a Slice whose starts, ends, axes and steps have {lengths:?} elements, expected \
              equally many"
         );
-        let mut found: Vec<Along> = vec![];
+        let mut slices: Vec<Along> = vec![];
         for at in 0..count {
             // Absent, known, or neither.
             let number = |list: usize, absent: i64| match (&self.lists[list], &lists[list]) {
@@ -250,7 +250,7 @@ impl OnnxSlice {
             };
             ensure!(step != 0, "its step along axis {number_of_axis} is 0");
             let axis = axis(number_of_axis, rank).ok();
-            let is_new = |axis: &usize| found.iter().all(|known| known.axis != *axis);
+            let is_new = |axis: &usize| slices.iter().all(|slice| slice.axis != *axis);
             let axis = axis.filter(is_new).with_context(|| {
                 format!(
                     "axis {number_of_axis} of data of rank {rank}, expected each axis at most once, from \
@@ -265,7 +265,7 @@ impl OnnxSlice {
             };
             let [start, end] = [bound(0), bound(1)];
             let unknown = Bound::Element { at, length: count };
-            found.push(Along {
+            slices.push(Along {
                 axis,
                 start: start.unwrap_or_else(|| unknown.clone()),
                 end: end.unwrap_or(unknown),
@@ -273,7 +273,7 @@ impl OnnxSlice {
                 hint: self.hints.get(at).copied().unwrap_or_default(),
             });
         }
-        Ok(Some(found))
+        Ok(Some(slices))
     }
 
     /// A list of bounds that are not all known.
@@ -297,7 +297,7 @@ impl OnnxSlice {
 
 impl Operator for OnnxSlice {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        let given = |input: usize| {
+        let facts_of = |input: usize| {
             let fact = node.inputs.get(input).context("it lacks an input")?;
             Ok((fact.value.concretize(), fact.shape.concretize()))
         };
@@ -307,7 +307,7 @@ impl Operator for OnnxSlice {
         if let Some(rank) = data.shape.rank().concretize() {
             let rank = usize::try_from(rank)?;
             let mut dims: TVec<DimFact> = data.shape.dims().cloned().collect();
-            match self.along(rank, given)? {
+            match self.along(rank, facts_of)? {
                 None => dims = tvec![DimFact::default(); rank],
                 Some(along) => {
                     if let Some(data) = node.value(0).filter(|_| node.computes)
@@ -321,18 +321,18 @@ impl Operator for OnnxSlice {
                             continue;
                         };
                         *dim = match along.taken(&size) {
-                            Taken::Element { .. } => 1.to_dim(),
-                            Taken::Within(from, to) => to - from,
-                            Taken::Part(size) => size,
-                            Taken::Unknown => self.sizes.of(along.axis),
+                            SlicedPart::Element { .. } => 1.to_dim(),
+                            SlicedPart::Within(from, to) => to - from,
+                            SlicedPart::Counted(size) => size,
+                            SlicedPart::Unknown => self.sizes.of(along.axis),
                         }
                         .into();
                     }
                 }
             }
-            let known = std::iter::zip(&mut dims, output.shape.dims());
-            for (dim, known) in known.filter(|(_, known)| known.is_concrete()) {
-                *dim = known.clone();
+            let inferred = std::iter::zip(&mut dims, output.shape.dims());
+            for (dim, inferred) in inferred.filter(|(_, dim)| dim.is_concrete()) {
+                *dim = inferred.clone();
             }
             output.shape = ShapeFactoid::closed(dims);
         }
@@ -342,11 +342,11 @@ impl Operator for OnnxSlice {
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let rank = node.input(0)?.rank();
-        let given = |input: usize| {
+        let facts_of = |input: usize| {
             let fact = node.input(input)?;
             Ok((fact.konst.clone(), Some(fact.shape.to_tvec())))
         };
-        let along = self.along(rank, given)?;
+        let along = self.along(rank, facts_of)?;
         let along = along.context("its axes or its steps are not constants")?;
         let mut wire = node.inputs[0];
         for along in along {
@@ -367,7 +367,7 @@ impl OnnxSlice {
         let part = |what: &str| format!("axis{axis}.{what}");
         let size = node.fact(data)?.shape[axis].clone();
         let size = match along.taken(&size) {
-            Taken::Element { at } => {
+            SlicedPart::Element { at } => {
                 let start = self.list(0, node)?;
                 let index = node.op(&part("bound"), Slice::new(0, at, at + 1), &[start])?;
                 let index = node.op(&part("scalar"), AxisOp::Rm(0), &[index])?;
@@ -379,12 +379,12 @@ impl OnnxSlice {
                 // The Squeeze behind the Slice removes this axis again, and both vanish.
                 return node.op(&part("of"), AxisOp::Add(axis), &[element]);
             }
-            Taken::Within(from, to) => {
+            SlicedPart::Within(from, to) => {
                 let name = format!("{}.axis{axis}", node.name);
                 return wire_within((from, to), &name, node.model, axis, data);
             }
-            Taken::Part(size) => size,
-            Taken::Unknown => self.sizes.of(axis),
+            SlicedPart::Counted(size) => size,
+            SlicedPart::Unknown => self.sizes.of(axis),
         };
         let mut inputs = tvec![data];
         for (list, bound) in [&along.start, &along.end].into_iter().enumerate() {
@@ -392,7 +392,7 @@ impl OnnxSlice {
                 inputs.push(self.list(list, node)?);
             }
         }
-        let op = Part {
+        let op = RuntimeSlice {
             axis,
             start: along.start.clone(),
             end: along.end.clone(),

@@ -13,7 +13,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::part::{along, take};
+use super::runtime_slice::{along, take};
 use super::size_symbols::{SizeSymbols, axis, in_numbers};
 use crate::operator::{Parsed, Wiring, own};
 use crate::operators::top_k::compared;
@@ -55,21 +55,21 @@ struct Unique {
 }
 
 /// The input slices that are kept, and which of them each slice equals.
-struct Found {
+struct Groups {
     kept: Vec<usize>,
     equals: Vec<usize>,
 }
 
 impl Unique {
     /// What there is of each output, as far as they are wanted.
-    fn wanted<T>(&self, each: [T; 4]) -> TVec<T> {
+    fn of_outputs<T>(&self, each: [T; 4]) -> TVec<T> {
         let each = std::iter::zip(each, self.is_wanted);
         each.filter_map(|(it, is_wanted)| is_wanted.then_some(it))
             .collect()
     }
 
     /// Orders slices, `inner` elements at each of `outer` places.
-    fn find<T: Datum + PartialOrd>(&self, data: &Tensor, axis: usize) -> TractResult<Found> {
+    fn find<T: Datum + PartialOrd>(&self, data: &Tensor, axis: usize) -> TractResult<Groups> {
         let (count, shape) = (data.shape()[axis], data.shape());
         let inner: usize = shape[axis + 1..].iter().product();
         let outer: usize = shape[..axis].iter().product();
@@ -106,7 +106,7 @@ impl Unique {
             }
             kept.sort_unstable();
         }
-        Ok(Found { kept, equals })
+        Ok(Groups { kept, equals })
     }
 }
 
@@ -121,12 +121,12 @@ impl Stateless for Unique {
         let data = in_numbers(args_1!(inputs), ctx.symbols)?;
         let datum_type = data.datum_type();
         let (data, axis) = along(data, self.axis)?;
-        let found = match datum_type {
+        let groups = match datum_type {
             DatumType::String => self.find::<String>(&data, axis)?,
             DatumType::Bool => self.find::<bool>(&data, axis)?,
             _ => dispatch_numbers!(Self::find(datum_type)(self, &data, axis))?,
         };
-        let Found { kept, equals } = found;
+        let Groups { kept, equals } = groups;
         let of_indices = |indices: &[usize]| {
             let indices: Vec<i64> = indices.iter().map(|it| *it as i64).collect();
             tensor1(&indices).into_tvalue()
@@ -135,7 +135,7 @@ impl Stateless for Unique {
         equals.iter().for_each(|group| counts[*group] += 1);
         let slices = take(&data, axis, &kept)?.into_tvalue();
         let [places, equals, counts] = [kept, equals, counts].map(|it| of_indices(&it));
-        Ok(self.wanted([slices, places, equals, counts]))
+        Ok(self.of_outputs([slices, places, equals, counts]))
     }
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
@@ -149,7 +149,7 @@ impl Stateless for Unique {
             None => (tvec![self.size.clone()], data.iter().product()),
         };
         let of_kept = i64::fact(std::slice::from_ref(&self.size));
-        Ok(self.wanted([
+        Ok(self.of_outputs([
             inputs[0].datum_type.fact(slices),
             of_kept.clone(),
             i64::fact(&[all]),

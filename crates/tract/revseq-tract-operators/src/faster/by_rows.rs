@@ -90,7 +90,7 @@ impl ByRows {
         par_chunks_mut(to, row, to.len(), |first, to| {
             let mut loops = loops.clone();
             loops[0].size = to.len() / row;
-            Rows {
+            BroadcastRows {
                 function: self.function,
                 loops: &loops,
                 to,
@@ -157,7 +157,7 @@ impl Number for bool {
 }
 
 /// The rows of an output that one thread computes.
-struct Rows<'a, T> {
+struct BroadcastRows<'a, T> {
     function: Binary,
     loops: &'a [Loop],
     to: &'a mut [T],
@@ -165,7 +165,7 @@ struct Rows<'a, T> {
     b: &'a [f32],
 }
 
-impl<T: Number> SimdOp for Rows<'_, T> {
+impl<T: Number> SimdOp for BroadcastRows<'_, T> {
     type Output = ();
 
     // Everything is inlined, so that it is compiled for the instructions of the processor.
@@ -175,7 +175,7 @@ impl<T: Number> SimdOp for Rows<'_, T> {
     }
 }
 
-impl<T: Number> Pairs for Rows<'_, T> {
+impl<T: Number> Pairs for BroadcastRows<'_, T> {
     #[inline(always)]
     fn each(self, function: impl Fn(f32, f32) -> f32 + Copy) {
         let Some((row, outer)) = self.loops.split_last() else {

@@ -291,8 +291,8 @@ impl Windows {
                 offset += place / axis.stride * within;
                 within *= axis.phase();
             }
-            let found = phases.iter().position(|it| *it == of);
-            let index = found.unwrap_or_else(|| {
+            let known = phases.iter().position(|it| *it == of);
+            let index = known.unwrap_or_else(|| {
                 phases.push(of);
                 phases.len() - 1
             });

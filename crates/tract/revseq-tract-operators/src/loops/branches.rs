@@ -87,16 +87,16 @@ impl EvalOp for Branches {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        Ok(Some(Box::<Taken>::default()))
+        Ok(Some(Box::<BranchStates>::default()))
     }
 }
 
 /// The branches for a true and a false condition that have been taken so far; each run gives them its own
 /// values and symbols.
 #[derive(Clone, Debug, Default)]
-struct Taken([Option<TypedSimpleState>; 2]);
+struct BranchStates([Option<TypedSimpleState>; 2]);
 
-impl OpState for Taken {
+impl OpState for BranchStates {
     fn eval(
         &mut self,
         ctx: &EvalContext<'_>,

@@ -36,9 +36,9 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
             ..
         } = ctx.parse_graph(&self_contained(graph, &[]))?;
         let feeds = unresolved_inputs.into_iter().map(|name| {
-            let known = captured.iter().position(|it| *it == name);
+            let index = captured.iter().position(|it| *it == name);
             // Input 0 is the condition.
-            1 + known.unwrap_or_else(|| {
+            1 + index.unwrap_or_else(|| {
                 captured.push(name);
                 captured.len() - 1
             })
@@ -211,12 +211,12 @@ impl InferenceOp for OnnxIf {
         inputs[0]
             .datum_type
             .unify_with(&bool::datum_type().into())?;
-        let found = match Self::taken(&inputs[0])? {
+        let inferred = match Self::taken(&inputs[0])? {
             Some(taken) => self.branches[taken].infer(&inputs, Some(&outputs))?,
             None => {
-                let found = self.branches.each_mut().map(|it| it.infer(&inputs, None));
+                let inferred = self.branches.each_mut().map(|it| it.infer(&inputs, None));
                 // An inconsistent branch may be the one not taken.
-                let [Ok(then), Ok(other)] = found else {
+                let [Ok(then), Ok(other)] = inferred else {
                     return Ok((inputs, outputs, observed));
                 };
                 let pairs = std::iter::zip(&then, &other).enumerate();
@@ -225,8 +225,8 @@ impl InferenceOp for OnnxIf {
                     .collect()
             }
         };
-        for (output, mut found) in std::iter::zip(&mut outputs, found) {
-            output.unify_with_mut(&mut found)?;
+        for (output, mut inferred) in std::iter::zip(&mut outputs, inferred) {
+            output.unify_with_mut(&mut inferred)?;
         }
         Ok((inputs, outputs, observed))
     }
@@ -245,12 +245,12 @@ impl InferenceOp for OnnxIf {
         let inputs: TVec<OutletId> = node.inputs.iter().map(|input| mapping[input]).collect();
         let first = target.nodes().len();
         let typed = |branch: &Branch| typed_body(branch.body.clone());
-        let known = target.outlet_fact(inputs[0])?.konst.clone();
-        let known = match known {
+        let condition = target.outlet_fact(inputs[0])?.konst.clone();
+        let taken = match condition {
             Some(value) => Some(usize::from(!scalar::<bool>(&value)?)),
             None => Self::taken(source.outlet_fact(node.inputs[0])?)?,
         };
-        if let Some(taken) = known {
+        if let Some(taken) = taken {
             let branch = &self.branches[taken];
             let outlets = wire_taken(target, &node.name, &typed(branch)?, &branch.feeds, &inputs)?;
             free_names(source, node, target, first);

@@ -19,7 +19,7 @@ use crate::dims::of_valid_operands;
 use crate::limits::Limits;
 use crate::loops::nested::LOOP;
 use crate::loops::program::Source;
-use crate::loops::spec::{Feed, Output, Spec, Value};
+use crate::loops::spec::{Feed, LoopOutput, Spec, Value};
 use crate::loops::states::StateShapes;
 use crate::loops::steps::{holds, steps};
 use crate::operator::Facts;
@@ -68,7 +68,7 @@ pub(crate) struct Solved {
     inputs: Vec<InferenceFact>,
     spec: Spec,
     /// The source of each output of the node.
-    sources: Vec<From>,
+    sources: Vec<OutputSource>,
     outputs: TVec<InferenceFact>,
 }
 
@@ -81,7 +81,7 @@ struct Settled {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum From {
+enum OutputSource {
     /// An input of the node: a state that no step changes.
     Input(usize),
     /// An output of the op.
@@ -170,16 +170,18 @@ impl OnnxLoop {
 
     /// The op and its outputs, if the inputs are known well enough.
     fn solve(&self, inputs: &[InferenceFact]) -> TractResult<Option<Arc<Solved>>> {
-        let found = |all: &[Arc<Solved>]| all.iter().find(|it| it.inputs == inputs).cloned();
-        if let Some(solved) = found(&self.solved.lock().unwrap_or_else(PoisonError::into_inner)) {
+        let solved_for = |all: &[Arc<Solved>]| all.iter().find(|it| it.inputs == inputs).cloned();
+        if let Some(solved) =
+            solved_for(&self.solved.lock().unwrap_or_else(PoisonError::into_inner))
+        {
             return Ok(Some(solved));
         }
-        let known: Result<Vec<TypedFact>, _> = inputs.iter().map(TypedFact::try_from).collect();
-        let Ok(known) = known else {
+        let typed: Result<Vec<TypedFact>, _> = inputs.iter().map(TypedFact::try_from).collect();
+        let Ok(typed) = typed else {
             return Ok(None);
         };
         let solved = self
-            .solve_typed(inputs, &known)
+            .solve_typed(inputs, &typed)
             .with_context(|| format!("Loop {:?}", self.node))?;
         let solved = Arc::new(solved);
         self.solved
@@ -359,7 +361,7 @@ impl OnnxLoop {
         carried: &[usize],
         scans: &BTreeSet<usize>,
         shapes: &Shapes,
-    ) -> TractResult<(TVec<InferenceFact>, Vec<From>)> {
+    ) -> TractResult<(TVec<InferenceFact>, Vec<OutputSource>)> {
         let steps = match &spec.steps {
             Some(steps) => steps.clone(),
             None => self.sizes.of_output(self.states, 0, "loop_steps"),
@@ -389,7 +391,7 @@ impl OnnxLoop {
                 (Value::State(state), shape, spec.state_output(state))
             } else if output < self.states {
                 let input = self.first_state() + output;
-                sources.push(From::Input(input));
+                sources.push(OutputSource::Input(input));
                 facts.push(key[input].clone());
                 continue;
             } else {
@@ -407,8 +409,8 @@ impl OnnxLoop {
             };
             let fact = spec.body.output_fact(inner)?.datum_type.fact(shape);
             facts.push(InferenceFact::from(&fact));
-            sources.push(From::Op(spec.outputs.len()));
-            spec.outputs.push(Output { value, fact });
+            sources.push(OutputSource::Op(spec.outputs.len()));
+            spec.outputs.push(LoopOutput { value, fact });
         }
         Ok((facts, sources))
     }
@@ -534,15 +536,15 @@ impl InferenceOp for OnnxLoop {
         let mut made = vec![];
         for (slot, source) in solved.sources.iter().enumerate() {
             sources.push(match *source {
-                From::Op(output) => {
+                OutputSource::Op(output) => {
                     let output = &solved.spec.outputs[output];
                     if matches!(output.value, Value::Scan(_)) || is_read(slot) {
                         spec.outputs.push(output.clone());
                         made.push((self.outputs[slot], output.fact.clone()));
-                        From::Op(spec.outputs.len() - 1)
+                        OutputSource::Op(spec.outputs.len() - 1)
                     } else {
                         // An unread state may come from any outlet.
-                        From::Input(0)
+                        OutputSource::Input(0)
                     }
                 }
                 input => input,
@@ -558,8 +560,8 @@ impl InferenceOp for OnnxLoop {
         };
         free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {
-            From::Input(input) => inputs[input],
-            From::Op(output) => made[output],
+            OutputSource::Input(input) => inputs[input],
+            OutputSource::Op(output) => made[output],
         });
         Ok(outlets.collect())
     }

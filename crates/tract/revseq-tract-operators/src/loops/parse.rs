@@ -33,9 +33,9 @@ fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         ctx.parent_graphs.len()
     );
     let body: &GraphProto = node.get_attr("body")?;
-    let given = |index: usize| node.input.get(index).is_some_and(|name| !name.is_empty());
+    let has_input = |index: usize| node.input.get(index).is_some_and(|name| !name.is_empty());
     let states = node.input.len().saturating_sub(2);
-    if let Some(state) = (0..states).find(|state| !given(2 + state)) {
+    if let Some(state) = (0..states).find(|state| !has_input(2 + state)) {
         bail!("state {state} has no initial value: optionals are not supported");
     }
     let inputs = body_inputs(body, 2 + states)?;
@@ -86,8 +86,8 @@ fn read(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let source = Source::of(ctx, node, &captured);
     let op = OnnxLoop {
         node: node.name.clone(),
-        has_trip_count: given(0),
-        has_condition: given(1),
+        has_trip_count: has_input(0),
+        has_condition: has_input(1),
         states,
         state_types,
         body: model,

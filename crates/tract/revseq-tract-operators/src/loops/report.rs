@@ -68,19 +68,19 @@ impl fmt::Display for How {
 /// ```
 #[must_use]
 pub fn executions(model: &TypedModel) -> Vec<Execution> {
-    let mut found = vec![];
-    add(model, "", &mut found);
-    found
+    let mut executions = vec![];
+    add(model, "", &mut executions);
+    executions
 }
 
-fn add(model: &TypedModel, around: &str, found: &mut Vec<Execution>) {
+fn add(model: &TypedModel, around: &str, executions: &mut Vec<Execution>) {
     for node in model.nodes() {
         let name = match around {
             "" => node.name.clone(),
             around => format!("{around}/{}", node.name),
         };
         let mut is = |how| {
-            found.push(Execution {
+            executions.push(Execution {
                 node: name.clone(),
                 how,
             });
@@ -92,20 +92,20 @@ fn add(model: &TypedModel, around: &str, found: &mut Vec<Execution>) {
             is(How::Program);
         } else if let Some(scan) = node.op_as::<OptScan>() {
             is(How::Scan);
-            add(scan.plan.model(), &name, found);
+            add(scan.plan.model(), &name, executions);
         } else if let Some(scan) = node.op_as::<Scan>() {
             is(How::Scan);
-            add(&scan.body, &name, found);
+            add(&scan.body, &name, executions);
         } else if let Some(op) = node.op_as::<Loop>() {
             let body = op.running_body();
             is(How::StepByStep {
                 nodes: body.nodes().len(),
                 why: op.why().map(ToString::to_string).unwrap_or_default(),
             });
-            add(body, &name, found);
+            add(body, &name, executions);
         } else if let Some(branches) = node.op_as::<Branches>() {
-            add(&branches.bodies.then_body, &name, found);
-            add(&branches.bodies.else_body, &name, found);
+            add(&branches.bodies.then_body, &name, executions);
+            add(&branches.bodies.else_body, &name, executions);
         }
     }
 }

@@ -221,7 +221,7 @@ fn bytes_of(fact: &TypedFact, symbols: &SymbolValues) -> Option<u64> {
 /// Returns the values of a body of which one is the largest, whatever its symbols are: the largest of known
 /// sizes, and one of each shape that has symbols.
 fn large(body: &TypedModel) -> Vec<TypedFact> {
-    let mut found: Vec<TypedFact> = vec![];
+    let mut largest: Vec<TypedFact> = vec![];
     let none = SymbolValues::default();
     let mut facts: Vec<&TypedFact> = body
         .nodes()
@@ -232,14 +232,14 @@ fn large(body: &TypedModel) -> Vec<TypedFact> {
     facts.sort_by_key(|fact| std::cmp::Reverse((bytes_of(fact, &none), fact.datum_type.size_of())));
     for fact in facts {
         let is_known = |other: &TypedFact| other.shape.is_concrete() && fact.shape.is_concrete();
-        if !found
+        if !largest
             .iter()
             .any(|it| is_known(it) || it.shape == fact.shape)
         {
-            found.push(fact.clone());
+            largest.push(fact.clone());
         }
     }
-    found
+    largest
 }
 
 /// Adds the symbols of the states' sizes.

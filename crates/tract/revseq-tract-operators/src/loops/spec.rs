@@ -29,7 +29,7 @@ pub(crate) enum Value {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+pub(crate) struct LoopOutput {
     pub(crate) value: Value,
     pub(crate) fact: TypedFact,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Spec {
     /// The number of steps, possibly symbolic, if output sizes depend on it.
     pub(crate) steps: Option<TDim>,
     pub(crate) scans: usize,
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<LoopOutput>,
     pub(crate) limits: Limits,
     pub(crate) is_decluttered: bool,
 }

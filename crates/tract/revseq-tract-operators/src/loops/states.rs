@@ -76,10 +76,10 @@ impl StateShapes {
         }
         for (before, after) in std::iter::zip(&mut self.current, after) {
             for (before, after) in std::iter::zip(before, after) {
-                let found = replaced
+                let replacement = replaced
                     .iter()
                     .find(|((b, a), _)| b == before && a == after);
-                if let Some((_, symbol)) = found {
+                if let Some((_, symbol)) = replacement {
                     *before = symbol.to_dim();
                 }
             }

@@ -75,16 +75,16 @@ impl Inferring<'_> {
     pub(crate) fn with_others(&mut self, others: &[Option<InferenceFact>]) -> TractResult<Facts> {
         let inputs = std::iter::zip(&self.inputs, others);
         let inputs = inputs.map(|(fact, other)| other.as_ref().unwrap_or(fact));
-        let (mut found, outputs, observed) =
+        let (mut inferred, outputs, observed) =
             self.by_upstream_of(inputs.collect(), self.outputs.clone())?;
         let inputs = std::iter::zip(&self.inputs, others);
-        for (found, (before, other)) in std::iter::zip(&mut found, inputs) {
+        for (inferred, (before, other)) in std::iter::zip(&mut inferred, inputs) {
             if other.is_some() {
-                found.datum_type = before.datum_type;
-                found.value = before.value.clone();
+                inferred.datum_type = before.datum_type;
+                inferred.value = before.value.clone();
             }
         }
-        Ok((found, outputs, observed))
+        Ok((inferred, outputs, observed))
     }
 
     /// The types of the inputs that are known.

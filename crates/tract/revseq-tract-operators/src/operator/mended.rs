@@ -72,10 +72,10 @@ impl<T: Operator> Mended<T> {
         computes: bool,
     ) -> TractResult<Facts> {
         if let Some([expected, _]) = self.arity {
-            let given = inputs.len();
+            let count = inputs.len();
             ensure!(
-                given == expected,
-                "it has {given} inputs, expected {expected}"
+                count == expected,
+                "it has {count} inputs, expected {expected}"
             );
         }
         // A TVec of references cannot be taken for one of shorter lives: it is made again.
@@ -136,15 +136,15 @@ impl<T: Operator> Mended<T> {
             return Ok((owned(inputs), owned(outputs), tvec![]));
         };
         let (model, outlets) = self.alone(&typed)?.context("tract has no such operator")?;
-        let found = std::iter::zip(outlets, outputs).map(|(outlet, known)| {
-            let fact = model.outlet_fact(outlet)?;
-            let mut found = inferred_output(known, fact.datum_type, fact.shape.to_tvec());
-            if let Some(value) = fact.konst.clone().filter(|_| computes) {
-                found.value = value.into();
+        let facts = std::iter::zip(outlets, outputs).map(|(outlet, inferred)| {
+            let wired = model.outlet_fact(outlet)?;
+            let mut fact = inferred_output(inferred, wired.datum_type, wired.shape.to_tvec());
+            if let Some(value) = wired.konst.clone().filter(|_| computes) {
+                fact.value = value.into();
             }
-            Ok(found)
+            Ok(fact)
         });
-        Ok((owned(inputs), found.collect::<TractResult<_>>()?, tvec![]))
+        Ok((owned(inputs), facts.collect::<TractResult<_>>()?, tvec![]))
     }
 
     /// Computes the outputs of known inputs, by the operator that would be wired; `None` if there is none

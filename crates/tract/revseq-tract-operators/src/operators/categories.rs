@@ -29,12 +29,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     };
     // The first one that takes the type of the input.
     own(node, [1, 1], move |node: &mut Wiring<'_>| {
-        let given = node.input(0)?.datum_type;
-        let encoder = encoders.iter().find(|it| it.takes(given));
+        let datum_type = node.input(0)?.datum_type;
+        let encoder = encoders.iter().find(|it| it.takes(datum_type));
         let encoder = encoder.with_context(|| {
             let expected = encoders.iter().map(|it| format!("{:?}", it.keys));
             format!(
-                "its input is {given:?}, expected {}",
+                "its input is {datum_type:?}, expected {}",
                 expected.format(" or ")
             )
         })?;
@@ -98,7 +98,7 @@ impl Attributes<'_> {
         Ok(Encoder {
             keys: categories.datum_type(),
             places: Arc::new(keys(&categories)?.into_iter().zip(0..).collect()),
-            result: Found::OneHot {
+            result: Encoding::OneHot {
                 count: categories.len(),
                 may_lack: self.node.get_attr_opt("zeros")?.unwrap_or(1_i64) != 0,
             },
@@ -123,7 +123,7 @@ impl Attributes<'_> {
                     true => places.collect(),
                     false => places.rev().collect(),
                 }),
-                result: Found::Value(Tensor::stack_tensors(0, &[values, default])?.into()),
+                result: Encoding::Value(Tensor::stack_tensors(0, &[values, default])?.into()),
             })
         };
         let Some(classes) = self.node.get_attr_opt_vec::<String>("classes_strings")? else {
@@ -174,12 +174,12 @@ struct Encoder {
     /// The type of the keys.
     keys: DatumType,
     places: Arc<BTreeMap<Key, usize>>,
-    result: Found,
+    result: Encoding,
 }
 
 /// What is found at the place of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Found {
+enum Encoding {
     /// An element of this list, the last one if there is no such key.
     Value(Arc<Tensor>),
     /// A list with 1 at the place and 0 elsewhere.
@@ -192,9 +192,9 @@ enum Found {
 
 impl Encoder {
     /// Whether it takes elements of a type. A OneHotEncoder casts numbers to its categories' type.
-    fn takes(&self, given: DatumType) -> bool {
-        let casts = matches!(self.result, Found::OneHot { .. });
-        given == self.keys || casts && self.keys.is_integer() && given.is_number()
+    fn takes(&self, datum_type: DatumType) -> bool {
+        let casts = matches!(self.result, Encoding::OneHot { .. });
+        datum_type == self.keys || casts && self.keys.is_integer() && datum_type.is_number()
     }
 }
 
@@ -206,7 +206,7 @@ impl Stateless for Encoder {
         let elements = keys(&*input.cast_to_dt(self.keys)?)?;
         let mut places = elements.iter().map(|key| self.places.get(key).copied());
         match &self.result {
-            Found::Value(values) => {
+            Encoding::Value(values) => {
                 let default = values.len() - 1;
                 let places = places.map(|it| it.unwrap_or(default) as i64);
                 let places = tensor1(&places.collect::<Vec<_>>());
@@ -214,7 +214,7 @@ impl Stateless for Encoder {
                 let values = values.clone().into_tvalue();
                 Gather::new(0).eval(ctx, tvec![values, places.into_tvalue()])
             }
-            Found::OneHot { count, may_lack } => {
+            Encoding::OneHot { count, may_lack } => {
                 let mut shape: TVec<usize> = input.shape().into();
                 shape.push(*count);
                 let mut output = Tensor::zero::<f32>(&shape)?;
@@ -236,8 +236,8 @@ impl Stateless for Encoder {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let mut sizes = inputs[0].shape.to_tvec();
         let datum_type = match &self.result {
-            Found::Value(values) => values.datum_type(),
-            Found::OneHot { count, .. } => {
+            Encoding::Value(values) => values.datum_type(),
+            Encoding::OneHot { count, .. } => {
                 sizes.push(count.to_dim());
                 f32::datum_type()
             }

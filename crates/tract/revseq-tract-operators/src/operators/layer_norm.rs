@@ -102,7 +102,7 @@ impl Stateless for LayerNorm {
             let work = value.len();
             let mut elements = value.try_as_plain_ram_mut()?;
             par_chunks_mut(elements.as_slice_mut()?, row, work, |_, rows| {
-                Rows {
+                LayerNormRows {
                     rows,
                     row,
                     scale,
@@ -143,7 +143,7 @@ impl Stateless for LayerNorm {
 }
 
 /// Rows of a thread.
-struct Rows<'a> {
+struct LayerNormRows<'a> {
     rows: &'a mut [f32],
     row: usize,
     scale: &'a [f32],
@@ -151,7 +151,7 @@ struct Rows<'a> {
     epsilon: f32,
 }
 
-impl SimdOp for Rows<'_> {
+impl SimdOp for LayerNormRows<'_> {
     type Output = ();
 
     // Everything is inlined, so that it is compiled for the instructions of the processor.

@@ -155,10 +155,10 @@ fn stands_for(fact: &TypedFact) -> Option<TDim> {
             .all(|symbol| sym_to_coord_axis(&symbol).is_none())
             .then(|| expression.clone());
     }
-    let known = fact.konst.as_deref()?;
-    let number = size(known).ok()?;
+    let constant = fact.konst.as_deref()?;
+    let number = size(constant).ok()?;
     let again = number.to_i64().ok().map(|it| it as f64);
-    let is_whole = !known.datum_type().is_float() || again == scalar::<f64>(known).ok();
+    let is_whole = !constant.datum_type().is_float() || again == scalar::<f64>(constant).ok();
     is_whole.then_some(number)
 }
 

@@ -48,12 +48,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     };
     let axes = match reducer {
         Reducer::ArgMax(_) | Reducer::ArgMin(_) => {
-            Axes::These(vec![node.get_attr_opt("axis")?.unwrap_or(0)])
+            ReducedAxes::These(vec![node.get_attr_opt("axis")?.unwrap_or(0)])
         }
-        _ if optional_inputs(node).nth(1).flatten().is_some() => Axes::OfInput,
+        _ if optional_inputs(node).nth(1).flatten().is_some() => ReducedAxes::OfInput,
         _ => {
             let these = node.get_attr_opt_vec("axes")?;
-            these.map_or(Axes::OfInput, Axes::These)
+            these.map_or(ReducedAxes::OfInput, ReducedAxes::These)
         }
     };
     let op = Reduction {
@@ -66,7 +66,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 #[derive(Clone, Debug)]
-enum Axes {
+enum ReducedAxes {
     These(Vec<i64>),
     /// The axes of the second input, if there is one.
     OfInput,
@@ -76,7 +76,7 @@ enum Axes {
 #[derive(Clone, Debug)]
 struct Reduction {
     reducer: Reducer,
-    axes: Axes,
+    axes: ReducedAxes,
     keeps_axes: bool,
     /// Whether an empty list of axes stands for none instead of all.
     is_nothing_without_axes: bool,
@@ -87,13 +87,13 @@ impl Reduction {
     fn axes(
         &self,
         rank: usize,
-        given: Option<Option<&Tensor>>,
+        listed_axes: Option<Option<&Tensor>>,
     ) -> TractResult<Option<TVec<usize>>> {
-        let listed = match (&self.axes, given) {
-            (Axes::These(axes), _) => axes.clone(),
-            (Axes::OfInput, None) => vec![],
-            (Axes::OfInput, Some(None)) => return Ok(None),
-            (Axes::OfInput, Some(Some(axes))) => {
+        let listed = match (&self.axes, listed_axes) {
+            (ReducedAxes::These(axes), _) => axes.clone(),
+            (ReducedAxes::OfInput, None) => vec![],
+            (ReducedAxes::OfInput, Some(None)) => return Ok(None),
+            (ReducedAxes::OfInput, Some(Some(axes))) => {
                 let axes = axes.cast_to::<i64>()?;
                 let axes = axes.to_plain_array_view::<i64>()?;
                 axes.iter().copied().collect()
@@ -114,9 +114,9 @@ impl Operator for Reduction {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         // tract panics if there is no such axis.
         if let Some(rank) = node.inputs[0].shape.rank().concretize() {
-            let given = node.inputs.get(1).map(|fact| fact.value.concretize());
-            let given = given.as_ref().map(|value| value.as_deref());
-            self.axes(usize::try_from(rank)?, given)?;
+            let listed_axes = node.inputs.get(1).map(|fact| fact.value.concretize());
+            let listed_axes = listed_axes.as_ref().map(|value| value.as_deref());
+            self.axes(usize::try_from(rank)?, listed_axes)?;
         }
         node.computes &= node.value(0).is_some_and(|value| has_symbols(&value));
         Ok(None)
@@ -124,11 +124,11 @@ impl Operator for Reduction {
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let fact = node.input(0)?;
-        let given = match node.inputs.get(1) {
+        let listed_axes = match node.inputs.get(1) {
             Some(axes) => Some(node.fact(*axes)?.konst.as_deref()),
             None => None,
         };
-        let axes = self.axes(fact.rank(), given)?;
+        let axes = self.axes(fact.rank(), listed_axes)?;
         let axes = axes.context("its axes come from data, expected constant ones")?;
         rule_if!(!is_tracts(self.reducer, fact, &axes));
         let to = match fact.datum_type {
@@ -357,8 +357,8 @@ impl Reduced {
     ) -> TractResult<Tensor> {
         let layouts = Layout::each(input.shape(), &self.axes);
         let layout = layouts.first().context("it has an axis")?;
-        let mut found = Tensor::zero::<i64>(best.shape())?;
-        let mut plain = found.try_as_plain_ram_mut()?;
+        let mut positions_of_best = Tensor::zero::<i64>(best.shape())?;
+        let mut plain = positions_of_best.try_as_plain_ram_mut()?;
         let (best, input) = (best.try_as_plain_ram()?, input.try_as_plain_ram()?);
         let best = best.as_slice::<T>()?.chunks(layout.inner);
         let parts = input.as_slice::<T>()?.chunks(layout.along * layout.inner);
@@ -392,7 +392,7 @@ impl Reduced {
                 false => rows.rev().for_each(&mut look),
             }
         }
-        Ok(found)
+        Ok(positions_of_best)
     }
 
     /// The elements that an output's one is reduced from.

@@ -40,10 +40,10 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
             Some(scales) => node.constant("scales", scales.clone())?,
             None => node.inputs[1],
         };
-        let known = node.fact(scales)?.konst.clone();
-        let known = known.as_deref().context("its scales are not constant")?;
+        let constant = node.fact(scales)?.konst.clone();
+        let constant = constant.as_deref().context("its scales are not constant")?;
         if interpolator == Interpolator::Nearest {
-            check_scales(known)?;
+            check_scales(constant)?;
         }
         let resize = Resize {
             coord_transformer: CoordTransformer::Asymmetric,

@@ -20,11 +20,11 @@ const UNEVEN: i64 = 18;
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let outputs = node.output.len();
     let version = ctx.onnx_operator_set_version;
-    let given: Option<Vec<i64>> = node.get_attr_opt_vec("split")?;
-    let parts = match given {
-        Some(sizes) => Parts::Given(sizes.into_iter().map(TDim::from).collect()),
-        None if node.input.get(1).is_some_and(|name| !name.is_empty()) => Parts::Input,
-        None => Parts::Equal {
+    let listed: Option<Vec<i64>> = node.get_attr_opt_vec("split")?;
+    let parts = match listed {
+        Some(sizes) => PartSizes::Given(sizes.into_iter().map(TDim::from).collect()),
+        None if node.input.get(1).is_some_and(|name| !name.is_empty()) => PartSizes::Input,
+        None => PartSizes::Equal {
             are_even: version < UNEVEN,
         },
     };
@@ -39,12 +39,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         outputs,
         parts,
     };
-    let inputs = 1 + usize::from(matches!(op.parts, Parts::Input));
+    let inputs = 1 + usize::from(matches!(op.parts, PartSizes::Input));
     own(node, [inputs, outputs], op)
 }
 
 #[derive(Clone, Debug)]
-enum Parts {
+enum PartSizes {
     Given(TVec<TDim>),
     /// The sizes are the second input.
     Input,
@@ -57,7 +57,7 @@ enum Parts {
 struct Split {
     axis: i64,
     outputs: usize,
-    parts: Parts,
+    parts: PartSizes,
 }
 
 /// The sizes of parts, and the requirement that is checked when the model runs.
@@ -70,7 +70,7 @@ enum Expected {
     Sum(TVec<TDim>),
     Multiple(usize),
     /// A size that is enough for so many equal parts, of which the last may be smaller.
-    Parts(usize),
+    EqualParts(usize),
 }
 
 impl fmt::Display for Expected {
@@ -80,7 +80,9 @@ impl fmt::Display for Expected {
                 write!(to, "the sum of its sizes [{}]", parts.iter().join(","))
             }
             Self::Multiple(parts) => write!(to, "a multiple of {parts}, the number of its outputs"),
-            Self::Parts(parts) => write!(to, "enough elements for {parts} parts of equal sizes"),
+            Self::EqualParts(parts) => {
+                write!(to, "enough elements for {parts} parts of equal sizes")
+            }
         }
     }
 }
@@ -98,7 +100,7 @@ impl Expected {
                 }
             }
             Self::Multiple(parts) => known().map(|size| size % *parts as i64 == 0),
-            Self::Parts(parts) => known().map(|size| {
+            Self::EqualParts(parts) => known().map(|size| {
                 let parts = *parts as i64;
                 let part = (size + parts - 1) / parts;
                 part * (parts - 1) <= size
@@ -113,24 +115,24 @@ impl Expected {
 
 impl Split {
     /// The parts of an axis, checked; `given` is the value of the second input.
-    fn sizes(&self, axis: &TDim, given: Option<&Tensor>) -> TractResult<Option<Sizes>> {
+    fn sizes(&self, axis: &TDim, listed: Option<&Tensor>) -> TractResult<Option<Sizes>> {
         let outputs = self.outputs;
-        let (parts, expected) = match (&self.parts, given) {
-            (Parts::Given(parts), _) => (parts.clone(), Expected::Sum(parts.clone())),
-            (Parts::Input, None) => return Ok(None),
-            (Parts::Input, Some(given)) => {
-                let parts: TVec<TDim> = sizes(given)?.into();
+        let (parts, expected) = match (&self.parts, listed) {
+            (PartSizes::Given(parts), _) => (parts.clone(), Expected::Sum(parts.clone())),
+            (PartSizes::Input, None) => return Ok(None),
+            (PartSizes::Input, Some(listed)) => {
+                let parts: TVec<TDim> = sizes(listed)?.into();
                 (parts.clone(), Expected::Sum(parts))
             }
-            (Parts::Equal { are_even: true }, _) => {
+            (PartSizes::Equal { are_even: true }, _) => {
                 let part = axis.clone() / outputs;
                 (tvec![part; outputs], Expected::Multiple(outputs))
             }
-            (Parts::Equal { are_even: false }, _) => {
+            (PartSizes::Equal { are_even: false }, _) => {
                 let part = axis.clone().divceil(outputs);
                 let mut parts = tvec![part.clone(); outputs - 1];
                 parts.push(axis.clone() - part * (outputs - 1));
-                (parts, Expected::Parts(outputs))
+                (parts, Expected::EqualParts(outputs))
             }
         };
         ensure!(
@@ -153,8 +155,11 @@ impl Operator for Split {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let fact = node.input(0)?;
         let axis = axis(self.axis, fact.rank())?;
-        let given = node.input(1).ok().and_then(|given| given.konst.as_deref());
-        let sizes = self.sizes(&fact.shape[axis], given)?;
+        let listed = node
+            .input(1)
+            .ok()
+            .and_then(|listed| listed.konst.as_deref());
+        let sizes = self.sizes(&fact.shape[axis], listed)?;
         let sizes = sizes.context("its sizes are not known when the model is loaded")?;
         let (parts, open) = sizes;
         let mut input = node.inputs[0];

@@ -18,10 +18,10 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let slots: Vec<Option<usize>> = optional_inputs(node).take(node.input.len()).collect();
     let count = slots.iter().flatten().count();
     let most = attention.inputs().len();
-    let given = node.input.len();
+    let count_of_inputs = node.input.len();
     ensure!(
-        given <= most,
-        "{} {:?} has {given} inputs, expected {most} at most",
+        count_of_inputs <= most,
+        "{} {:?} has {count_of_inputs} inputs, expected {most} at most",
         node.op_type,
         node.name
     );
@@ -32,13 +32,13 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         for (index, slot) in slots.iter().enumerate() {
             let Some(slot) = *slot else { continue };
             let datum_type = types[slot];
-            let (known, expected) = match attention.is_of_integers(index) {
+            let (types_of_input, expected) = match attention.is_of_integers(index) {
                 true => (&[i32::datum_type()][..], "I32"),
                 false => (&[f32::datum_type(), f16::datum_type()][..], "F32 or F16"),
             };
             let name = attention.inputs()[index];
             ensure!(
-                known.contains(&datum_type),
+                types_of_input.contains(&datum_type),
                 "its {name} has elements of type {datum_type:?}, expected {expected}"
             );
             if datum_type.is_float() {
@@ -118,11 +118,8 @@ impl Stateless for OfAttention {
         let sizes = |index: usize, rank: usize| -> TractResult<TVec<TDim>> {
             let name = self.attention.inputs()[index];
             let shape = &inputs[slot(index).with_context(|| format!("it lacks {name}"))?].shape;
-            let found = shape.rank();
-            ensure!(
-                found >= rank,
-                "its {name} has {found} axes, expected {rank}"
-            );
+            let axes = shape.rank();
+            ensure!(axes >= rank, "its {name} has {axes} axes, expected {rank}");
             Ok(shape.to_tvec())
         };
         // The number of sequences is one less than that of their offsets.

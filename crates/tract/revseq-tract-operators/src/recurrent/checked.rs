@@ -7,7 +7,7 @@
 
 use tract_onnx::tract_hir::internal::*;
 
-use super::layer::{Axes, Expected, Layer};
+use super::layer::{Axes, ExpectedInput, Layer};
 use crate::LengthsPolicy;
 use crate::operator::Wiring;
 use crate::typed_op::{Stateless, Typed};
@@ -24,18 +24,18 @@ pub(super) fn wire(
     for (input, expected) in layer.expected() {
         let (of_x, of_r) = (to.fact(x)?, to.fact(r)?);
         let sizes = expected.of(&of_x.shape, &of_r.shape, &axes);
-        let found = &to.fact(inputs[input])?.shape;
-        let differs = |(found, expected): (&TDim, &TDim)| match (found.to_i64(), expected.to_i64())
+        let shape = &to.fact(inputs[input])?.shape;
+        let differs = |(shape, expected): (&TDim, &TDim)| match (shape.to_i64(), expected.to_i64())
         {
-            (Ok(found), Ok(expected)) => found != expected,
+            (Ok(shape), Ok(expected)) => shape != expected,
             _ => false,
         };
-        if std::iter::zip(found.iter(), &sizes).any(differs) {
-            return Err(expected.wrong(found, &sizes));
+        if std::iter::zip(shape.iter(), &sizes).any(differs) {
+            return Err(expected.wrong(shape, &sizes));
         }
         let name = expected.name;
         let counts = Some(input) == layer.inputs.lengths && layer.form.mask.is_none();
-        let has_sizes = **found == *sizes;
+        let has_sizes = **shape == *sizes;
         let op = Checked {
             expected,
             axes,
@@ -78,7 +78,7 @@ fn wire_lengths(
 /// steps. The others are X and R.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Checked {
-    expected: Expected,
+    expected: ExpectedInput,
     axes: Axes,
     /// What becomes of lengths out of range.
     lengths: Option<LengthsPolicy>,
@@ -88,13 +88,13 @@ impl Stateless for Checked {
     const NAME: &str = "CheckedInput";
 
     fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
-        let [found, x, r] = [0, 1, 2].map(|input| {
+        let [shape, x, r] = [0, 1, 2].map(|input| {
             let sizes = inputs[input].shape().iter();
             sizes.map(|size| size.to_dim()).collect::<TVec<TDim>>()
         });
         let sizes = self.expected.of(&x, &r, &self.axes);
-        if found != sizes {
-            return Err(self.expected.wrong(&found, &sizes));
+        if shape != sizes {
+            return Err(self.expected.wrong(&shape, &sizes));
         }
         let input = inputs.into_iter().next().context("it has an input")?;
         Ok(tvec![match self.lengths {

@@ -81,7 +81,7 @@ impl Layer {
     }
 
     /// The sizes that inputs other than X have to have.
-    pub(super) fn expected(&self) -> TVec<(usize, Expected)> {
+    pub(super) fn expected(&self) -> TVec<(usize, ExpectedInput)> {
         let layer = &self.form.layer;
         let directions = Size::Known(layer.directions.len());
         let units = |times: usize| match layer.units {
@@ -121,7 +121,7 @@ impl Layer {
             (peepholes, "P", tvec![directions, units(3)]),
         ];
         let all = all.into_iter();
-        all.filter_map(|(input, name, sizes)| Some((input?, Expected { name, sizes })))
+        all.filter_map(|(input, name, sizes)| Some((input?, ExpectedInput { name, sizes })))
             .collect()
     }
 }
@@ -139,13 +139,13 @@ pub(super) enum Size {
 
 /// An input with the sizes that it has to have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Expected {
+pub(super) struct ExpectedInput {
     /// ONNX's name of the input.
     pub(super) name: &'static str,
     pub(super) sizes: TVec<Size>,
 }
 
-impl Expected {
+impl ExpectedInput {
     /// The sizes, from those of X and R.
     pub(super) fn of(&self, x: &[TDim], r: &[TDim], axes: &Axes) -> TVec<TDim> {
         let units = &r[axes.units];
@@ -159,11 +159,11 @@ impl Expected {
         sizes.collect()
     }
 
-    pub(super) fn wrong(&self, found: &[TDim], expected: &[TDim]) -> TractError {
+    pub(super) fn wrong(&self, shape: &[TDim], expected: &[TDim]) -> TractError {
         format_err!(
             "its {} has shape [{}], expected [{}]",
             self.name,
-            found.iter().join(","),
+            shape.iter().join(","),
             expected.iter().join(",")
         )
     }

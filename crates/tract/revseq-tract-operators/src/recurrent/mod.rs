@@ -41,13 +41,13 @@ struct OfNode<'a>(&'a NodeProto);
 impl Attributes for OfNode<'_> {
     fn get(&self, name: &str) -> Option<Attribute<'_>> {
         let mut attributes = self.0.attribute.iter();
-        let found = attributes.find(|it| it.name == name)?;
-        Some(match found.r#type() {
-            AttributeType::Int => Attribute::Integer(found.i),
-            AttributeType::Float => Attribute::Float(found.f),
-            AttributeType::Floats => Attribute::Floats(&found.floats),
-            AttributeType::String => Attribute::String(&found.s),
-            AttributeType::Strings => Attribute::Strings(&found.strings),
+        let attribute = attributes.find(|it| it.name == name)?;
+        Some(match attribute.r#type() {
+            AttributeType::Int => Attribute::Integer(attribute.i),
+            AttributeType::Float => Attribute::Float(attribute.f),
+            AttributeType::Floats => Attribute::Floats(&attribute.floats),
+            AttributeType::String => Attribute::String(&attribute.s),
+            AttributeType::Strings => Attribute::Strings(&attribute.strings),
             _ => Attribute::Other,
         })
     }

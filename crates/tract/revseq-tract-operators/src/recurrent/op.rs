@@ -19,7 +19,7 @@ use crate::wire::is_read;
 
 /// The valid steps; at others, states do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum ValidityInput {
     All,
     /// Steps below an input's lengths, int64 of [batch], each 0 to the number of steps. Other
     /// outputs are zeros, and so are final states without steps.
@@ -30,9 +30,9 @@ pub(super) enum Counted {
 
 /// The layer that an operator computes.
 #[derive(Clone, Debug)]
-pub(super) enum Of<T> {
+pub(super) enum Weights<T> {
     Packed(Arc<PackedLayer<T>>),
-    /// Layer whose weights are inputs, [`Operands`].
+    /// Layer whose weights are inputs, [`WeightInputs`].
     Inputs {
         form: Layer,
         bias: bool,
@@ -41,7 +41,7 @@ pub(super) enum Of<T> {
 }
 
 /// The inputs W and R, and B and P if they are present.
-pub(super) struct Operands<V> {
+pub(super) struct WeightInputs<V> {
     pub(super) w: V,
     pub(super) r: V,
     /// The scales and the zero points of W and of R, if they are quantised.
@@ -50,18 +50,18 @@ pub(super) struct Operands<V> {
     pub(super) peepholes: Option<V>,
 }
 
-impl<V> Operands<V> {
+impl<V> WeightInputs<V> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
-        let known = [&self.w, &self.r].into_iter();
-        let known = known.chain(self.quantization.iter().flatten());
-        known.chain(&self.bias).chain(&self.peepholes)
+        let weights = [&self.w, &self.r].into_iter();
+        let weights = weights.chain(self.quantization.iter().flatten());
+        weights.chain(&self.bias).chain(&self.peepholes)
     }
 
     /// The constants that all weights are; `None` if one is none.
-    pub(super) fn known<C>(
+    pub(super) fn constants<C>(
         &self,
         constant: impl Fn(&V) -> TractResult<Option<C>>,
-    ) -> TractResult<Option<Operands<C>>> {
+    ) -> TractResult<Option<WeightInputs<C>>> {
         let mut all = vec![];
         for of in self.iter() {
             rule_if_some!(known = constant(of)?);
@@ -72,7 +72,7 @@ impl<V> Operands<V> {
             self.bias.is_some(),
             self.peepholes.is_some(),
         ];
-        Operands::of(&mut all.into_iter(), shape).map(Some)
+        WeightInputs::of(&mut all.into_iter(), shape).map(Some)
     }
 
     /// The next values, as they are [listed](Self::iter), if weights are quantised, and if there are a bias
@@ -100,7 +100,7 @@ fn plain<V: Borrow<Tensor>>(tensor: Option<&V>) -> TractResult<Option<PlainView<
     tensor.map(|it| it.borrow().try_as_plain_ram()).transpose()
 }
 
-impl<V: Borrow<Tensor>> Operands<V> {
+impl<V: Borrow<Tensor>> WeightInputs<V> {
     /// Packs the weights of a layer, whose sizes follow from them, or leaves those to a run that are not worth it
     /// for so many rows.
     pub(super) fn pack<T: Element + Datum>(
@@ -145,7 +145,7 @@ impl<V: Borrow<Tensor>> Operands<V> {
     }
 }
 
-impl<T: Element + Datum> Of<T> {
+impl<T: Element + Datum> Weights<T> {
     fn form(&self) -> (Cell, usize) {
         match self {
             Self::Packed(layer) => (layer.cell(), layer.directions()),
@@ -161,8 +161,8 @@ impl<T: Element + Datum> Of<T> {
 /// Y, [steps, directions, batch, units], and the final states, as requested.
 #[derive(Clone, Debug)]
 pub(super) struct Recurrent<T> {
-    pub(super) layer: Of<T>,
-    pub(super) counted: Counted,
+    pub(super) layer: Weights<T>,
+    pub(super) counted: ValidityInput,
     /// Whether the initial states h and c are inputs.
     pub(super) initial: [bool; 2],
     /// Whether Y and the final states h and c are outputs.
@@ -187,7 +187,7 @@ impl<T: Element + Datum> EvalOp for Recurrent<T> {
     not_out_of_plan!();
 
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
-        Ok(Some(Box::<Kept<T>>::default()))
+        Ok(Some(Box::<KeptMemory<T>>::default()))
     }
 }
 
@@ -197,8 +197,10 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         let (steps, batch) = (shape[0].clone(), shape[1].clone());
         let directions = self.layer.form().1.to_dim();
         let units = match &self.layer {
-            Of::Packed(layer) => layer.units().to_dim(),
-            Of::Inputs { form, .. } => inputs[2].shape[2 - usize::from(form.quantizes)].clone(),
+            Weights::Packed(layer) => layer.units().to_dim(),
+            Weights::Inputs { form, .. } => {
+                inputs[2].shape[2 - usize::from(form.quantizes)].clone()
+            }
         };
         let state = [directions.clone(), batch.clone(), units.clone()];
         let y = [steps, directions, batch, units];
@@ -216,7 +218,7 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         if let Some(patch) = self.without_unread(model, node)? {
             return Ok(Some(patch));
         }
-        let Of::Inputs {
+        let Weights::Inputs {
             form,
             bias,
             peepholes,
@@ -226,11 +228,11 @@ impl<T: Element + Datum> TypedOp for Recurrent<T> {
         };
         let mut inputs = node.inputs.iter().copied();
         let x = inputs.next();
-        let weights = Operands::of(&mut inputs, [form.quantizes, *bias, *peepholes])?;
+        let weights = WeightInputs::of(&mut inputs, [form.quantizes, *bias, *peepholes])?;
         let konst = |outlet: &OutletId| Ok(model.outlet_fact(*outlet)?.konst.clone());
-        rule_if_some!(known = weights.known(konst)?);
+        rule_if_some!(known = weights.constants(konst)?);
         let op = Self {
-            layer: Of::Packed(Arc::new(known.pack(form, usize::MAX)?)),
+            layer: Weights::Packed(Arc::new(known.pack(form, usize::MAX)?)),
             ..self.clone()
         };
         let inputs: TVec<OutletId> = x.into_iter().chain(inputs).collect();
@@ -253,8 +255,8 @@ impl<T: Element + Datum> Recurrent<T> {
         // A node of which nothing is read goes by itself.
         rule_if!(!unread.is_empty() && !read.is_empty());
         let mut op = self.clone();
-        let wanted = op.outputs.iter_mut().filter(|it| **it);
-        for (slot, is_wanted) in wanted.enumerate() {
+        let present = op.outputs.iter_mut().filter(|it| **it);
+        for (slot, is_wanted) in present.enumerate() {
             *is_wanted = read.contains(&OutletId::new(node.id, slot));
         }
         let mut patch = TypedModelPatch::default();
@@ -269,21 +271,21 @@ impl<T: Element + Datum> Recurrent<T> {
 
 /// Memory that is kept from run to run, which each run fills anew for its sizes.
 #[derive(Debug)]
-struct Kept<T>(Mutex<Memory<T>>);
+struct KeptMemory<T>(Mutex<Memory<T>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for KeptMemory<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> Clone for Kept<T> {
+impl<T> Clone for KeptMemory<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<T: Element + Datum> OpState for Kept<T> {
+impl<T: Element + Datum> OpState for KeptMemory<T> {
     fn eval(
         &mut self,
         _ctx: &EvalContext<'_>,
@@ -304,7 +306,7 @@ impl<T: Element + Datum> OpState for Kept<T> {
 }
 
 /// The inputs of a run, which have the sizes that they should have.
-struct Given<'a> {
+struct RunInputs<'a> {
     x: &'a TValue,
     /// W and R, if they are inputs.
     weights: [Option<&'a TValue>; 2],
@@ -314,7 +316,7 @@ struct Given<'a> {
     initial: [Option<&'a TValue>; 2],
 }
 
-impl Given<'_> {
+impl RunInputs<'_> {
     fn steps(&self) -> usize {
         self.x.shape()[0]
     }
@@ -331,30 +333,30 @@ impl<T: Element + Datum> Recurrent<T> {
         let mut inputs = inputs.iter();
         let mut weights = None;
         let layer = &*match &self.layer {
-            Of::Packed(layer) => Arc::clone(layer),
-            Of::Inputs {
+            Weights::Packed(layer) => Arc::clone(layer),
+            Weights::Inputs {
                 form,
                 bias,
                 peepholes,
             } => {
                 let shape = [form.quantizes, *bias, *peepholes];
-                let of_run = Operands::of(&mut inputs.by_ref().cloned(), shape)?;
+                let of_run = WeightInputs::of(&mut inputs.by_ref().cloned(), shape)?;
                 let rows = x.shape()[..2].iter().product();
                 Arc::new(weights.insert(of_run).pack(form, rows)?)
             }
         };
         let mut input = |is_there: bool| if is_there { inputs.next() } else { None };
-        let given = Given {
+        let run_inputs = RunInputs {
             x,
             weights: match &weights {
                 Some(of_run) => [Some(&of_run.w), Some(&of_run.r)],
                 None => [None, None],
             },
-            counted: input(self.counted != Counted::All),
+            counted: input(self.counted != ValidityInput::All),
             initial: self.initial.map(input),
         };
-        let sizes = [layer.directions(), given.batch(), layer.units()];
-        let y_sizes = [given.steps(), sizes[0], sizes[1], sizes[2]];
+        let sizes = [layer.directions(), run_inputs.batch(), layer.units()];
+        let y_sizes = [run_inputs.steps(), sizes[0], sizes[1], sizes[2]];
         let shapes: [&[usize]; 3] = [&y_sizes, &sizes, &sizes];
         let mut outputs = [None, None, None];
         for (output, (shape, is_wanted)) in
@@ -362,7 +364,7 @@ impl<T: Element + Datum> Recurrent<T> {
         {
             *output = is_wanted.then(|| Unwritten::new(shape)).transpose()?;
         }
-        let result = self.run_layer(layer, &given, &mut outputs, memory)?;
+        let result = self.run_layer(layer, &run_inputs, &mut outputs, memory)?;
         #[expect(unsafe_code, reason = "they were allocated without being written")]
         // SAFETY: a run that does not fail writes all.
         unsafe {
@@ -375,30 +377,30 @@ impl<T: Element + Datum> Recurrent<T> {
     fn run_layer(
         &self,
         layer: &PackedLayer<T>,
-        given: &Given<'_>,
+        run_inputs: &RunInputs<'_>,
         outputs: &mut [Option<Unwritten<T>>; 3],
         memory: &mut Memory<T>,
     ) -> TractResult<Result<(), Error>> {
-        let (x, counted) = (given.x.try_as_plain_ram()?, plain(given.counted)?);
-        let [h, c] = given.initial;
+        let (x, counted) = (run_inputs.x.try_as_plain_ram()?, plain(run_inputs.counted)?);
+        let [h, c] = run_inputs.initial;
         let (h, c) = (plain(h)?, plain(c)?);
         let mut lengths: Vec<usize> = vec![];
         let valid = match (self.counted, &counted) {
-            (Counted::Lengths, Some(given)) => {
+            (ValidityInput::Lengths, Some(numbers)) => {
                 let steps_of = |length: &i64| usize::try_from(*length).unwrap_or(0);
-                lengths.extend(given.as_slice::<i64>()?.iter().map(steps_of));
+                lengths.extend(numbers.as_slice::<i64>()?.iter().map(steps_of));
                 ValidSteps::Lengths(&lengths)
             }
-            (Counted::Masked(it), Some(mask)) => ValidSteps::Mask {
+            (ValidityInput::Masked(it), Some(mask)) => ValidSteps::Mask {
                 mask: mask.as_slice::<bool>()?,
                 blends: it.blends,
                 repeats: it.repeats,
             },
             _ => ValidSteps::All,
         };
-        let mut inputs = Inputs::new(x.as_slice::<T>()?, given.steps(), given.batch());
+        let mut inputs = Inputs::new(x.as_slice::<T>()?, run_inputs.steps(), run_inputs.batch());
         let mut views = [None, None];
-        let of_run = std::iter::zip(given.weights, layer.reads());
+        let of_run = std::iter::zip(run_inputs.weights, layer.reads());
         for (view, (weights, is_read)) in std::iter::zip(&mut views, of_run) {
             *view = plain(weights.filter(|_| is_read))?;
         }

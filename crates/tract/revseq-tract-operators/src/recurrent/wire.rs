@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::expandable::Expansion;
 
 use super::layer::{Layer, Size};
-use super::op::{Counted, Of, Operands, Recurrent};
+use super::op::{Recurrent, ValidityInput, WeightInputs, Weights};
 use super::quantized::Quantized;
 use super::{checked, floats};
 use crate::operator::Wiring;
@@ -22,9 +22,11 @@ fn fill<'r, A>(s: &mut Solver<'r>, proxy: A, size: TDim) -> InferenceResult
 where
     A: IntoExp<DimFact> + Copy + 'r,
 {
-    s.with(proxy, move |s, found: DimFact| match found.concretize() {
-        None => s.equals(proxy, size.clone()),
-        Some(_) => Ok(()),
+    s.with(proxy, move |s, size_fact: DimFact| {
+        match size_fact.concretize() {
+            None => s.equals(proxy, size.clone()),
+            Some(_) => Ok(()),
+        }
     })
 }
 
@@ -44,9 +46,9 @@ fn has_axes<'r, 'p: 'r>(
     name: &'static str,
     expected: usize,
 ) -> InferenceResult {
-    s.given(&input.rank, move |_, found| {
-        let is_right = found == expected as i64;
-        ensure!(is_right, "its {name} has {found} axes, expected {expected}");
+    s.given(&input.rank, move |_, rank| {
+        let is_right = rank == expected as i64;
+        ensure!(is_right, "its {name} has {rank} axes, expected {expected}");
         Ok(())
     })?;
     s.equals(&input.rank, expected as i64)
@@ -61,7 +63,7 @@ impl Layer {
         inputs: &[OutletId],
     ) -> TractResult<TVec<OutletId>> {
         let form = &self.form.layer;
-        let weights = Operands {
+        let weights = WeightInputs {
             w: inputs[1],
             r: inputs[2],
             quantization: self.quantized.map(|it| it.0.map(|input| inputs[input])),
@@ -69,11 +71,11 @@ impl Layer {
             peepholes: self.inputs.peepholes.map(|input| inputs[input]),
         };
         let mut operands = tvec![x];
-        let layer = match weights.known(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
-            Some(known) => Of::<T>::Packed(Arc::new(known.pack(form, usize::MAX)?)),
+        let layer = match weights.constants(|outlet| Ok(to.fact(*outlet)?.konst.clone()))? {
+            Some(known) => Weights::<T>::Packed(Arc::new(known.pack(form, usize::MAX)?)),
             None => {
                 operands.extend(weights.iter().copied());
-                Of::Inputs {
+                Weights::Inputs {
                     form: form.clone(),
                     bias: weights.bias.is_some(),
                     peepholes: weights.peepholes.is_some(),
@@ -92,9 +94,9 @@ impl Layer {
         let op = Recurrent {
             layer,
             counted: match (self.inputs.lengths, self.form.mask) {
-                (Some(_), Some(mask)) => Counted::Masked(mask),
-                (Some(_), None) => Counted::Lengths,
-                (None, _) => Counted::All,
+                (Some(_), Some(mask)) => ValidityInput::Masked(mask),
+                (Some(_), None) => ValidityInput::Lengths,
+                (None, _) => ValidityInput::All,
             },
             initial: initial.map(|input| input.is_some()),
             outputs: self.outputs.all().map(|output| output.is_some()),

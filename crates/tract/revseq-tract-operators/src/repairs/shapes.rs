@@ -32,7 +32,7 @@ pub(crate) fn check_shapes(model: &mut TypedModel) -> TractResult<()> {
         if asks_its_inputs(node) || node.op.state(&EvalContext::out_of_plan())?.is_some() {
             continue;
         }
-        let expected = Expected::of(node, &model.node_input_facts(id)?);
+        let expected = ExpectedShapes::of(node, &model.node_input_facts(id)?);
         let node = model.node_mut(id);
         let op = node.op.clone();
         node.op = Box::new(Checked { op, expected });
@@ -63,7 +63,7 @@ type Place = (usize, usize);
 
 /// The sizes of an operator's inputs.
 #[derive(Clone, Debug, Default)]
-struct Expected {
+struct ExpectedShapes {
     /// The shapes of inputs whose sizes are all known.
     known: Vec<(usize, TVec<usize>)>,
     /// The ranks of the other inputs that are plain tensors.
@@ -72,7 +72,7 @@ struct Expected {
     shared: Vec<(Option<TDim>, TVec<Place>)>,
 }
 
-impl Expected {
+impl ExpectedShapes {
     fn of(node: &TypedNode, facts: &[&TypedFact]) -> Self {
         // These work on their inputs alone, which have to agree.
         let is_relative = node.op_is::<OptBinUnicast>() || node.op_is::<OptBinByScalar>();
@@ -240,7 +240,7 @@ fn with_strides_of_shape(value: TValue) -> TractResult<TValue> {
 #[derive(Clone, Debug)]
 struct Checked {
     op: Box<dyn TypedOp>,
-    expected: Expected,
+    expected: ExpectedShapes,
 }
 
 never_equal!(Checked);

@@ -174,16 +174,16 @@ impl Typed {
             ..TypedModel::default()
         };
         let mut inputs = HashMap::new();
-        let mut known: TVec<(OutletId, OutletId)> = tvec![];
+        let mut stand_ins: TVec<(OutletId, OutletId)> = tvec![];
         for input in &node.inputs {
             let outlet = self.mapping[input];
-            let stand_in = match known.iter().find(|(_, other)| *other == outlet) {
+            let stand_in = match stand_ins.iter().find(|(_, other)| *other == outlet) {
                 Some((stand_in, _)) => *stand_in,
                 None => {
-                    let name = format!("{}.input {}", node.name, known.len());
+                    let name = format!("{}.input {}", node.name, stand_ins.len());
                     let fact = self.model.outlet_fact(outlet)?.clone();
                     let stand_in = alone.add_source(name, fact)?;
-                    known.push((stand_in, outlet));
+                    stand_ins.push((stand_in, outlet));
                     stand_in
                 }
             };

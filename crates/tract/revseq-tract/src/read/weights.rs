@@ -28,7 +28,7 @@ const LARGE: usize = 1 << 12;
 const PLACE: &str = "revseq.weight";
 
 /// The key of the weights in a template.
-const LENT: &str = "revseq_tract.weights";
+const WEIGHTS: &str = "revseq_tract.weights";
 
 /// The weights of a model, by place.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl Weights {
     /// Lends the weights to the parsers of a model that is made of this template. Its bodies keep what
     /// they were made of, so it does not own them.
     pub(super) fn lend(&self, template: &mut InferenceModel) {
-        template::hand(template, LENT, Arc::downgrade(&self.0));
+        template::hand(template, WEIGHTS, Arc::downgrade(&self.0));
     }
 }
 
@@ -117,8 +117,8 @@ pub(super) fn is_in_file(tensor: &pb::TensorProto) -> bool {
 
 /// Returns the tensor whose place a message says, among those that are lent to the parser.
 pub(super) fn find(context: &ParsingContext<'_>, tensor: &pb::TensorProto) -> Option<Arc<Tensor>> {
-    let lent: &Weak<[Arc<Tensor>]> = template::handed(context, LENT)?;
-    lent.upgrade()?.get(place(tensor)?).cloned()
+    let weights: &Weak<[Arc<Tensor>]> = template::handed(context, WEIGHTS)?;
+    weights.upgrade()?.get(place(tensor)?).cloned()
 }
 
 /// Makes Constant nodes of the initializers of a main graph and of those inside it: weights are looked

@@ -21,10 +21,10 @@ pub(super) fn inputs(graph: &GraphProto, inputs: &Inputs) -> BTreeSet<String> {
         inputs,
         makers: HashMap::new(),
         seen: BTreeSet::new(),
-        found: BTreeSet::new(),
+        names: BTreeSet::new(),
     };
     search.graph(graph);
-    search.found
+    search.names
 }
 
 struct Search<'a> {
@@ -32,7 +32,7 @@ struct Search<'a> {
     /// The nodes that make values, of all graphs.
     makers: HashMap<&'a str, &'a NodeProto>,
     seen: BTreeSet<&'a str>,
-    found: BTreeSet<String>,
+    names: BTreeSet<String>,
 }
 
 impl<'a> Search<'a> {
@@ -42,10 +42,10 @@ impl<'a> Search<'a> {
                 .extend(node.output.iter().map(|output| (output.as_str(), node)));
         }
         for node in &graph.node {
-            let wanted = Operator::of(&node.op_type).map_or(&[][..], |it| it.constants);
-            let wanted = wanted.iter().map(|(index, _)| *index);
+            let places = Operator::of(&node.op_type).map_or(&[][..], |it| it.constants);
+            let places = places.iter().map(|(index, _)| *index);
             let condition = (node.op_type == "If").then_some(0);
-            for index in wanted.chain(condition) {
+            for index in places.chain(condition) {
                 if let Some(name) = node.input.get(index) {
                     self.follow(name);
                 }
@@ -66,7 +66,7 @@ impl<'a> Search<'a> {
             }
             if let Some(input) = self.inputs.get(name) {
                 if input.len() <= MAXIMUM_ELEMENTS {
-                    self.found.insert(name.to_owned());
+                    self.names.insert(name.to_owned());
                 }
                 continue;
             }

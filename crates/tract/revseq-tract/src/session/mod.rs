@@ -268,11 +268,11 @@ impl Session {
         let none = Inputs::new();
         self.new_plan(For::Inputs(inputs, &none)).or_else(|error| {
             // Values that tract requires before it runs may be among the inputs.
-            let wanted = constant_inputs::inputs(self.source.graph(), inputs);
-            if wanted.is_empty() {
+            let names = constant_inputs::inputs(self.source.graph(), inputs);
+            if names.is_empty() {
                 return Err(error);
             }
-            let constants = inputs.iter().filter(|(name, _)| wanted.contains(*name));
+            let constants = inputs.iter().filter(|(name, _)| names.contains(*name));
             let constants = constants.map(|(name, value)| (name.clone(), value.clone()));
             let constants = constants.collect();
             self.new_plan(For::Inputs(inputs, &constants))
@@ -302,10 +302,10 @@ impl Session {
                 None if !declared.has_default => return Err(missing(&declared.name)),
                 Some(value) if !declared.takes(value) => {
                     let name = &declared.name;
-                    let given = values::type_and_shape(value);
+                    let tensor = values::type_and_shape(value);
                     return Err(Error::new(
                         ErrorKind::Input,
-                        format!("input {name:?} is {given}, expected {declared}"),
+                        format!("input {name:?} is {tensor}, expected {declared}"),
                     ));
                 }
                 _ => {}
@@ -320,10 +320,10 @@ impl Session {
 /// # Errors
 /// One is given twice.
 fn by_name<N: Into<String>, V: IntoTValue>(
-    given: impl IntoIterator<Item = (N, V)>,
+    values: impl IntoIterator<Item = (N, V)>,
 ) -> Result<Inputs, Error> {
     let mut inputs = Inputs::new();
-    for (name, value) in given {
+    for (name, value) in values {
         let name = name.into();
         if inputs.contains_key(&name) {
             let message = format!("input {name:?} is given twice");

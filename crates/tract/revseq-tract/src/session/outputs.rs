@@ -17,8 +17,8 @@ impl Outputs {
     /// Returns the output of a name; `None` if the model has none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Tensor> {
-        let found = self.0.iter().find(|(it, _)| it == name)?;
-        Some(&found.1)
+        let output = self.0.iter().find(|(it, _)| it == name)?;
+        Some(&output.1)
     }
 
     /// Returns the elements of an output as an array of ndarray's.
@@ -29,10 +29,10 @@ impl Outputs {
         let value = self.get(name).ok_or_else(|| self.no_such(name))?;
         value.to_plain_array_view().map_err(|_| {
             let elements = element_type(T::datum_type()).map_or("?", ElementType::name);
-            let found = type_and_shape(value);
+            let elements_of_output = type_and_shape(value);
             Error::new(
                 ErrorKind::Output,
-                format!("output {name:?} is {found}, read as {elements}"),
+                format!("output {name:?} is {elements_of_output}, read as {elements}"),
             )
         })
     }

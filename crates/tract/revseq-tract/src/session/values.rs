@@ -89,8 +89,9 @@ impl ValueInfo {
     pub(crate) fn takes(&self, tensor: &Tensor) -> bool {
         let fits = |sizes: &Vec<Size>| {
             sizes.len() == tensor.rank()
-                && std::iter::zip(sizes, tensor.shape())
-                    .all(|(size, given)| !matches!(size, Size::Known(known) if known != given))
+                && std::iter::zip(sizes, tensor.shape()).all(
+                    |(size, of_tensor)| !matches!(size, Size::Known(known) if known != of_tensor),
+                )
         };
         self.datum_type.is_none_or(|it| it == tensor.datum_type())
             && self.sizes.as_ref().is_none_or(fits)
@@ -145,7 +146,7 @@ pub fn element_type(known: DatumType) -> Option<ElementType> {
 /// There are more or fewer elements than the sizes say.
 pub fn tensor<T: Datum>(sizes: &[usize], elements: impl Into<Vec<T>>) -> Result<Tensor, Error> {
     let elements = elements.into();
-    let given = elements.len();
+    let count = elements.len();
     let array = ArrayD::from_shape_vec(sizes, elements).map_err(|_| {
         let expected = sizes
             .iter()
@@ -153,7 +154,7 @@ pub fn tensor<T: Datum>(sizes: &[usize], elements: impl Into<Vec<T>>) -> Result<
         let expected = expected.map_or("too many".to_owned(), |it| it.to_string());
         Error::new(
             ErrorKind::Input,
-            format!("a tensor of sizes {sizes:?} has {expected} elements, given {given}"),
+            format!("a tensor of sizes {sizes:?} has {expected} elements, given {count}"),
         )
     })?;
     Ok(array.into_tensor())

@@ -129,9 +129,9 @@ impl AtNode {
             return error;
         }
         let inputs: Vec<&InferenceFact> = inputs.collect();
-        let wanted = Operator::of(operator).map_or(&[][..], |it| it.constants);
-        let wanted = wanted.iter();
-        let unknown = wanted.filter(|(index, _)| {
+        let constants = Operator::of(operator).map_or(&[][..], |it| it.constants);
+        let constants = constants.iter();
+        let unknown = constants.filter(|(index, _)| {
             let place = places.iter().position(|place| place == index);
             let input = place.and_then(|place| inputs.get(place));
             input.is_some_and(|input| input.value.concretize().is_none())
@@ -196,9 +196,13 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
     use ErrorKind::{Model, Unsupported};
     let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
     let root = causes.last().cloned().unwrap_or_default();
-    let found = causes.iter().find_map(|cause| find(cause, nodes));
-    let (kind, message, name) = if let Some(told) = error.downcast_ref::<Explained>() {
-        (told.kind, told.message.clone(), told.node.clone())
+    let at_node = causes.iter().find_map(|cause| find(cause, nodes));
+    let (kind, message, name) = if let Some(explained) = error.downcast_ref::<Explained>() {
+        (
+            explained.kind,
+            explained.message.clone(),
+            explained.node.clone(),
+        )
     } else if let Some(at) = error.downcast_ref::<AtNode>() {
         let message = match at.unknown.is_empty() {
             true => nodes.with_reason(&at.to_string(), &error),
@@ -206,7 +210,7 @@ pub(crate) fn of_preparation(error: TractError, nodes: &Nodes) -> Error {
         };
         (Unsupported, message, Some(at.name.clone()))
     } else {
-        match found {
+        match at_node {
             Some((name, operator)) if OURS.contains(&operator) && is_clause(&root) => {
                 let message = format!("{}: {root}", node_in_words(name, operator));
                 (kind_of_ours(&error), message, Some(name.to_owned()))
@@ -250,11 +254,11 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
     let root = causes.last().cloned().unwrap_or_default();
     let is_ours = is_clause(&root) && !error.is::<Panicked>() && !error.is::<OtherSizes>();
     // The innermost node says most.
-    let found = causes.iter().rev().find_map(|cause| find(cause, nodes));
+    let at_node = causes.iter().rev().find_map(|cause| find(cause, nodes));
     let interrupted = error.downcast_ref::<Interrupted>();
-    let (kind, message) = match found {
+    let (kind, message) = match at_node {
         _ if let Some(why) = interrupted => {
-            let place = found.map(|(name, operator)| node_in_words(name, operator));
+            let place = at_node.map(|(name, operator)| node_in_words(name, operator));
             let place = place.map_or(String::new(), |node| format!(", in {node}"));
             (ErrorKind::Interrupted, format!("{why}{place}"))
         }
@@ -276,7 +280,7 @@ pub(crate) fn of_run(error: TractError, nodes: &Nodes) -> Error {
             (Unsupported, nodes.with_reason(message, &error))
         }
     };
-    let name = found.map(|(name, _)| name.to_owned());
+    let name = at_node.map(|(name, _)| name.to_owned());
     Error::caused(kind, message, name, error)
 }
 
@@ -304,8 +308,8 @@ fn find<'a>(message: &str, nodes: &'a Nodes) -> Option<(&'a str, &'a str)> {
         let behind = name.strip_prefix(node);
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(['.', '/']))
     };
-    let found = nodes.operators.iter().filter(|(node, _)| is_of(node));
-    let (name, operator) = found.max_by_key(|(node, _)| node.len())?;
+    let named = nodes.operators.iter().filter(|(node, _)| is_of(node));
+    let (name, operator) = named.max_by_key(|(node, _)| node.len())?;
     Some((name, operator))
 }
 

@@ -5,7 +5,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::array;
 
-use super::{Known, Numbers, OfSizes, of_sizes, size, wide_sizes};
+use super::{KnownSizes, Numbers, OfSizes, of_sizes, size, wide_sizes};
 use crate::operator::{Parsed, over};
 
 /// The value of all elements, of no axis.
@@ -38,7 +38,7 @@ impl OfSizes for ConstantOfShape {
         count
     }
 
-    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim> {
         known.number(axis).map(|size| size.to_dim())
     }
 

@@ -38,7 +38,7 @@ use crate::typed_op::{Stateless, Typed};
 type Numbers<'a> = dyn Fn(usize) -> TractResult<Vec<i64>> + 'a;
 
 /// What is known of sizes before the operator runs.
-struct Known<'a> {
+struct KnownSizes<'a> {
     /// The sizes of the data.
     data: &'a [TDim],
     /// The output's number of axes.
@@ -49,7 +49,7 @@ struct Known<'a> {
     sizes: Option<&'a [TDim]>,
 }
 
-impl Known<'_> {
+impl KnownSizes<'_> {
     fn number(&self, at: usize) -> Option<i64> {
         self.numbers.get(at).copied().flatten()
     }
@@ -68,7 +68,7 @@ trait OfSizes: Clone + fmt::Debug + Send + Sync + 'static {
     fn rank(&self, data: usize, count: usize) -> usize;
 
     /// The output's size along an axis, if the graph determines it.
-    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim>;
+    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim>;
 
     /// Whether tract does not take known sizes, since some are symbols; `None` if too little is known.
     fn is_ours(&self, _inputs: &[InferenceFact], _sizes: &[TDim]) -> Option<bool> {
@@ -105,7 +105,7 @@ fn of_sizes<T: OfSizes>(
         Number::Known(number) => Some(number),
         _ => None,
     });
-    let op = Sized {
+    let op = SizedNode {
         op,
         deciding: optional_inputs(node)
             .take(node.input.len())
@@ -133,7 +133,7 @@ fn size(number: i64) -> TractResult<usize> {
 
 /// The operator before it is known whether its sizes come from data.
 #[derive(Clone, Debug)]
-struct Sized<T> {
+struct SizedNode<T> {
     op: T,
     /// The inputs that tract has to know; the first one holds the sizes.
     deciding: TVec<usize>,
@@ -143,7 +143,7 @@ struct Sized<T> {
     limits: Limits,
 }
 
-impl<T: OfSizes> Sized<T> {
+impl<T: OfSizes> SizedNode<T> {
     /// The output's shape, which is within the limits.
     fn shape(
         &self,
@@ -159,7 +159,7 @@ impl<T: OfSizes> Sized<T> {
     }
 
     /// The facts that tract finds. It refuses expressions of a Reshape that may well be equal.
-    fn found(
+    fn facts_by_tract(
         &self,
         inputs: &[&InferenceFact],
         by_tract: TractResult<Facts>,
@@ -206,7 +206,7 @@ impl<T: OfSizes> Sized<T> {
         let count = counts.iter().product::<TDim>().to_usize().ok()?;
         let datum_type = output.datum_type.concretize()?;
         let inferred: Vec<Option<TDim>> = output.shape.dims().map(|it| it.concretize()).collect();
-        let known = Known {
+        let known = KnownSizes {
             data: &data,
             rank: self.op.rank(data.len(), count),
             numbers: &numbers,
@@ -221,10 +221,10 @@ impl<T: OfSizes> Sized<T> {
     }
 }
 
-impl<T: OfSizes> Operator for Sized<T> {
+impl<T: OfSizes> Operator for SizedNode<T> {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         let by_tract = node.facts_by_upstream();
-        let (inputs, output) = self.found(&node.inputs, by_tract)?;
+        let (inputs, output) = self.facts_by_tract(&node.inputs, by_tract)?;
         if let Some((datum_type, shape)) = self.fact(&inputs, &output) {
             let (_, outputs, observed) = node.output(datum_type, shape);
             return Ok(Some((inputs, outputs, observed)));
@@ -250,10 +250,10 @@ impl<T: OfSizes> Operator for Sized<T> {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let facts: TVec<InferenceFact> = node.facts()?.into_iter().map(Into::into).collect();
         let upstream = node.upstream.context("tract has the operator")?;
-        let known = facts.iter().collect();
+        let inputs = facts.iter().collect();
         let output = InferenceFact::default();
-        let by_tract = clone_box(upstream).infer_facts(known, tvec![&output], tvec![]);
-        let (_, output) = self.found(&facts.iter().collect::<TVec<_>>(), by_tract)?;
+        let by_tract = clone_box(upstream).infer_facts(inputs, tvec![&output], tvec![]);
+        let (_, output) = self.facts_by_tract(&facts.iter().collect::<TVec<_>>(), by_tract)?;
         rule_if_some!((datum_type, shape) = self.fact(&facts, &output));
         node.whole(Typed(SizedOp {
             op: self.clone(),
@@ -265,7 +265,7 @@ impl<T: OfSizes> Operator for Sized<T> {
 /// An operator whose sizes are known once it runs.
 #[derive(Clone, Debug)]
 struct SizedOp<T> {
-    op: Sized<T>,
+    op: SizedNode<T>,
     /// The output; sizes from data are symbols of their own.
     fact: TypedFact,
 }

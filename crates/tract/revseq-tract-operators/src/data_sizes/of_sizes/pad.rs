@@ -12,7 +12,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::{Pad as Padding, PadMode, Slice};
 use tract_onnx::tract_hir::internal::*;
 
-use super::{Known, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
+use super::{KnownSizes, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
 use crate::data_sizes::size_symbols::axis;
 use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over};
 use crate::operators::int64::on_numbers;
@@ -73,7 +73,7 @@ impl OfSizes for Pad {
         data
     }
 
-    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim> {
         let pads = [known.number(axis)?, known.number(axis + known.rank)?];
         let is_added = self.axes.is_none() && pads.iter().all(|pad| *pad >= 0);
         is_added.then(|| known.data[axis].clone() + pads[0] + pads[1])
@@ -171,11 +171,11 @@ impl Operator for Cropping {
         let pads = node.input(1).ok().and_then(|fact| fact.konst.clone());
         let pads = pads.and_then(|pads| numbers(&pads).ok());
         rule_if_some!(pads = pads.filter(|pads| pads.iter().any(|pad| *pad < 0)));
-        let known = |input: usize| {
-            let known = node.input(input)?.konst.as_ref();
-            numbers(known.context("its axes are unknown")?)
+        let constant = |input: usize| {
+            let constant = node.input(input)?.konst.as_ref();
+            numbers(constant.context("its axes are unknown")?)
         };
-        let removed = self.0.pads(rank, &known)?.into_iter();
+        let removed = self.0.pads(rank, &constant)?.into_iter();
         let removed = removed.map(|pads| pads.map(|pad| pad.min(0).saturating_neg()));
         let removed: Vec<[i64; 2]> = removed.collect();
         let added: Vec<i64> = pads.iter().map(|pad| (*pad).max(0)).collect();

@@ -6,7 +6,7 @@ use tract_onnx::tract_core::ops::change_axes::to_axis_ops_with_onnx_rules;
 use tract_onnx::tract_hir::internal::*;
 
 use super::zero_sizes::looked_at;
-use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data};
+use super::{KnownSizes, Numbers, OfSizes, of_sizes, parse_with_data};
 use crate::dims::is_not_negative;
 use crate::operator::{Parsed, over};
 
@@ -64,7 +64,7 @@ impl OfSizes for Reshape {
         count
     }
 
-    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim> {
         let data: Option<Vec<usize>> = known.data.iter().map(|it| it.to_usize().ok()).collect();
         let numbers: Option<Vec<i64>> = known.numbers.iter().copied().collect();
         if let (Some(data), Some(numbers)) = (data, numbers)

@@ -4,7 +4,7 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use super::{Known, Numbers, OfSizes, of_sizes, parse_with_data, size};
+use super::{KnownSizes, Numbers, OfSizes, of_sizes, parse_with_data, size};
 use crate::operator::Parsed;
 
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl OfSizes for Tile {
         data
     }
 
-    fn size(&self, axis: usize, known: &Known<'_>) -> Option<TDim> {
+    fn size(&self, axis: usize, known: &KnownSizes<'_>) -> Option<TDim> {
         Some(known.data[axis].clone() * known.number(axis)?)
     }
 

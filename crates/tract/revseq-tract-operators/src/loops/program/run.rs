@@ -33,8 +33,8 @@ impl Program {
         inputs: &[TValue],
     ) -> TractResult<Option<TVec<TValue>>> {
         let kinds = self.steps.inputs().map(|(_, kind)| kind);
-        let read = std::iter::zip(&self.reads, kinds);
-        let read = read.map(|(place, kind)| {
+        let reads = std::iter::zip(&self.reads, kinds);
+        let values = reads.map(|(place, kind)| {
             let input = in_numbers(inputs[*place].clone(), symbols)?;
             let datum_type = datum_type(kind);
             Ok(match input.datum_type() == datum_type {
@@ -42,9 +42,9 @@ impl Program {
                 false => input.cast_to_dt(datum_type)?.into_owned().into_tvalue(),
             })
         });
-        let read = read.collect::<TractResult<TVec<TValue>>>()?;
-        let given = read.iter().map(elements);
-        let given = given.collect::<TractResult<Vec<_>>>()?;
+        let values = values.collect::<TractResult<TVec<TValue>>>()?;
+        let tensors = values.iter().map(elements);
+        let tensors = tensors.collect::<TractResult<Vec<_>>>()?;
         let mut made: TVec<Tensor> = self.outputs.iter().map(|_| Tensor::default()).collect();
         let places = self.outputs.iter().map(|(index, _)| *index);
         let mut room = Room {
@@ -61,7 +61,7 @@ impl Program {
             programs: Some(2),
         };
         let threads = Executor::current();
-        let result = self.steps.run_within(limits, &given, &mut room, &threads);
+        let result = self.steps.run_within(limits, &tensors, &mut room, &threads);
         if let Some(failure) = room.failure {
             return Err(failure);
         }

@@ -38,8 +38,8 @@ impl Source {
         if !LoadOptions::of(ctx).programs {
             return None;
         }
-        let mut known = node.clone();
-        let graphs = known.attribute.iter_mut().flat_map(|it| it.g.iter_mut());
+        let mut resolved = node.clone();
+        let graphs = resolved.attribute.iter_mut().flat_map(|it| it.g.iter_mut());
         for graph in graphs {
             resolve(ctx, graph).ok()?;
         }
@@ -48,7 +48,7 @@ impl Source {
         let types = Types::of(&ctx.parent_graphs);
         let is_narrow = |name: &&String| types.of_value(name) == Some(DataType::Int32);
         Some(Arc::new(Self {
-            node: translated(known)?,
+            node: translated(resolved)?,
             opset: ctx.onnx_operator_set_version,
             narrow: inputs.iter().filter(is_narrow).cloned().collect(),
             inputs,
@@ -186,7 +186,7 @@ fn fill(tensor: &mut pb::TensorProto, value: &Tensor) -> TractResult<()> {
 
 /// ONNX's code of a type that programs may have.
 pub(super) fn code(datum_type: DatumType) -> Option<i32> {
-    let known = match datum_type {
+    let data_type = match datum_type {
         DatumType::F16 => DataType::Float16,
         DatumType::F32 => DataType::Float,
         DatumType::F64 => DataType::Double,
@@ -195,5 +195,5 @@ pub(super) fn code(datum_type: DatumType) -> Option<i32> {
         DatumType::Bool => DataType::Bool,
         _ => return None,
     };
-    Some(known as i32)
+    Some(data_type as i32)
 }

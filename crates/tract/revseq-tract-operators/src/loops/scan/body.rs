@@ -71,7 +71,7 @@ pub(super) struct Body<'a> {
 
 impl Body<'_> {
     /// The outputs that have to be computed: states and scan outputs.
-    fn wanted(&self) -> Vec<usize> {
+    fn computed(&self) -> Vec<usize> {
         let states = (0..self.spec.states.len())
             .filter(|state| !self.induction.last.contains_key(state))
             .map(|state| self.spec.state_output(state));
@@ -84,8 +84,8 @@ impl Body<'_> {
     fn needed(&self) -> TractResult<Vec<usize>> {
         let body = &self.spec.body;
         let mut needed = HashSet::new();
-        let wanted = self.wanted().into_iter();
-        let mut open: Vec<usize> = wanted.map(|output| body.outputs[output].node).collect();
+        let computed = self.computed().into_iter();
+        let mut open: Vec<usize> = computed.map(|output| body.outputs[output].node).collect();
         while let Some(id) = open.pop() {
             if needed.insert(id) && !self.gathers.contains_key(&id) {
                 open.extend(body.node(id).inputs.iter().map(|input| input.node));

@@ -28,7 +28,7 @@ pub(super) struct FromOuter {
 /// The Gathers that read one element along an axis of an outer value.
 pub(super) fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
     let body = &spec.body;
-    let found = body.nodes().iter().filter_map(|node| {
+    let gathers = body.nodes().iter().filter_map(|node| {
         let gather = node.op_as::<Gather>()?;
         let source = body.inputs.iter().position(|it| *it == node.inputs[0])?;
         let Feed::Outer(input) = spec.feeds[source] else {
@@ -45,7 +45,7 @@ pub(super) fn gathers(spec: &Spec) -> HashMap<usize, FromOuter> {
             },
         ))
     });
-    found.collect()
+    gathers.collect()
 }
 
 /// The positions of a Gather at each step.

@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::cnn::{Conv, PoolSpec};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
-use super::scaled::{Output, Parameter, Scaled};
+use super::scaled::{OutputQuantization, Parameter, Scaled};
 use super::{bytes_of, check_bytes, with_parameters, work};
 use crate::faster::convolutions::windows::Windows;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
@@ -85,7 +85,7 @@ struct ByteConv {
 never_equal!(ByteConv);
 
 /// The operands of a convolution.
-struct Operands<'a> {
+struct ConvOperands<'a> {
     rows: &'a [PackedRows],
     windows: &'a Windows,
     images: Bytes<'a>,
@@ -96,13 +96,13 @@ struct Operands<'a> {
     numbers: &'a [usize],
 }
 
-impl Operands<'_> {
+impl ConvOperands<'_> {
     /// Multiplies the weights of each group with the windows of each image, on the threads of a run. An
     /// output has the channels of the group for the group's image.
     fn each_part<T: Send>(
         &self,
         to: &mut [T],
-        multiply: impl Fn(&mut Part<'_>, &mut [T]) + Sync + Send,
+        multiply: impl Fn(&mut GroupOfImage<'_>, &mut [T]) + Sync + Send,
     ) -> TractResult<()> {
         let groups = self.rows.len();
         let count = self.windows.count();
@@ -115,7 +115,7 @@ impl Operands<'_> {
         let of_part = outputs * count;
         let work = work([to.len() / count, k, count]);
         par_chunks_mut(to, of_part, work, |first, to| {
-            let mut part = Part {
+            let mut part = GroupOfImage {
                 operands: self,
                 columns: PackedColumns::default(),
                 image: 0,
@@ -131,15 +131,15 @@ impl Operands<'_> {
 }
 
 /// The channels of a group of an image.
-struct Part<'a> {
-    operands: &'a Operands<'a>,
+struct GroupOfImage<'a> {
+    operands: &'a ConvOperands<'a>,
     /// The windows that are multiplied, whose memory serves the next part of the thread.
     columns: PackedColumns,
     image: usize,
     group: usize,
 }
 
-impl Part<'_> {
+impl GroupOfImage<'_> {
     /// The output channels of the group.
     fn outputs(&self) -> std::ops::Range<usize> {
         let [outputs, _] = self.operands.rows[self.group].shape();
@@ -148,7 +148,7 @@ impl Part<'_> {
 
     /// Multiplies, one panel of windows after another.
     fn multiply(&mut self, to: &mut impl Sink) {
-        let Operands {
+        let ConvOperands {
             windows,
             numbers,
             channels,
@@ -234,7 +234,7 @@ impl Stateless for ByteConv {
             windows.taps().iter().map(move |tap| plane + tap)
         });
         let numbers: Vec<usize> = numbers.collect();
-        let operands = Operands {
+        let operands = ConvOperands {
             rows: &rows,
             windows: &windows,
             images: bytes_of(&plain)?,
@@ -254,7 +254,7 @@ impl Stateless for ByteConv {
         let of_image: Parameter<f32> = Parameter::read("scale", &inputs[3], [1, 1])?;
         let of_weights: Parameter<f32> =
             Parameter::read("scale of weights", &inputs[4], [channels, 1])?;
-        let output = Output::read(&inputs[5], &inputs[6])?;
+        let output = OutputQuantization::read(&inputs[5], &inputs[6])?;
         let bias: Parameter<i32> = Parameter::read("bias", &inputs[7], [channels, 1])?;
         let made = output.tensor(&shape.shape, |to| {
             operands.each_part(to, |part, to| {

@@ -36,9 +36,10 @@ pub(crate) fn parse(_ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 }
 
 fn datum_type(attribute: &str, code: i64) -> TractResult<DatumType> {
-    let known = i32::try_from(code).map(DataType::try_from);
-    let known = known.ok().and_then(Result::ok).map(DatumType::try_from);
-    known.and_then(Result::ok).with_context(|| {
+    let data_type = i32::try_from(code).map(DataType::try_from);
+    let data_type = data_type.ok().and_then(Result::ok);
+    let datum_type = data_type.map(DatumType::try_from);
+    datum_type.and_then(Result::ok).with_context(|| {
         format!("its {attribute} is the type of number {code}, which tract does not have")
     })
 }
@@ -163,14 +164,14 @@ real!(f32, 1.5 * (1_u64 << 23) as f32);
 real!(f64, 1.5 * (1_u64 << 52) as f64);
 
 /// The data and its parameters.
-struct Operands<'a, F> {
+struct LinearOperands<'a, F> {
     along: Along,
     shape: &'a [usize],
     scales: &'a [F],
     zeros: &'a [i32],
 }
 
-impl<F: Real> Operands<'_, F> {
+impl<F: Real> LinearOperands<'_, F> {
     /// Computes the elements of a result from those of `from`, with their scales and zero points.
     fn map<A: Datum + Copy, B: Datum + Copy>(
         &self,
@@ -247,7 +248,7 @@ impl Linear {
         };
         let zeros = zeros.try_as_plain_ram()?;
         let data = &*inputs[0];
-        let operands = Operands::<F> {
+        let operands = LinearOperands::<F> {
             along: self.along,
             shape: data.shape(),
             scales: scales.as_slice()?,

@@ -42,10 +42,10 @@ impl Along {
             "its axis is {}, of {rank} axes, and its {name} has the shape {parameter:?}",
             self.axis
         );
-        let wanted = if self.block.is_some() { rank } else { 1 };
+        let axes = if self.block.is_some() { rank } else { 1 };
         ensure!(
-            parameter.len() == wanted,
-            "its {name} has {} axes, expected {wanted}",
+            parameter.len() == axes,
+            "its {name} has {} axes, expected {axes}",
             parameter.len()
         );
         if let (Some(known), Some(mut expected)) = (known, sizes(data)) {

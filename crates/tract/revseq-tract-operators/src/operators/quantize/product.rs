@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::math::{Add, Mul};
 use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
-use super::scaled::{Floats, Output, Parameter, Scaled};
+use super::scaled::{Floats, OutputQuantization, Parameter, Scaled};
 use super::{bytes_of, check_bytes, with_parameters, work};
 use crate::operator::{Operator, Parsed, Wired, Wiring, own};
 use crate::operators::mat_mul::{of_matrices, product_shape};
@@ -43,8 +43,8 @@ impl Operator for OfMatrices {
         let [a, b, rest @ ..] = self.inputs.map(|place| Some(node.inputs[place?]));
         let (a, b) = a.zip(b).context("it lacks an operand")?;
         let (made, parameters) = match self.is_scaled {
-            true => (Made::Bytes, &rest[..6]),
-            false => (Made::Sums, &rest[..2]),
+            true => (ProductOutput::Bytes, &rest[..6]),
+            false => (ProductOutput::Sums, &rest[..2]),
         };
         let product = of_matrices(node, [a, b], |node, [a, b]| {
             let inputs = with_parameters(node, a, parameters, b)?;
@@ -88,7 +88,7 @@ impl Columns {
 
 /// What becomes of the sums of products, and the inputs for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
+enum ProductOutput {
     /// They are the result.
     Sums,
     /// Bytes: the scales of A and B, and the scale and the zero point of the output.
@@ -99,10 +99,10 @@ enum Made {
 }
 
 /// A product of matrices of bytes. Its inputs are A, the zero points of A and B, those for [what is
-/// made](Made), and B unless that is packed.
+/// made](ProductOutput), and B unless that is packed.
 #[derive(Clone, Debug)]
 struct ByteProduct {
-    made: Made,
+    made: ProductOutput,
     columns: Option<Arc<Columns>>,
 }
 
@@ -123,7 +123,7 @@ fn place(at: usize, result: &[usize], operand: &[usize]) -> usize {
 }
 
 /// Some rows of the result, and the matrix whose columns they are multiplied with.
-struct Part<'a> {
+struct RowBlock<'a> {
     rows: &'a PackedRows,
     columns: &'a PackedColumns,
     zeros: ZeroPoints<'a>,
@@ -133,14 +133,14 @@ struct Part<'a> {
     matrix: usize,
 }
 
-impl Part<'_> {
+impl RowBlock<'_> {
     fn multiply(&self, to: &mut impl Sink) {
         self.columns.multiply(self.rows, self.zeros, to);
     }
 }
 
 /// The operands of a product.
-struct Operands<'a> {
+struct ProductOperands<'a> {
     a: Bytes<'a>,
     of_a: &'a [usize],
     columns: &'a Columns,
@@ -148,12 +148,12 @@ struct Operands<'a> {
     shape: TVec<usize>,
 }
 
-impl Operands<'_> {
+impl ProductOperands<'_> {
     /// Multiplies rows, those of each matrix apart, on the threads of a run.
     fn each_part<T: Send>(
         &self,
         to: &mut [T],
-        multiply: impl Fn(&Part<'_>, &mut [T]) + Sync + Send,
+        multiply: impl Fn(&RowBlock<'_>, &mut [T]) + Sync + Send,
     ) -> TractResult<()> {
         let [batch @ .., m, n] = &*self.shape else {
             bail!("its result has no axes");
@@ -183,7 +183,7 @@ impl Operands<'_> {
                 };
                 let elements = self.a.from((at_a * size + row) * k);
                 rows.set(Matrix::dense(elements, [count, *k]));
-                let part = Part {
+                let part = RowBlock {
                     rows: &rows,
                     columns: &self.columns.matrices[at_b],
                     zeros: ZeroPoints {
@@ -210,23 +210,23 @@ impl ByteProduct {
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
         let (last, operand) = match self.made {
-            Made::Bytes | Made::Floats { has_bias: true } => return Ok(None),
-            Made::Sums => {
+            ProductOutput::Bytes | ProductOutput::Floats { has_bias: true } => return Ok(None),
+            ProductOutput::Sums => {
                 rule_if_some!(casts = only_reader(model, node));
                 let is_cast = casts
                     .op_as::<Cast>()
                     .is_some_and(|it| it.to == f32::datum_type());
                 rule_if!(is_cast);
-                rule_if_some!(found = by_columns(model, casts, |op| op.is::<Mul>()));
-                found
+                rule_if_some!(reader = by_columns(model, casts, |op| op.is::<Mul>()));
+                reader
             }
-            Made::Floats { has_bias: false } => {
-                rule_if_some!(found = by_columns(model, node, |op| op.is::<Add>()));
-                found
+            ProductOutput::Floats { has_bias: false } => {
+                rule_if_some!(reader = by_columns(model, node, |op| op.is::<Add>()));
+                reader
             }
         };
-        let made = Made::Floats {
-            has_bias: self.made != Made::Sums,
+        let made = ProductOutput::Floats {
+            has_bias: self.made != ProductOutput::Sums,
         };
         let mut inputs = node.inputs.clone();
         inputs.insert(inputs.len() - usize::from(self.columns.is_none()), operand);
@@ -256,10 +256,10 @@ fn only_reader<'m>(model: &'m TypedModel, node: &TypedNode) -> Option<&'m TypedN
 fn by_columns<'m>(
     model: &'m TypedModel,
     node: &TypedNode,
-    is_wanted: impl Fn(&dyn BinMiniOp) -> bool,
+    is_operator: impl Fn(&dyn BinMiniOp) -> bool,
 ) -> Option<(&'m TypedNode, OutletId)> {
     let reader = only_reader(model, node)?;
-    is_wanted(&*reader.op_as::<TypedBinOp>()?.0).then_some(())?;
+    is_operator(&*reader.op_as::<TypedBinOp>()?.0).then_some(())?;
     let [a, b] = *reader.inputs else {
         return None;
     };
@@ -288,7 +288,7 @@ impl Stateless for ByteProduct {
         let matrices: usize = shape[..rank - 2].iter().product();
         let [m, n] = [shape[rank - 2], shape[rank - 1]];
         let a = inputs[0].try_as_plain_ram()?;
-        let operands = Operands {
+        let operands = ProductOperands {
             a: bytes_of(&a)?,
             of_a: inputs[0].shape(),
             columns: &columns,
@@ -299,7 +299,7 @@ impl Stateless for ByteProduct {
             shape,
         };
         match self.made {
-            Made::Sums => {
+            ProductOutput::Sums => {
                 let mut made = Tensor::zero::<i32>(&operands.shape)?;
                 let mut plain = made.try_as_plain_ram_mut()?;
                 operands.each_part(plain.as_slice_mut::<i32>()?, |part, elements| {
@@ -310,7 +310,7 @@ impl Stateless for ByteProduct {
                 })?;
                 return Ok(tvec![made.into_tvalue()]);
             }
-            Made::Floats { has_bias } => {
+            ProductOutput::Floats { has_bias } => {
                 let factors: Parameter<f32> = Parameter::read("factor", &inputs[3], [n, 1])?;
                 let bias = if has_bias {
                     inputs[4].clone()
@@ -330,13 +330,13 @@ impl Stateless for ByteProduct {
                 })?;
                 return Ok(tvec![made.into_tvalue()]);
             }
-            Made::Bytes => {}
+            ProductOutput::Bytes => {}
         }
         let scales: [Parameter<f32>; 2] = [
             Parameter::read("scale", &inputs[3], [m, matrices])?,
             Parameter::read("scale", &inputs[4], [n, matrices])?,
         ];
-        let output = Output::read(&inputs[5], &inputs[6])?;
+        let output = OutputQuantization::read(&inputs[5], &inputs[6])?;
         let made = output.tensor(&operands.shape, |to| {
             operands.each_part(to, |part, to| {
                 let rows = part.first..part.first + to.len() / n;
@@ -360,9 +360,9 @@ impl Stateless for ByteProduct {
         };
         let shape = product_shape(&inputs[0].shape, &columns)?;
         let datum_type = match self.made {
-            Made::Sums => i32::datum_type(),
-            Made::Bytes => inputs[6].datum_type,
-            Made::Floats { .. } => f32::datum_type(),
+            ProductOutput::Sums => i32::datum_type(),
+            ProductOutput::Bytes => inputs[6].datum_type,
+            ProductOutput::Floats { .. } => f32::datum_type(),
         };
         Ok(tvec![datum_type.fact(shape)])
     }

@@ -47,13 +47,13 @@ impl<T: Datum + Copy> Parameter<T> {
 }
 
 /// The quantisation of bytes to be made.
-pub(super) struct Output {
+pub(super) struct OutputQuantization {
     datum_type: DatumType,
     scale: f32,
     zero: i32,
 }
 
-impl Output {
+impl OutputQuantization {
     pub(super) fn read(scale: &Tensor, zero: &Tensor) -> TractResult<Self> {
         for (name, parameter) in [("scale", scale), ("zero point", zero)] {
             ensure!(
@@ -127,7 +127,7 @@ impl<'a> Scaled<'a> {
         to: &'a mut [u8],
         columns: usize,
         scales: [&'a [f32]; 2],
-        output: &Output,
+        output: &OutputQuantization,
     ) -> Self {
         let scale = output.scale;
         let factors = match scales {

@@ -41,8 +41,8 @@ impl Replace for Kernels {
         let facts = model.node_input_facts(node.id)?.into_iter();
         let operands = facts.map(|fact| (fact.datum_type, fact.shape.clone()));
         let choices = self.binary.entry(operands.collect()).or_default();
-        let known = choices.iter().find(|(alike, _)| alike == function);
-        let Some((_, kernel)) = known else {
+        let choice = choices.iter().find(|(alike, _)| alike == function);
+        let Some((_, kernel)) = choice else {
             let patch = choose();
             choices.push((
                 function.clone(),

@@ -318,12 +318,12 @@ impl TypedPass for MergeEqual {
                 OutletId::new(node, input.slot)
             });
             let alike = kept.entry(inputs.collect()).or_default();
-            let mut found = alike.iter().map(|&first| model.node(first));
-            let found = found.find(|first| {
+            let mut alike_nodes = alike.iter().map(|&first| model.node(first));
+            let equal = alike_nodes.find(|first| {
                 let are_outputs = outputs.contains(&first.id) && outputs.contains(&id);
                 !are_outputs && first.op.dyn_eq(second.op.as_op())
             });
-            let Some(first) = found else {
+            let Some(first) = equal else {
                 alike.push(id);
                 continue;
             };

@@ -11,7 +11,7 @@ use tract_onnx::tract_hir::internal::*;
 use crate::repairs::names::Names;
 
 /// The symbols in the sizes of a model's inputs: what a run gives, and no pass can know.
-pub(super) fn given_symbols(model: &TypedModel) -> TractResult<HashSet<Symbol>> {
+pub(super) fn input_symbols_of(model: &TypedModel) -> TractResult<HashSet<Symbol>> {
     let mut symbols = HashSet::new();
     for input in &model.inputs {
         let sizes = model.outlet_fact(*input)?.shape.iter();
@@ -25,11 +25,11 @@ pub(super) fn given_symbols(model: &TypedModel) -> TractResult<HashSet<Symbol>> 
 pub(super) fn keeps_sizes(
     patch: &TypedModelPatch,
     model: &TypedModel,
-    given: &HashSet<Symbol>,
+    input_symbols: &HashSet<Symbol>,
 ) -> TractResult<bool> {
     let is_given = |size: &TDim| {
         let symbols = size.symbols();
-        !symbols.is_empty() && symbols.iter().all(|symbol| given.contains(symbol))
+        !symbols.is_empty() && symbols.iter().all(|symbol| input_symbols.contains(symbol))
     };
     for (outlet, by) in &patch.shunts {
         let before = &model.outlet_fact(*outlet)?.shape;
@@ -122,8 +122,8 @@ pub(super) fn apply(
         }
     }
     let at = |outlet: &OutletId| -> TractResult<OutletId> {
-        let found = mapping.get(outlet).copied();
-        found.context("an outlet of a patch is a tap or an output of one of its nodes")
+        let added = mapping.get(outlet).copied();
+        added.context("an outlet of a patch is a tap or an output of one of its nodes")
     };
     let shunts: BTreeMap<OutletId, OutletId> = shunts.into_iter().collect();
     for (outlet, by) in &shunts {

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tract_onnx::tract_core::optim::{Optimizer, OptimizerSession, TypedPass};
 use tract_onnx::tract_hir::internal::*;
 
-use super::patch::{apply, given_symbols, keeps_sizes, replace};
+use super::patch::{apply, input_symbols_of, keeps_sizes, replace};
 use crate::repairs::names::Names;
 
 /// Runs all passes, again and again, until none changes the model.
@@ -53,7 +53,7 @@ impl Running<'_> {
         pass.reset()?;
         // Those of the model, once a patch needs them.
         let mut names = None;
-        let given = given_symbols(model)?;
+        let input_symbols = input_symbols_of(model)?;
         let mut is_changed = false;
         let mut refused = 0;
         while let Some(mut patch) = pass.next(&mut self.inner, model)? {
@@ -61,7 +61,7 @@ impl Running<'_> {
             if label.is_some_and(|label| !self.seen.insert(label)) {
                 continue;
             }
-            if !keeps_sizes(&patch, model, &given)? {
+            if !keeps_sizes(&patch, model, &input_symbols)? {
                 refused += 1;
                 // A pass that makes it again begins anew.
                 if refused > model.nodes.len() {

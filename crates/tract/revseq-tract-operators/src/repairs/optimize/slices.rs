@@ -76,14 +76,14 @@ fn is_split_product(model: &TypedModel, node: &TypedNode) -> bool {
     let (Some(slices), Some(shape)) = (slices, output.fact.shape.as_concrete()) else {
         return false;
     };
-    let read = |axis| {
+    let elements_read = |axis| {
         let lengths = slices.iter().filter(|slice| slice.axis == axis);
         let lengths = lengths.filter_map(|it| (it.end.clone() - &it.start).to_usize().ok());
         lengths.sum::<usize>()
     };
     shape.iter().product::<usize>() < MIN_ELEMENTS
         && slices.len() > 1
-        && (0..shape.len()).any(|axis| read(axis) >= shape[axis])
+        && (0..shape.len()).any(|axis| elements_read(axis) >= shape[axis])
         && ends_product(model, node, MAX_SUMS)
 }
 
@@ -112,7 +112,7 @@ impl Neighbourhood {
             },
             nodes: vec![],
         };
-        let mut known: HashMap<OutletId, OutletId> = HashMap::new();
+        let mut copies: HashMap<OutletId, OutletId> = HashMap::new();
         let readers = whole.node(id).outputs.iter().flat_map(|it| &it.successors);
         let mut copied = vec![id];
         for reader in readers {
@@ -124,13 +124,13 @@ impl Neighbourhood {
         for &copy in &copied {
             let node = whole.node(copy);
             for input in &node.inputs {
-                if !known.contains_key(input) {
+                if !copies.contains_key(input) {
                     let fact = whole.outlet_fact(*input)?.clone();
                     let op = TypedSource::new(fact.clone());
                     let name = format!("{}/{}", whole.node(input.node).name, input.slot);
                     let source = part.model.add_node(name, op, tvec![fact])?;
                     part.nodes.push(*input);
-                    known.insert(*input, source.into());
+                    copies.insert(*input, source.into());
                     part.model.inputs.push(source.into());
                 }
             }
@@ -139,11 +139,11 @@ impl Neighbourhood {
             part.nodes.push(copy.into());
             for (slot, input) in node.inputs.iter().enumerate() {
                 part.model
-                    .add_edge(known[input], InletId::new(made, slot))?;
+                    .add_edge(copies[input], InletId::new(made, slot))?;
             }
             for slot in 0..node.outputs.len() {
                 let outlet = OutletId::new(copy, slot);
-                known.insert(outlet, OutletId::new(made, slot));
+                copies.insert(outlet, OutletId::new(made, slot));
                 // What else reads an output is outside.
                 if copy != id || whole.outputs.contains(&outlet) {
                     outputs.push(OutletId::new(made, slot));
@@ -156,8 +156,8 @@ impl Neighbourhood {
 
     /// An outlet in the whole model.
     fn whole(&self, outlet: OutletId) -> OutletId {
-        let found = self.nodes[outlet.node];
-        OutletId::new(found.node, found.slot + outlet.slot)
+        let first = self.nodes[outlet.node];
+        OutletId::new(first.node, first.slot + outlet.slot)
     }
 
     /// The same patch of the whole model.

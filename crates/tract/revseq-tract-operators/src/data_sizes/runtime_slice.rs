@@ -17,7 +17,7 @@ use crate::typed_op::{Sizes, Stateless};
 ///
 /// The inputs are the data, and the lists of starts and ends that bounds are elements of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Part {
+pub(crate) struct RuntimeSlice {
     pub(crate) axis: usize,
     pub(crate) start: Bound,
     pub(crate) end: Bound,
@@ -83,7 +83,7 @@ impl Sizes for Bound {
     }
 }
 
-impl Stateless for Part {
+impl Stateless for RuntimeSlice {
     const NAME: &str = "Part";
 
     fn info(&self) -> TractResult<Vec<String>> {
@@ -97,8 +97,8 @@ impl Stateless for Part {
     fn required_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
         let lists = inputs[1..].iter().flat_map(|fact| symbols_of(fact));
         let bounds = [&self.start, &self.end].into_iter();
-        let known = bounds.filter_map(Bound::fixed).flat_map(TDim::symbols);
-        lists.chain(known).collect()
+        let sizes = bounds.filter_map(Bound::fixed).flat_map(TDim::symbols);
+        lists.chain(sizes).collect()
     }
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
