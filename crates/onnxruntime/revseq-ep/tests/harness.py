@@ -196,6 +196,18 @@ def data_sets(folder: pathlib.Path):
         yield read("input"), read("output")
 
 
+def assert_same_bits(found, expected) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert bits(one) == bits(other)
+
+
+def check_data_sets(made: ort.InferenceSession, folder: pathlib.Path, same=assert_same_bits) -> None:
+    """Runs a session on a model's data sets."""
+    names = [value.name for value in made.get_inputs()]
+    for inputs, outputs in data_sets(folder):
+        same(made.run(None, dict(zip(names, inputs, strict=True))), outputs)
+
+
 def reverse_sequence(
     shape,
     dtype=TensorProto.FLOAT,
@@ -242,6 +254,20 @@ def one_node(node, shape, dtype, lengths_shape, lengths_dtype, opset, lengths=No
     outputs = [helper.make_tensor_value_info("y", dtype, shape)]
     graph = helper.make_graph([node], "graph", inputs, outputs, initializers)
     return model(graph, opset)
+
+
+def parsed(text: str, opset=17, **constants) -> onnx.ModelProto:
+    """A model of a graph as text, from its inputs on, and constants."""
+    graph = onnx.parser.parse_graph("graph " + text)
+    graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(it), name) for name, it in constants.items()
+    )
+    return model(graph, opset)
+
+
+def nodes(text: str) -> list[onnx.NodeProto]:
+    """Nodes of a text."""
+    return list(onnx.parser.parse_graph("graph () => () {" + text + "}").node)
 
 
 def model(graph, opset=17) -> onnx.ModelProto:

@@ -69,19 +69,9 @@ def test_invalid_axes_are_refused_when_the_session_is_created(attributes, messag
 
 
 def test_axes_that_prove_invalid_are_refused_when_the_model_runs():
-    node = helper.make_node(
-        "ReverseSequence", ["x", "lens"], ["y"], name="the_node", batch_axis=0, time_axis=2
-    )
-    graph = helper.make_graph(
-        [node],
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, None),
-            helper.make_tensor_value_info("lens", TensorProto.INT64, [None]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-    )
-    session = harness.session(harness.model(graph))
+    model = harness.parsed("""(float[] x, int64[n] lens) => (float[] y) {
+        [the_node] y = ReverseSequence <batch_axis = 0, time_axis = 2> (x, lens) }""")
+    session = harness.session(model)
     with raises('ReverseSequence node "the_node": attribute time_axis is 2, expected -2 to 1'):
         session.run(None, {"x": X, "lens": np.array([2, 3], np.int64)})
 

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 import harness
 
@@ -14,27 +13,13 @@ X = np.arange(30, dtype=np.float32).reshape(SHAPE)
 RIGHT = harness.expected(X, LENS, 0, 1)
 
 
-def build(nodes, outputs):
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
-            helper.make_tensor_value_info("lens", TensorProto.INT64, [3]),
-        ],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in outputs],
-    )
-    return harness.model(graph)
+def build(*nodes, outputs="y"):
+    values = ", ".join(f"float[5,3,2] {name}" for name in outputs)
+    return harness.parsed(f"(float[5,3,2] x, int64[3] lens) => ({values}) {{ {' '.join(nodes)} }}")
 
 
 def reverse(input, output, name="the_node"):
-    return helper.make_node(
-        "ReverseSequence", [input, "lens"], [output], name=name, batch_axis=1, time_axis=0
-    )
-
-
-def neg(input, output):
-    return helper.make_node("Neg", [input], [output])
+    return f"[{name}] {output} = ReverseSequence <batch_axis = 1, time_axis = 0> ({input}, lens)"
 
 
 def run(model, capfd):
@@ -49,15 +34,14 @@ def run(model, capfd):
 
 
 def test_between_nodes_that_need_nothing_else(capfd):
-    model = build([neg("x", "a"), reverse("a", "b"), neg("b", "y")], ["y"])
-    (y,), in_place = run(model, capfd)
+    (y,), in_place = run(build("a = Neg (x)", reverse("a", "b"), "y = Neg (b)"), capfd)
     assert harness.bits(y) == harness.bits(RIGHT)
     assert in_place == {"the_node": True}
 
 
 def test_a_second_reader_still_sees_the_data(capfd):
-    nodes = [neg("x", "a"), reverse("a", "b"), neg("b", "y"), neg("a", "z")]
-    (y, z), in_place = run(build(nodes, ["y", "z"]), capfd)
+    nodes = ["a = Neg (x)", reverse("a", "b"), "y = Neg (b)", "z = Neg (a)"]
+    (y, z), in_place = run(build(*nodes, outputs="yz"), capfd)
     assert harness.bits(y) == harness.bits(RIGHT)
     assert harness.bits(z) == harness.bits(X)
     # Whoever of the two readers comes last may have the buffer.
@@ -66,34 +50,29 @@ def test_a_second_reader_still_sees_the_data(capfd):
 
 def test_a_reader_that_comes_later_keeps_the_data(capfd):
     """The sum needs both, so the data has to outlive the reversal."""
-    nodes = [
-        neg("x", "a"),
-        reverse("a", "b"),
-        helper.make_node("Add", ["a", "b"], ["y"]),
-    ]
-    (y,), in_place = run(build(nodes, ["y"]), capfd)
+    (y,), in_place = run(build("a = Neg (x)", reverse("a", "b"), "y = Add (a, b)"), capfd)
     assert harness.bits(y) == harness.bits(-X - RIGHT)
     assert in_place == {"the_node": False}
 
 
 def test_an_input_of_the_graph_is_left_alone(capfd):
     before = X.copy()
-    (y,), in_place = run(build([reverse("x", "b"), neg("b", "y")], ["y"]), capfd)
+    (y,), in_place = run(build(reverse("x", "b"), "y = Neg (b)"), capfd)
     assert harness.bits(y) == harness.bits(-RIGHT)
     assert harness.bits(X) == harness.bits(before)
     assert in_place == {"the_node": False}
 
 
 def test_an_output_of_the_graph_is_left_alone(capfd):
-    (a, y), in_place = run(build([neg("x", "a"), reverse("a", "y")], ["a", "y"]), capfd)
+    (a, y), in_place = run(build("a = Neg (x)", reverse("a", "y"), outputs="ay"), capfd)
     assert harness.bits(a) == harness.bits(-X)
     assert harness.bits(y) == harness.bits(-RIGHT)
     assert in_place == {"the_node": False}
 
 
 def test_a_chain_stays_in_one_buffer(capfd):
-    nodes = [neg("x", "a"), reverse("a", "b", "one"), reverse("b", "c", "two"), neg("c", "y")]
-    (y,), in_place = run(build(nodes, ["y"]), capfd)
+    model = build("a = Neg (x)", reverse("a", "b", "one"), reverse("b", "c", "two"), "y = Neg (c)")
+    (y,), in_place = run(model, capfd)
     assert harness.bits(y) == harness.bits(X)
     assert in_place == {"one": True, "two": True}
 
@@ -101,18 +80,12 @@ def test_a_chain_stays_in_one_buffer(capfd):
 @pytest.mark.parametrize("ep", [True, False])
 def test_subsequences(capfd, ep):
     """By the EP, and by the custom op on the CPU EP."""
-    nodes = [
-        neg("x", "a"),
-        helper.make_node(
-            "ReverseSubsequences", ["a", "ones"], ["b"], name="the_node", domain="revseq", axis=0
-        ),
-        neg("b", "y"),
-    ]
-    model = build(nodes, ["y"])
     ones = np.array([[[1, 2], [3, 4], [5, 6]]], np.uint32)
-    model.graph.initializer.append(helper.make_tensor("ones", TensorProto.UINT32, [1, 3, 2], ones))
-    # An input that the graph does not read cannot be fed.
-    del model.graph.input[1]
+    text = """(float[5,3,2] x) => (float[5,3,2] y) {
+        a = Neg (x)
+        [the_node] b = revseq.ReverseSubsequences <axis = 0> (a, ones)
+        y = Neg (b) }"""
+    model = harness.parsed(text, ones=ones)
     options = harness.options(ep=ep)
     if not ep:
         options.register_custom_ops_library(harness.library())

@@ -139,21 +139,14 @@ def every(*names):
     return [[name for name, chosen in zip(names, it, strict=True) if chosen] for it in choices]
 
 
-@pytest.mark.parametrize("given", every("b", "lens", "h", "c", "p"))
-@pytest.mark.parametrize("weights_are_inputs", [False, True])
-def test_inputs_of_an_lstm(given, weights_are_inputs):
-    Layer(
-        "LSTM", "bidirectional", given=given, weights_are_inputs=weights_are_inputs
-    ).check()
+GIVEN = [("LSTM", it) for it in every("b", "lens", "h", "c", "p")]
+GIVEN += [(operator, it) for operator in ("GRU", "RNN") for it in every("b", "lens", "h")]
 
 
-@pytest.mark.parametrize("given", every("b", "lens", "h"))
+@pytest.mark.parametrize("operator, given", GIVEN)
 @pytest.mark.parametrize("weights_are_inputs", [False, True])
-@pytest.mark.parametrize("operator", ["GRU", "RNN"])
-def test_inputs_of_others(operator, given, weights_are_inputs):
-    Layer(
-        operator, "bidirectional", given=given, weights_are_inputs=weights_are_inputs
-    ).check()
+def test_inputs(operator, given, weights_are_inputs):
+    Layer(operator, "bidirectional", given=given, weights_are_inputs=weights_are_inputs).check()
 
 
 @pytest.mark.parametrize(
@@ -282,18 +275,10 @@ def quantized(units=8, zero=0, dtype=np.int8):
         "r_scale": scale,
         "r_zero": np.array([zero], dtype),
     }
-    inputs = ["x", "w", "r", "b", "", "", "", "", *list(constants)[3:]]
-    node = helper.make_node(
-        "DynamicQuantizeLSTM", inputs, ["y"], hidden_size=units, domain="com.microsoft"
-    )
-    graph = helper.make_graph(
-        [node],
-        "layer",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["t", "n", FEATURES])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    model = harness.model(graph)
+    text = f"""(float[t,n,{FEATURES}] x) => (float[] y) {{
+        y = com.microsoft.DynamicQuantizeLSTM <hidden_size = {units}>
+            (x, w, r, b, "", "", "", "", w_scale, w_zero, r_scale, r_zero) }}"""
+    model = harness.parsed(text, **constants)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return model
 
@@ -395,50 +380,26 @@ def test_weights_are_packed_with_and_without_prepacking(prepacking):
         compare(session.run(None, feeds), expected)
 
 
+#: The graphs around a layer: in a branch, and in a body.
+AROUND = {
+    "If": """(bool is_set) => (float[] last) {
+        last = If (is_set) <then_branch: graph = body () => (float[] y_h) {},
+        else_branch: graph = otherwise () => (float[] other) { other = Identity (zero) }> }""",
+    "Loop": """(bool is_set) => (float[] last) {
+        last = Loop (three, is_set, zero) <body: graph = body (int64 i, bool on, float[] before)
+            => (bool goes_on, float[] after) { goes_on = Identity (on)  after = Add (before, y_h) }> }""",
+}
+
+
 def nested(layer, operator):
     """The layer in the body of a Loop or in a branch of an If, with weights of the outer graph."""
+    model = harness.parsed(AROUND[operator], zero=np.zeros(1, np.float32), three=np.array(3))
     inner = layer.model.graph
-    (node,) = inner.node
-    constants = list(inner.initializer)
-    x = inner.input[0]
-    results = [helper.make_tensor_value_info("last", TensorProto.FLOAT, None)]
-    if operator == "If":
-        body = helper.make_graph([node], "body", [], list(inner.output))
-        other = [
-            helper.make_node("Identity", ["zero"], [f"{value.name}_other"])
-            for value in inner.output
-        ]
-        values = [
-            helper.make_tensor_value_info(f"{value.name}_other", TensorProto.FLOAT, None)
-            for value in inner.output
-        ]
-        otherwise = helper.make_graph(other, "otherwise", [], values)
-        outer = helper.make_node(
-            "If", ["is_set"], ["last"], then_branch=body, else_branch=otherwise
-        )
-        constants.append(numpy_helper.from_array(np.zeros(1, np.float32), "zero"))
-    else:
-        values = [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("is_set_in", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("before", TensorProto.FLOAT, None),
-        ]
-        nodes = [
-            helper.make_node("Identity", ["is_set_in"], ["is_set_out"]),
-            node,
-            helper.make_node("Add", ["before", node.output[1]], ["after"]),
-        ]
-        outputs = [
-            helper.make_tensor_value_info("is_set_out", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("after", TensorProto.FLOAT, None),
-        ]
-        body = helper.make_graph(nodes, "body", values, outputs)
-        outer = helper.make_node("Loop", ["three", "is_set", "zero"], ["last"], body=body)
-        constants.append(numpy_helper.from_array(np.array(3), "three"))
-        constants.append(numpy_helper.from_array(np.zeros(1, np.float32), "zero"))
-    condition = helper.make_tensor_value_info("is_set", TensorProto.BOOL, [])
-    graph = helper.make_graph([outer], "outer", [x, condition], results, constants)
-    return harness.model(graph)
+    body = next(it.g for it in model.graph.node[0].attribute if it.g.name == "body")
+    body.node.insert(0, inner.node[0])
+    model.graph.input.append(inner.input[0])
+    model.graph.initializer.extend(inner.initializer)
+    return model
 
 
 @pytest.mark.parametrize("operator", ["Loop", "If"])
@@ -455,9 +416,7 @@ def test_layers_in_bodies(operator, kind):
 def test_reversals_and_layers_run_without_the_cpu_provider():
     layer = Layer("GRU", given=["b", "lens"])
     (node,) = layer.model.graph.node
-    reversal = helper.make_node(
-        "ReverseSequence", ["x", "long"], ["reversed"], batch_axis=1, time_axis=0
-    )
+    (reversal,) = harness.nodes("reversed = ReverseSequence <batch_axis = 1, time_axis = 0> (x, long)")
     node.input[0] = "reversed"
     layer.model.graph.node.insert(0, reversal)
     layer.model.graph.input.append(helper.make_tensor_value_info("long", TensorProto.INT64, ["n"]))
@@ -581,12 +540,8 @@ def test_outputs_that_nothing_reads_are_not_made(mode, level):
     x = graph.input[0].type.tensor_type.shape.dim
     x[0].dim_value, x[1].dim_value = 7, 3
     del graph.output[2], graph.output[0]
-    graph.node.extend([
-        helper.make_node("Unsqueeze", ["x", "axis"], ["steps"]),
-        helper.make_node("Add", ["steps", "y_h"], ["sum"]),
-        helper.make_node("Sin", ["sum"], ["sine"]),
-        helper.make_node("Mul", ["sine", "sum"], ["product"]),
-    ])  # fmt: skip
+    graph.node.extend(harness.nodes("""steps = Unsqueeze (x, axis)  sum = Add (steps, y_h)
+        sine = Sin (sum)  product = Mul (sine, sum)"""))
     graph.initializer.append(numpy_helper.from_array(np.array([1]), "axis"))
     graph.output.append(helper.make_tensor_value_info("product", TensorProto.FLOAT, None))
     options = harness.options(provider_options=ON)
@@ -601,17 +556,12 @@ def test_outputs_that_nothing_reads_are_not_made(mode, level):
 def test_an_output_that_a_branch_reads_is_made():
     layer = Layer("GRU")
     graph = layer.model.graph
-    number = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-    branches = {
-        f"{name}_branch": helper.make_graph(
-            [helper.make_node(op, ["y"], [name])], name, [], [number(name)]
-        )
-        for name, op in [("then", "Neg"), ("else", "Abs")]
-    }
-    graph.node.append(helper.make_node("If", ["which"], ["z"], **branches))
+    graph.node.extend(harness.nodes("""z = If (which) <
+        then_branch: graph = then () => (float[] negated) { negated = Neg (y) },
+        else_branch: graph = other () => (float[] size) { size = Abs (y) }>"""))
     graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, []))
     del graph.output[:]
-    graph.output.append(number("z"))
+    graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
     session = harness.session(layer.model, provider_options=ON)
     assert "GRU" in harness.assigned(session)[harness.EP]
     for which in (True, False):

@@ -40,20 +40,6 @@ def loops(made: ort.InferenceSession) -> tuple[int, int]:
     return counts.get(harness.EP, 0), sum(counts.values())
 
 
-def data_sets(folder: pathlib.Path, made: ort.InferenceSession):
-    """The inputs and the expected outputs of each data set."""
-
-    def read(path):
-        tensor = onnx.TensorProto()
-        tensor.ParseFromString(path.read_bytes())
-        return numpy_helper.to_array(tensor)
-
-    names = [value.name for value in made.get_inputs()]
-    for data in sorted(folder.glob("test_data_set_*")):
-        feeds = {name: read(data / f"input_{index}.pb") for index, name in enumerate(names)}
-        yield feeds, [read(path) for path in sorted(data.glob("output_*.pb"))]
-
-
 def close(found, expected) -> None:
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
@@ -69,11 +55,8 @@ def test_exported_models_give_what_was_recorded(name, level):
     # Older hosts do not hand on what a loop captures, unless its maker goes with it.
     assert of_all == TAKEN[name][1]
     assert taken == TAKEN[name][0] or harness.HOST < (1, 27) and taken > 0
-    sets = list(data_sets(EXPORTED / name, made))
-    assert sets
-    for feeds, expected in sets:
-        if harness.CPU_IS_RIGHT or TAKEN[name][0]:
-            close(made.run(None, feeds), expected)
+    if harness.CPU_IS_RIGHT or TAKEN[name][0]:
+        harness.check_data_sets(made, EXPORTED / name, close)
 
 
 @pytest.mark.parametrize("steps, batch", [(1, 1), (200, 1), (31, 8), (5, 3)])
@@ -99,6 +82,9 @@ def float_value(name, shape=None):
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
+CELL = "a = MatMul (now, w)  b = MatMul (h, r)  ab = Add (a, b)  h2 = Tanh (ab)  y2 = Identity (h2)"
+
+
 class Rnn:
     """A model of a loop that is an RNN, ``h = tanh(x @ w + h @ r)``, with all steps and the last."""
 
@@ -113,27 +99,11 @@ class Rnn:
             "one": np.array([2], np.int64),
             "width": np.array([units], np.int64),
         } | (weights or {})
-        body = helper.make_graph(
-            [
-                helper.make_node("MatMul", ["now", "w"], ["a"]),
-                helper.make_node("MatMul", ["h", "r"], ["b"]),
-                helper.make_node("Add", ["a", "b"], ["ab"]),
-                helper.make_node("Tanh", ["ab"], ["h2"]),
-                helper.make_node("Identity", ["h2"], ["y2"]),
-            ],
-            "body",
-            [float_value("h", ["n", units]), float_value("now", ["n", features])],
-            [float_value("h2", ["n", units]), float_value("y2", ["n", units])],
-        )
-        self.nodes = [
-            helper.make_node("Shape", ["x"], ["shape"]),
-            helper.make_node("Slice", ["shape", "axis", "one"], ["batch"]),
-            helper.make_node("Concat", ["batch", "width"], ["sizes"], axis=0),
-            helper.make_node("Expand", ["begin", "sizes"], ["start"]),
-            helper.make_node(
-                "Scan", ["start", "x"], ["last", "y"], name="the_loop", body=body, num_scan_inputs=1
-            ),
-        ]
+        self.nodes = harness.nodes(f"""shape = Shape (x)  batch = Slice (shape, axis, one)
+            sizes = Concat <axis = 0> (batch, width)  start = Expand (begin, sizes)
+            [the_loop] last, y = Scan <body: graph = body
+                (float[n,{units}] h, float[n,{features}] now) => (float[n,{units}] h2, float[n,{units}] y2) {{
+                {CELL} }}, num_scan_inputs = 1> (start, x)""")
         self.inputs = [float_value("x", ["t", "n", features])]
         self.outputs = [float_value("last"), float_value("y")]
         self.given = []
@@ -141,6 +111,15 @@ class Rnn:
     def feed(self, steps=5, batch=2, seed=1):
         rng = np.random.default_rng(seed)
         return {"x": rng.normal(size=(steps, batch, len(self.constants["w"]))).astype(np.float32)}
+
+    def in_branch(self, nodes=None, other="last0 = ReduceSum (x)  y0 = Neg (x)", name="") -> list[onnx.NodeProto]:
+        """Nodes, or those of the loop, in a branch of an If beside another."""
+        (made,) = harness.nodes(f"""last, y = If (which) <then_branch: graph = then () => (float[] last, float[] y) {{}},
+            else_branch: graph = other () => (float[] last0, float[] y0) {{ {other} }}>""")
+        made.name = name
+        made.attribute[0].g.node.extend(nodes or self.nodes)
+        self.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
+        return [made]
 
     def model(self, outputs=None) -> onnx.ModelProto:
         constants = [numpy_helper.from_array(np.asarray(it), name) for name, it in self.constants.items()]
@@ -193,58 +172,27 @@ def test_a_weight_that_callers_may_replace_keeps_its_loop():
 
 def test_a_loop_in_a_branch_is_replaced():
     rnn = Rnn()
-    branch = helper.make_graph(rnn.nodes, "then", [], rnn.outputs)
-    other = helper.make_graph(
-        [
-            helper.make_node("ReduceSum", ["x"], ["last0"]),
-            helper.make_node("Neg", ["x"], ["y0"]),
-        ],
-        "else",
-        [],
-        [float_value("last0"), float_value("y0")],
-    )
-    rnn.nodes = [
-        helper.make_node("If", ["which"], ["last", "y"], then_branch=branch, else_branch=other)
-    ]
-    rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
+    rnn.nodes = rnn.in_branch()
     model = rnn.model()
     for which in [True, False]:
         feeds = rnn.feed() | {"which": np.array(which)}
         check(model, feeds, taken=1 if harness.HOST >= (1, 27) else loops(replacing(model))[0])
 
 
-def counted(rnn: Rnn, sequence: str) -> list[onnx.NodeProto]:
-    """The nodes of a loop over the first four steps of a sequence, however many it has."""
+def counted(rnn: Rnn, sequence: str) -> str:
+    """The text of a loop over the first four steps of a sequence, however many it has."""
     rnn.constants |= {"four": np.array(4, np.int64), "yes": np.array(True), "two": np.zeros((2, 4), np.float32)}
-    truth = lambda name: helper.make_tensor_value_info(name, TensorProto.BOOL, [])
-    body = helper.make_graph(
-        [
-            helper.make_node("Gather", [sequence, "step"], ["now"], axis=0),
-            helper.make_node("MatMul", ["now", "w"], ["a"]),
-            helper.make_node("MatMul", ["h", "r"], ["b"]),
-            helper.make_node("Add", ["a", "b"], ["ab"]),
-            helper.make_node("Tanh", ["ab"], ["h2"]),
-            helper.make_node("Identity", ["h2"], ["y2"]),
-            helper.make_node("Identity", ["goes_on"], ["goes_on_then"]),
-        ],
-        "steps",
-        [helper.make_tensor_value_info("step", TensorProto.INT64, []), truth("goes_on"), float_value("h", [2, 4])],
-        [truth("goes_on_then"), float_value("h2", [2, 4]), float_value("y2", [2, 4])],
-    )
-    return [helper.make_node("Loop", ["four", "yes", "two"], ["last", "y"], name="the_loop", body=body)]
+    return f"""[the_loop] last, y = Loop (four, yes, two) <body: graph = steps (int64 step, bool goes_on, float[2,4] h)
+        => (bool goes_on_then, float[2,4] h2, float[2,4] y2) {{
+        now = Gather <axis = 0> ({sequence}, step)  {CELL}  goes_on_then = Identity (goes_on) }}>"""
 
 
 def test_wrong_sizes_of_what_a_branch_reads_are_no_proof():
     """ONNX Runtime checks the sizes of the model's inputs alone."""
     rnn = Rnn()
-    branch = helper.make_graph(counted(rnn, "turned"), "then", [], rnn.outputs)
-    nodes = [helper.make_node("Identity", [of], [to]) for of, to in [("two", "last0"), ("turned", "y0")]]
-    other = helper.make_graph(nodes, "else", [], [float_value("last0"), float_value("y0")])
-    rnn.nodes = [
-        helper.make_node("Neg", ["x"], ["turned"]),
-        helper.make_node("If", ["which"], ["last", "y"], then_branch=branch, else_branch=other),
-    ]
-    rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
+    loop = harness.nodes(counted(rnn, "turned"))
+    branches = rnn.in_branch(loop, "last0 = Identity (two)  y0 = Identity (turned)")
+    rnn.nodes = harness.nodes("turned = Neg (x)") + branches
     model = rnn.model()
     model.graph.value_info.append(float_value("turned", [4, 2, 3]))
     for steps in (4, 6):
@@ -253,16 +201,11 @@ def test_wrong_sizes_of_what_a_branch_reads_are_no_proof():
 
 def test_wrong_sizes_of_the_inputs_of_a_body_are_no_proof():
     rnn = Rnn()
-    nodes = counted(rnn, "state")
-    nodes += [helper.make_node("Identity", [it], [f"{it}_then"]) for it in ("state", "always")]
-    always = [helper.make_tensor_value_info(it, TensorProto.BOOL, []) for it in ("always", "always_then")]
-    body = helper.make_graph(
-        nodes,
-        "rounds",
-        [helper.make_tensor_value_info("round", TensorProto.INT64, []), always[0], float_value("state", [4, 2, 3])],
-        [always[1], float_value("state_then"), *rnn.outputs],
-    )
-    rnn.nodes = [helper.make_node("Loop", ["four", "", "x"], ["state4", "last4", "y4"], body=body)]
+    rnn.nodes = harness.nodes(f"""state4, last4, y4 = Loop (four, "", x) <body: graph = rounds
+        (int64 round, bool always, float[4,2,3] state)
+        => (bool always_then, float[] state_then, float[] last, float[] y) {{
+        {counted(rnn, "state")}
+        state_then = Identity (state)  always_then = Identity (always) }}>""")
     model = rnn.model([float_value(it) for it in ("state4", "last4", "y4")])
     for steps in (4, 6):
         check(model, rnn.feed(steps), taken=0)
@@ -271,8 +214,8 @@ def test_wrong_sizes_of_the_inputs_of_a_body_are_no_proof():
 def test_what_lies_between_the_loop_and_its_input_goes_with_it():
     """The layer reads the sequence before it is turned, and others read it turned."""
     rnn = Rnn()
-    rnn.nodes.insert(0, helper.make_node("Transpose", ["raw"], ["x"], perm=[1, 0, 2]))
-    rnn.nodes.append(helper.make_node("Relu", ["x"], ["positive"]))
+    before, after = harness.nodes("x = Transpose <perm = [1, 0, 2]> (raw)  positive = Relu (x)")
+    rnn.nodes = [before, *rnn.nodes, after]
     rnn.inputs = [float_value("raw", ["n", "t", 3])]
     model = rnn.model(rnn.outputs + [float_value("positive")])
     feeds = {"raw": rnn.feed(4, 3)["x"].transpose(1, 0, 2)}

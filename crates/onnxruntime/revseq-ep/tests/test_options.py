@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 import harness
 
@@ -69,9 +68,7 @@ def test_sessions_have_their_own_options():
 
 
 def test_wrong_options_are_refused_for_any_model():
-    node = helper.make_node("Neg", ["x"], ["y"])
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
-    model = harness.model(helper.make_graph([node], "neg", values[:1], values[1:]))
+    model = harness.parsed("(float[2] x) => (float[2] y) { y = Neg (x) }")
     with pytest.raises(Exception, match='unknown provider option "nonsense"'):
         harness.session(model, provider_options={"nonsense": "1"})
 
@@ -80,17 +77,8 @@ def test_wrong_options_are_refused_for_any_model():
 def test_the_environment_switches_layers_off(monkeypatch, switch, ours):
     """An operator of a service has no other way without a deploy."""
     monkeypatch.setenv("REVSEQ_EP", switch)
-    weights = [
-        helper.make_tensor(name, TensorProto.FLOAT, [1, 2, 2], [0.5] * 4) for name in "wr"
-    ]
-    graph = helper.make_graph(
-        [helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=2)],
-        "rnn",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 1, 2])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 1, 1, 2])],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = "(float[3,1,2] x) => (float[3,1,1,2] y) { y = RNN <hidden_size = 2> (x, w, w) }"
+    model = harness.parsed(text, w=np.full((1, 2, 2), 0.5, np.float32))
     session = harness.session(model, provider_options={"layers": "on", "loops": "steps"})
     assert ("RNN" in harness.assigned(session).get(harness.EP, [])) == ours
 

@@ -70,42 +70,24 @@ def build(case, dtype):
 
 def flip(case, code):
     """How tf2onnx writes a flip: along each axis, moved to the front and back."""
-    shape = case["shape"]
-    nodes, initializers, value = [], [], "x"
-    rank = len(shape)
-    if rank == 1:
-        initializers.append(helper.make_tensor("two", TensorProto.INT64, [1], [1]))
-        nodes.append(helper.make_node("Unsqueeze", [value, "two"], ["wide"]))
-        shape, value, rank = [*shape, 1], "wide", 2
-    for index, axis in enumerate(axis % rank for axis in case["reverse_axes"]):
-        order = list(range(rank))
+    shape, text, constants, value = case["shape"], "", {}, "x"
+    if len(shape) == 1:
+        text, shape, value, constants = "wide = Unsqueeze (x, two)", [*shape, 1], "wide", {"two": [1]}
+    for index, axis in enumerate(axis % len(shape) for axis in case["reverse_axes"]):
+        order = list(range(len(shape)))
         order[0], order[axis] = order[axis], order[0]
         moved = [shape[dimension] for dimension in order]
-        lens = f"lens{index}"
-        initializers.append(
-            helper.make_tensor(lens, TensorProto.INT64, [moved[1]], [moved[0]] * moved[1])
-        )
-        there, flipped, back = f"there{index}", f"flipped{index}", f"back{index}"
-        nodes += [
-            helper.make_node("Transpose", [value], [there], perm=order),
-            helper.make_node(
-                "ReverseSequence", [there, lens], [flipped], batch_axis=1, time_axis=0
-            ),
-            helper.make_node("Transpose", [flipped], [back], perm=order),
-        ]
-        value = back
-    if len(case["shape"]) == 1:
-        nodes.append(helper.make_node("Squeeze", [value, "two"], ["y"]))
-    else:
-        nodes.append(helper.make_node("Identity", [value], ["y"]))
-    graph = helper.make_graph(
-        nodes,
-        "flip",
-        [helper.make_tensor_value_info("x", code, case["shape"])],
-        [helper.make_tensor_value_info("y", code, case["shape"])],
-        initializers,
-    )
-    return harness.model(graph)
+        constants[f"lens{index}"] = np.full(moved[1], moved[0])
+        text += f"""
+            there{index} = Transpose <perm = {order}> ({value})
+            flipped{index} = ReverseSequence <batch_axis = 1, time_axis = 0> (there{index}, lens{index})
+            back{index} = Transpose <perm = {order}> (flipped{index})"""
+        value = f"back{index}"
+    last = f"Squeeze ({value}, two)" if len(case["shape"]) == 1 else f"Identity ({value})"
+    model = harness.parsed(f"(x) => (y) {{ {text} y = {last} }}", **constants)
+    for it in (model.graph.input[0], model.graph.output[0]):
+        it.CopyFrom(helper.make_tensor_value_info(it.name, code, case["shape"]))
+    return model
 
 
 def right_answer(case, x):

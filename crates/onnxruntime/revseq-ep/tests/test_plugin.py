@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from onnx import TensorProto, helper
+import harness
 
 # A process of its own, since a library stays loaded.
 SCRIPT = """
@@ -33,17 +33,8 @@ def test_a_provider_of_one_operator(tmp_path):
     folder = os.environ.get("REVSEQ_EP_RUST_EXAMPLES")
     assert folder, "set REVSEQ_EP_RUST_EXAMPLES"
     (library,) = pathlib.Path(folder).glob("*negate.[sd][oly]*")
-    tensor = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [
-            helper.make_node("Neg", ["x"], ["y"], "floats"),
-            helper.make_node("Neg", ["n"], ["whole"], "integers"),
-        ],
-        "",
-        [tensor("x", TensorProto.FLOAT, ["N", 3]), tensor("n", TensorProto.INT64, [2])],
-        [tensor("y", TensorProto.FLOAT, None), tensor("whole", TensorProto.INT64, None)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    model = harness.parsed("""(float[N,3] x, int64[2] n) => (float[] y, int64[] whole) {
+        [floats] y = Neg (x)  [integers] whole = Neg (n) }""")
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     run = subprocess.run(

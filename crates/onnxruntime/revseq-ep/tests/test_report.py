@@ -41,19 +41,6 @@ def left_behind(key: str) -> tuple[int, str]:
         library.RevSeqFree(answer)
 
 
-def in_branch(rnn: Rnn, outer: str) -> None:
-    """Moves the loop into a branch of an If."""
-    branch = helper.make_graph(rnn.nodes, "then", [], rnn.outputs)
-    nodes = [helper.make_node("ReduceSum", ["x"], ["last0"]), helper.make_node("Neg", ["x"], ["y0"])]
-    other = helper.make_graph(nodes, "else", [], [float_value("last0"), float_value("y0")])
-    rnn.nodes = [
-        helper.make_node(
-            "If", ["which"], ["last", "y"], name=outer, then_branch=branch, else_branch=other
-        )
-    ]
-    rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
-
-
 def doubling() -> Rnn:
     """A loop that no layer replaces: its state is multiplied by itself."""
     rnn = Rnn()
@@ -107,7 +94,7 @@ def test_a_report_tells_sessions_apart(package):
 
 def test_nodes_around_a_loop_are_named(package):
     rnn = Rnn()
-    in_branch(rnn, "the_if")
+    rnn.nodes = rnn.in_branch(name="the_if")
     (entry,) = [*(report := package.report(replacing(rnn.model()))).taken, *report.left]
     assert (entry.operator, entry.node, entry.graph) == ("Scan", "the_loop", ("the_if",))
 
@@ -205,7 +192,7 @@ def test_layers_of_the_model_stay_if_only_loops_are_asked_for(package, arguments
     shapes = {"w2": (1, 5, 4), "r2": (1, 5, 5)}
     rng = np.random.default_rng(3)
     rnn.constants |= {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    rnn.nodes.append(helper.make_node("RNN", ["y", "w2", "r2"], ["", "end"], name="own", hidden_size=5))
+    rnn.nodes += harness.nodes('[own] "", end = RNN <hidden_size = 5> (y, w2, r2)')
     model = rnn.model([*rnn.outputs, float_value("end")])
     made, lines = warned(package, model, loops=True, **arguments)
     assert lines == [] and loops(made) == (1, 1)
@@ -220,15 +207,10 @@ def test_a_layer_that_is_left_has_its_reason(package):
     """Two branches have values of the same names, by which the provider knows its layers."""
     rnn = Rnn()
 
-    def branch(direction):
-        made = ["y0", "last0"]
-        layer = helper.make_node(
-            "RNN", ["x", "w2", "r2"], made, name=direction, hidden_size=4, direction=direction
-        )
-        return helper.make_graph([layer], direction, [], [float_value(name) for name in made])
-
-    branches = {"then_branch": branch("forward"), "else_branch": branch("reverse")}
-    rnn.nodes = [helper.make_node("If", ["which"], ["y", "last"], **branches)]
+    layer = lambda direction: f"""graph = {direction} () => (float[] y0, float[] last0) {{
+        [{direction}] y0, last0 = RNN <hidden_size = 4, direction = "{direction}"> (x, w2, r2) }}"""
+    branches = f"then_branch: {layer('forward')}, else_branch: {layer('reverse')}"
+    rnn.nodes = harness.nodes(f"y, last = If (which) <{branches}>")
     rnn.given = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
     rnn.constants = {"w2": np.ones((1, 4, 3), np.float32), "r2": np.ones((1, 4, 4), np.float32)}
     made = replacing(rnn.model(), LAYERS)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import harness
 
@@ -235,15 +235,7 @@ def run_alone(folder, body, **env):
 def product(columns):
     """A model of a product with weights of 4 KB for each column."""
     weights = np.arange(1000 * columns, dtype=np.float32).reshape(1000, columns)
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "graph",
-        [info("x", TensorProto.FLOAT, [1, 1000])],
-        [info("y", TensorProto.FLOAT, [1, columns])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    return harness.model(graph)
+    return harness.parsed(f"(float[1,1000] x) => (float[1,{columns}] y) {{ y = MatMul (x, w) }}", w=weights)
 
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it asks Linux for what it needs")
@@ -361,20 +353,10 @@ def test_other_threads_go_on_while_a_model_is_copied(package):
 
 
 def test_a_loop_that_is_left_is_named(package):
-    one = numpy_helper.from_array(np.array(3), "n")
-    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
-    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
-    info = onnx.helper.make_tensor_value_info
-    body = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["c"], ["d"]), onnx.helper.make_node("Add", ["s", "s"], ["t"])],
-        "body",
-        [info("i", onnx.TensorProto.INT64, []), info("c", onnx.TensorProto.BOOL, []), info("s", 1, [2])],
-        [info("d", onnx.TensorProto.BOOL, []), info("t", 1, [2])],
-    )
-    loop = onnx.helper.make_node("Loop", ["n", "", "x"], ["y"], name="doubling", body=body)
-    graph = onnx.helper.make_graph([loop], "graph", [x], [y], [one])
-    opset = [onnx.helper.make_opsetid("", 18)]
-    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+    text = """(float[2] x) => (float[2] y) {
+        [doubling] y = Loop (n, "", x) <body: graph = body (int64 i, bool c, float[2] s) => (bool d, float[2] t) {
+            d = Identity (c)  t = Add (s, s) }> }"""
+    model = harness.parsed(text, n=np.array(3)).SerializeToString()
     _, report = package.rewrite(model)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

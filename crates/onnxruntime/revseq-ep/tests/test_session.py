@@ -4,9 +4,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import harness
+from test_layers import compare
 
 NAMES = ["graphs/between_neg", "graphs/twice_other_lengths", "exported/tf_axes_2_3",
          "subsequences/between_neg", "graphs/local_function"]  # fmt: skip
@@ -27,35 +27,20 @@ def test_the_optimised_model_saved_and_loaded_again(name, format, tmp_path):
     if format == "onnx":
         kept = onnx.load(saved)
         assert any(node.op_type in harness.OPERATORS for node in kept.graph.node)
-    names = [value.name for value in again.get_inputs()]
-    for inputs, outputs in harness.data_sets(folder):
-        for session in (first, again):
-            results = session.run(None, dict(zip(names, inputs, strict=True)))
-            for result, right in zip(results, outputs, strict=True):
-                assert harness.bits(result) == harness.bits(right)
+    for session in (first, again):
+        harness.check_data_sets(session, folder)
     ran = profiled.providers()
     assert ran and {where for _, where in ran} == {harness.EP}, ran
 
 
-@pytest.mark.parametrize(
-    "level",
-    [
-        ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-        ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-        ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
-    ],
-)
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_ALL"])
 def test_every_level_of_optimisation(level):
     folder = harness.MODELS / "exported/keras_bilstm_masked"
     options = harness.options()
-    options.graph_optimization_level = level
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     session = harness.session(folder / "model.onnx", options)
     harness.assert_on_ep(session, 4)
-    names = [value.name for value in session.get_inputs()]
-    for inputs, outputs in harness.data_sets(folder):
-        results = session.run(None, dict(zip(names, inputs, strict=True)))
-        for result, right in zip(results, outputs, strict=True):
-            np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-5)
+    harness.check_data_sets(session, folder, compare)
 
 
 @pytest.mark.parametrize("mode", [ort.ExecutionMode.ORT_SEQUENTIAL, ort.ExecutionMode.ORT_PARALLEL])
@@ -65,12 +50,8 @@ def test_both_modes_of_execution(mode):
     options.execution_mode = mode
     session = harness.session(folder / "model.onnx", options)
     harness.assert_on_ep(session)
-    names = [value.name for value in session.get_inputs()]
-    for inputs, outputs in harness.data_sets(folder):
-        for _ in range(20):
-            results = session.run(None, dict(zip(names, inputs, strict=True)))
-            for result, right in zip(results, outputs, strict=True):
-                assert harness.bits(result) == harness.bits(right)
+    for _ in range(20):
+        harness.check_data_sets(session, folder)
 
 
 def test_bound_memory():
@@ -156,14 +137,10 @@ def test_constants_are_folded_before_providers_see_them(axes):
     batch, time = axes
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     lengths = np.arange(1, x.shape[batch] + 1) % 4
-    node = helper.make_node(
-        "ReverseSequence", ["x", "lens"], ["y"], batch_axis=batch, time_axis=time
-    )
-    add = helper.make_node("Add", ["y", "z"], ["sum"])
-    given = helper.make_tensor_value_info("z", TensorProto.FLOAT, [1])
-    result = helper.make_tensor_value_info("sum", TensorProto.FLOAT, x.shape)
-    constants = [numpy_helper.from_array(x, "x"), numpy_helper.from_array(lengths, "lens")]
-    model = harness.model(helper.make_graph([node, add], "g", [given], [result], constants))
+    text = f"""(float[1] z) => (float[2,3,4] sum) {{
+        y = ReverseSequence <batch_axis = {batch}, time_axis = {time}> (x, lens)
+        sum = Add (y, z) }}"""
+    model = harness.parsed(text, x=x, lens=lengths)
     if batch < 2:
         assert harness.assigned(harness.session(model)) == {harness.CPU: ["Add"]}
     else:

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import harness
 
@@ -81,23 +81,11 @@ def test_subsequences(dtype, lengths):
 
 def test_bfloat16():
     """By `ReverseSubsequences`, between two casts: Python's arrays have no bfloat16."""
-    nodes = [
-        helper.make_node("Cast", ["x"], ["narrow"], to=TensorProto.BFLOAT16),
-        helper.make_node(
-            "ReverseSubsequences", ["narrow", "lens"], ["turned"], domain="revseq", axis=1
-        ),
-        helper.make_node("Cast", ["turned"], ["y"], to=TensorProto.FLOAT),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
-            helper.make_tensor_value_info("lens", TensorProto.INT32, [2, 1]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
-    )
-    session = harness.session(harness.model(graph))
+    model = harness.parsed("""(float[2,3] x, int32[2,1] lens) => (float[2,3] y) {
+        narrow = Cast <to = 16> (x)
+        turned = revseq.ReverseSubsequences <axis = 1> (narrow, lens)
+        y = Cast <to = 1> (turned) }""")
+    session = harness.session(model)
     harness.assert_on_ep(session, 1)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     check(session, x, np.array([[3], [2]], np.int32), 1)
@@ -118,19 +106,9 @@ def test_sizes_known_only_at_run_time():
 
 
 def test_rank_known_only_at_run_time():
-    node = helper.make_node(
-        "ReverseSequence", ["x", "lens"], ["y"], name="the_node", batch_axis=-1, time_axis=-2
-    )
-    graph = helper.make_graph(
-        [node],
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, None),
-            helper.make_tensor_value_info("lens", TensorProto.INT64, None),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-    )
-    session = harness.session(harness.model(graph))
+    model = harness.parsed("""(float[] x, int64[] lens) => (float[] y) {
+        y = ReverseSequence <batch_axis = -1, time_axis = -2> (x, lens) }""")
+    session = harness.session(model)
     harness.assert_on_ep(session, 1)
     rng = np.random.default_rng(1)
     for shape in [(3, 2), (4, 3, 2), (2, 2, 3, 2)]:
@@ -182,23 +160,11 @@ def test_lengths_from_an_initializer():
 
 
 def test_lengths_computed_in_the_graph():
-    nodes = [
-        helper.make_node("ReduceSum", ["mask"], ["sum"], keepdims=0, axes=[0]),
-        helper.make_node("Cast", ["sum"], ["lens"], to=TensorProto.INT64),
-        helper.make_node(
-            "ReverseSequence", ["x", "lens"], ["y"], name="n", batch_axis=1, time_axis=0
-        ),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["t", "b"]),
-            helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["t", "b"]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["t", "b"])],
-    )
-    session = harness.session(harness.model(graph, opset=12))
+    text = """(float[t,b] x, float[t,b] mask) => (float[t,b] y) {
+        sum = ReduceSum <keepdims = 0, axes = [0]> (mask)
+        lens = Cast <to = 7> (sum)
+        y = ReverseSequence <batch_axis = 1, time_axis = 0> (x, lens) }"""
+    session = harness.session(harness.parsed(text, opset=12))
     harness.assert_on_ep(session, 1)
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     lens = [4, 1, 2]

@@ -1,5 +1,7 @@
 """Loops that are no layers, as programs of their steps: ``loops=steps``."""
 
+import json
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -318,45 +320,21 @@ def test_the_report_says_why_a_loop_is_no_program(package):
 
 def cell(operator: str, steps: int, **attributes) -> bytes:
     """A Loop whose body has a layer of one or some steps and other nodes."""
-    units, features, batch = 6, 4, 2
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
     states = ["h", "c"] if operator == "LSTM" else ["h"]
-    given = ["x", "w", "r", "b", "", *states]
-    made = ["y", *(f"next_{state}" for state in states)]
-    tensor = onnx.helper.make_tensor_value_info
-    constant = [
-        onnx.numpy_helper.from_array(floats(1, gates * units, features), "w"),
-        onnx.numpy_helper.from_array(floats(1, gates * units, units), "r"),
-        onnx.numpy_helper.from_array(floats(1, 2 * gates * units), "b"),
-    ]
-    node = onnx.helper.make_node
-    state = [1, batch, units]
-    body = onnx.helper.make_graph(
-        [
-            node("Gather", ["xs", "i"], ["x"]),
-            node(operator, given, made, hidden_size=units, **attributes),
-            node("Softsign", ["y"], ["out"]),
-            node("Identity", ["on"], ["go"]),
-        ],
-        "step",
-        [tensor("i", onnx.TensorProto.INT64, []), tensor("on", onnx.TensorProto.BOOL, [])]
-        + [tensor(name, onnx.TensorProto.FLOAT, state) for name in states],
-        [tensor("go", onnx.TensorProto.BOOL, [])]
-        + [tensor(name, onnx.TensorProto.FLOAT, state) for name in made[1:]]
-        + [tensor("out", onnx.TensorProto.FLOAT, [steps, 1, batch, units])],
-        constant,
-    )
-    outputs = [f"last_{name}" for name in states]
-    graph = onnx.helper.make_graph(
-        [node("Loop", ["most", "", *(f"{name}0" for name in states)], [*outputs, "all"], body=body)],
-        "main",
-        [tensor("most", onnx.TensorProto.INT64, []), tensor("xs", onnx.TensorProto.FLOAT, [5, steps, batch, features])]
-        + [tensor(f"{name}0", onnx.TensorProto.FLOAT, state) for name in states],
-        [tensor(name, onnx.TensorProto.FLOAT, state) for name in outputs]
-        + [tensor("all", onnx.TensorProto.FLOAT, [None, steps, 1, batch, units])],
-    )
-    opset = [onnx.helper.make_opsetid("", 17)]
-    made = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+    each = lambda text: ", ".join(text.replace("*", state) for state in states)
+    written = ", ".join(f"{name} = {json.dumps(it)}" for name, it in {"hidden_size": 6, **attributes}.items())
+    made = harness.parsed(f"""(int64 most, float[5,{steps},2,4] xs, {each("float[1,2,6] *0")})
+        => ({each("float[1,2,6] last_*")}, float[t,{steps},1,2,6] all) {{
+        {each("last_*")}, all = Loop (most, "", {each("*0")}) <body: graph = step
+            (int64 i, bool on, {each("float[1,2,6] *")})
+            => (bool go, {each("float[1,2,6] next_*")}, float[{steps},1,2,6] out) {{
+            x = Gather (xs, i)
+            y, {each("next_*")} = {operator} <{written}> (x, w, r, b, "", {each("*")})
+            out = Softsign (y)  go = Identity (on) }}> }}""")
+    sizes = {"w": [1, gates * 6, 4], "r": [1, gates * 6, 6], "b": [1, 2 * gates * 6]}
+    weights = [onnx.numpy_helper.from_array(floats(*it), name) for name, it in sizes.items()]
+    made.graph.node[0].attribute[0].g.initializer.extend(weights)
     onnx.checker.check_model(made)
     return made.SerializeToString()
 
