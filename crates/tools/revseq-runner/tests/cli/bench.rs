@@ -172,8 +172,7 @@ fn outputs_that_differ_fail() {
 fn several_models_are_measured_and_written_to_a_file() {
     let (one, two) = (model("graphs/between_neg"), model("lengths/graph_input"));
     let folder = Folder::new();
-    let file = folder.write("bench.json", &[b'x'; 100_000]);
-    let file = file.to_str().expect("UTF-8");
+    let file: &str = &folder.write("bench.json", &[b'x'; 100_000]);
     let arguments = ["bench", &one, &two, "--seconds", "0.05", "--format", "json"];
     let out = ["--fill", "zeros", "-o", file];
     refuses(

@@ -106,9 +106,9 @@ pub(crate) fn rewrite_and_check(
         }
     }
     let (output, data) = (folder.path("out.onnx"), folder.path(""));
-    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--format", "json"];
-    arguments.extend(["-o", output.to_str().unwrap()]);
-    arguments.extend(["--check", data.to_str().unwrap()]);
+    let mut arguments = vec!["rewrite", &path, "--format", "json"];
+    arguments.extend(["-o", &output]);
+    arguments.extend(["--check", &data]);
     arguments.extend(flags);
     arguments.extend(library.map_or(["--backend", "tract"], |library| ["--ort-lib", library]));
     let mut run = revseq(&arguments);
@@ -186,6 +186,11 @@ pub(crate) fn peak(arguments: &(impl Words + ?Sized)) -> (std::process::ExitStat
         std::thread::sleep(std::time::Duration::from_millis(1));
     };
     (ended, peak)
+}
+
+/// Whether there is a file or a folder.
+pub(crate) fn exists(path: &str) -> bool {
+    Path::new(path).exists()
 }
 
 /// The repository's models.
@@ -352,8 +357,8 @@ impl Folder {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
     }
 
     /// Keeps the files, for a look at what a test found.
@@ -361,9 +366,9 @@ impl Folder {
         self.0.keep()
     }
 
-    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.path(name);
-        if let Some(parent) = path.parent() {
+        if let Some(parent) = Path::new(&path).parent() {
             std::fs::create_dir_all(parent).expect("a folder");
         }
         std::fs::write(&path, bytes).expect("a file");
@@ -372,10 +377,10 @@ impl Folder {
 
     /// Writes the model of a text.
     pub(crate) fn text(&self, text: &str) -> String {
-        self.model(graph(text)).display().to_string()
+        self.model(graph(text))
     }
 
-    pub(crate) fn model(&self, graph: GraphProto) -> PathBuf {
+    pub(crate) fn model(&self, graph: GraphProto) -> String {
         self.write("model.onnx", &model(graph).encode_to_vec())
     }
 }

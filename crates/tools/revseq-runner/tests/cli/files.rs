@@ -25,13 +25,13 @@ fn limited(arguments: &[&str]) -> Output {
 }
 
 /// The names below a folder.
-fn names(folder: &Path) -> Vec<String> {
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         names.push(path.display().to_string());
         if path.is_dir() {
-            names.extend(self::names(&path));
+            names.extend(self::names(path));
         }
     }
     names.sort();
@@ -54,18 +54,17 @@ fn large() -> GraphProto {
 #[test]
 fn a_full_disk_keeps_the_old_files() {
     let folder = Folder::new();
-    let path = folder.write("m.onnx", &model(large()).encode_to_vec());
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("m.onnx", &model(large()).encode_to_vec());
     let file = |name: &str| {
         folder.write(name, b"before");
-        folder.path(name).display().to_string()
+        folder.path(name)
     };
     let (npy, pb) = (
         format!("y={}", file("y.npy")),
         format!("y={}", file("y.pb")),
     );
     let (npz, onnx, table) = (file("y.npz"), file("out.onnx"), file("bench.txt"));
-    let data = folder.path("data").display().to_string();
+    let data = folder.path("data");
     let run = ["run", path, "--fill", "random"];
     // More than the limit.
     let bench = [&["bench"][..], &[path; 20], &["--seconds", "0.01", "-q"]].concat();
@@ -83,7 +82,7 @@ fn a_full_disk_keeps_the_old_files() {
         .concat(),
     ];
     for arguments in commands {
-        let before = names(&folder.path(""));
+        let before = names(folder.path(""));
         let output = limited(&arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
@@ -93,7 +92,7 @@ fn a_full_disk_keeps_the_old_files() {
         );
         let errors = stderr.lines().filter(|line| line.starts_with("error: "));
         assert_eq!(errors.count(), 1, "{arguments:?}: {stderr}");
-        let mut after = names(&folder.path(""));
+        let mut after = names(folder.path(""));
         after.retain(|name| *name != data);
         assert_eq!(after, before, "{arguments:?}");
         for file in ["y.npy", "y.pb", "y.npz", "out.onnx", "bench.txt"] {
@@ -118,10 +117,10 @@ fn a_full_disk_keeps_the_old_files() {
     folder.write("m.onnx", &model(changed).encode_to_vec());
     let expected = folder.path("m.snapshots/test_data_set_0/output_0.pb");
     std::fs::write(&expected, b"").unwrap();
-    let before = names(&folder.path(""));
+    let before = names(folder.path(""));
     let output = limited(&["verify", path, "--update"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!(names(&folder.path("")), before);
+    assert_eq!(names(folder.path("")), before);
     assert_eq!(std::fs::read(&expected).unwrap(), b"");
 }
 
@@ -167,10 +166,10 @@ fn an_interrupted_bench_reports_or_keeps_the_old_file() {
         let folder = Folder::new();
         let file = folder.write("bench.json", b"before");
         let arguments = ["bench", &model, "--seconds", "60", "--format", "json"];
-        let output = ["--overwrite", "-o", file.to_str().unwrap()];
+        let output = ["--overwrite", "-o", &file];
         let mut child = start(&[&arguments[..], &output].concat());
         let begin = Instant::now();
-        while names(&folder.path("")).len() < 2 {
+        while names(folder.path("")).len() < 2 {
             assert!(begin.elapsed() < LONG && child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -185,7 +184,7 @@ fn an_interrupted_bench_reports_or_keeps_the_old_file() {
         }
         let status = child.wait().unwrap();
         let content = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(names(&folder.path("")), [file.display().to_string()]);
+        assert_eq!(names(folder.path("")), std::slice::from_ref(&file));
         match status.code() {
             Some(130) => assert!(content == "before" || content.contains("\"interrupted\": true")),
             _ => {

@@ -1,6 +1,7 @@
 //! `revseq inspect`, and the commands about the program itself.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use prost::Message;
 use serde_json::Value as Json;
@@ -12,8 +13,9 @@ use crate::common::{
     refuses, reverse_graph, revseq, succeeds, value,
 };
 
-fn json(path: &std::path::Path, more: &[&str]) -> Json {
-    let mut arguments = vec!["inspect", path.to_str().unwrap(), "--format", "json"];
+fn json(path: impl AsRef<Path>, more: &[&str]) -> Json {
+    let path = path.as_ref().to_str().unwrap();
+    let mut arguments = vec!["inspect", path, "--format", "json"];
     arguments.extend_from_slice(more);
     serde_json::from_str(&succeeds(&arguments)).unwrap()
 }
@@ -22,7 +24,7 @@ fn json(path: &std::path::Path, more: &[&str]) -> Json {
 fn a_node_is_shown_down_to_its_plan() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
-    let text = succeeds(&["inspect", path.to_str().unwrap()]);
+    let text = succeeds(&["inspect", &path]);
     let expected = "
 ReverseSequence: 1 of 1 node
 runs on tract
@@ -65,10 +67,7 @@ fn symbols_are_named_until_they_are_bound() {
         node["descriptor"]["input"]["sizes"],
         serde_json::json!([1, 4, 5, 3])
     );
-    refuses(
-        &["inspect", path.to_str().unwrap(), "--dim", "c=4"],
-        "the model has b, t",
-    );
+    refuses(&["inspect", &path, "--dim", "c=4"], "the model has b, t");
 }
 
 /// Paddle writes both.
@@ -152,7 +151,7 @@ fn exported_models_are_known_once_their_sizes_are() {
 #[test]
 fn names_go_through_loops_casts_and_concat() {
     // Sizes that are cast to int32 start the loops and end them.
-    let shown = json(&models().join("exported/keras_bilstm_masked"), &[]);
+    let shown = json(models().join("exported/keras_bilstm_masked"), &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
     let inputs: Vec<Json> = (0..4)
         .map(|node| {
@@ -180,7 +179,7 @@ fn two_names_may_be_one_size() {
          x = Concat<axis=2>(a, b)
          y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
     );
-    let shown = json(path.as_ref(), &[]);
+    let shown = json(path, &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
     let input = &shown["nodes"][0]["values"]["input"];
     // If the sizes differ, the run fails.
@@ -204,7 +203,7 @@ fn the_inference_error_is_shown_and_independent_shapes_are_known() {
         graph.node = vec![stopping, behind, node("Softsign", &["a"], &["r"]), beside];
         graph.output[0] = value("y", FLOAT, &["4", "5", "6"]);
         graph.output.push(value("z", FLOAT, &["4", "5", "3"]));
-        json(&folder.model(graph), &[])
+        json(folder.model(graph), &[])
     };
     let error = |shown: &Json| shown["inference_error"].as_str().unwrap().to_owned();
     let mut foreign = node("Add", &["a", "a"], &["x"]);
@@ -229,7 +228,7 @@ fn data_in_other_files_is_not_needed() {
     graph.node.insert(0, node("MatMul", &["a", "w"], &["x"]));
     graph.initializer = vec![outside("w", FLOAT, &[3, 6], "absent.bin")];
     graph.output[0] = value("y", FLOAT, &["4", "5", "6"]);
-    let shown = json(&folder.model(graph), &[]);
+    let shown = json(folder.model(graph), &[]);
     assert!(shown["inference_error"].is_null(), "{shown}");
     assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 24);
     assert_eq!(shown["inputs"].as_array().unwrap().len(), 2);
@@ -241,7 +240,7 @@ fn an_invalid_node_is_shown_with_its_error() {
     let mut graph = reverse_graph();
     graph.node[0].attribute = vec![int("time_axis", 9)];
     let path = folder.model(graph);
-    let text = succeeds(&["inspect", path.to_str().unwrap()]);
+    let text = succeeds(&["inspect", &path]);
     has(&text, "  axes           batch_axis left out, time_axis 9\n");
     has(
         &text,
@@ -351,7 +350,7 @@ fn functions_are_shown_where_they_are_called() {
     let mut circle = model(graph.clone());
     circle.functions = vec![function("Turn", "Other"), function("Other", "Turn")];
     let path = folder.write("model.onnx", &circle.encode_to_vec());
-    refuses(&["inspect", path.to_str().unwrap()], "calls itself");
+    refuses(&["inspect", &path], "calls itself");
     let mut bomb = model(graph);
     bomb.functions = (0..30)
         .map(|level| {
@@ -364,10 +363,7 @@ fn functions_are_shown_where_they_are_called() {
         .collect();
     bomb.functions[0].name = Some("Turn".to_owned());
     let path = folder.write("model.onnx", &bomb.encode_to_vec());
-    refuses(
-        &["inspect", path.to_str().unwrap()],
-        "expand to more than 1000000 nodes",
-    );
+    refuses(&["inspect", &path], "expand to more than 1000000 nodes");
 }
 
 #[test]
@@ -380,7 +376,7 @@ fn subgraphs_see_the_values_around_them() {
          y = ReverseSequence<batch_axis=0;time_axis=1>(x, lens)",
     );
     graph.node[0].name.clear();
-    let shown = json(&folder.model(graph), &[]);
+    let shown = json(folder.model(graph), &[]);
     assert_eq!(shown["nodes"][0]["path"], "graph/If#0/then_branch/y_node");
     assert_eq!(shown["nodes"][0]["plan"]["row_bytes"], 12);
 }
@@ -450,8 +446,7 @@ fn a_model_s_parameters_and_its_writer_are_shown() {
         key: "license".to_owned(),
         value: "x".repeat(100),
     }];
-    let path = folder.write("model.onnx", &proto.encode_to_vec());
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("model.onnx", &proto.encode_to_vec());
     let text = succeeds(&["inspect", path]);
     for line in [
         "producer: writer 1.2".to_owned(),
@@ -492,7 +487,7 @@ fn backends_that_refuse_a_model_say_why() {
     let mut graph = reverse_graph();
     graph.node.push(node("Nonsense", &["y"], &["z"]));
     graph.output[0].name = "z".to_owned();
-    let path = folder.model(graph).display().to_string();
+    let path = folder.model(graph);
     let json = succeeds(&[&["inspect", &path, "--format", "json"], &all[..]].concat());
     let json: Json = serde_json::from_str(&json).unwrap();
     for (backend, name) in std::iter::zip(
@@ -516,7 +511,7 @@ fn axes_are_shown_as_written_where_that_differs() {
     let mut graph = reverse_graph();
     graph.node[0].attribute = vec![int("batch_axis", -3)];
     graph.node[0].attribute.push(int("time_axis", 1));
-    let text = succeeds(&["inspect", folder.model(graph).to_str().unwrap()]);
+    let text = succeeds(&["inspect", &folder.model(graph)]);
     let axes = "batch_axis 0, time_axis 1 (written: batch_axis -3, time_axis 1)";
     has(&text, &format!("  axes           {axes}\n"));
 }
@@ -525,7 +520,7 @@ fn axes_are_shown_as_written_where_that_differs() {
 fn loops_are_shown_with_how_they_run() {
     let path = |name: &str| format!("{}/{name}/model.onnx", models().display());
     let loops = |name: &str, more: &[&str]| {
-        let shown = json(path(name).as_ref(), more);
+        let shown = json(path(name), more);
         shown["backends"][0]["loops"].clone()
     };
     let ended = loops("exported/tf_while_reverse_sequence", &[]);
@@ -559,10 +554,7 @@ fn a_model_runs_on_tract_if_its_data_is_there() {
     let mut graph = reverse_graph();
     graph.initializer.push(outside("c", FLOAT, &[2], "absent"));
     let path = folder.model(graph);
-    prints(
-        &["inspect", path.to_str().unwrap()],
-        "\ndoes not run on tract: cannot read",
-    );
+    prints(&["inspect", &path], "\ndoes not run on tract: cannot read");
 }
 
 #[test]

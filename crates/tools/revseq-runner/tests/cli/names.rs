@@ -3,7 +3,7 @@
 use prost::Message;
 use tract_onnx::pb::{FunctionProto, GraphProto, ModelProto, OperatorSetIdProto};
 
-use crate::common::{FLOAT, Folder, INT64, Run, int, int64s, model, node, revseq, value};
+use crate::common::{FLOAT, Folder, INT64, Run, exists, int, int64s, model, node, revseq, value};
 
 /// A name with all that a terminal might take for more than text.
 fn evil(name: &str) -> String {
@@ -71,10 +71,10 @@ fn names_are_only_text_in_every_format() {
     let folder = Folder::new();
     let known = folder.write("known.onnx", &model_of_evil(false).encode_to_vec());
     let unknown = folder.write("unknown.onnx", &model_of_evil(true).encode_to_vec());
-    let (known, unknown) = (known.to_str().unwrap(), unknown.to_str().unwrap());
+    let (known, unknown) = (&known, &unknown);
     let dim = format!("{}=3", evil("N"));
-    let out = folder.path("out.onnx").display().to_string();
-    let data = folder.path("data").display().to_string();
+    let out = folder.path("out.onnx");
+    let data = folder.path("data");
     let fill = ["--fill", "random", "--dim", &dim];
     for path in [known, unknown] {
         let run = |arguments: &[&str]| {
@@ -108,7 +108,7 @@ fn names_are_only_text_in_every_format() {
         run(&[&["snapshot", path], &fill[2..]].concat());
     }
     // Models with such names run.
-    assert!(folder.path("out.onnx").exists() && folder.path("known.snapshots").exists());
+    assert!(exists(&folder.path("out.onnx")) && exists(&folder.path("known.snapshots")));
     for format in ["text", "json", "junit"] {
         let arguments = ["verify", known, "--format", format];
         let run = revseq(&arguments);
@@ -119,11 +119,8 @@ fn names_are_only_text_in_every_format() {
     let mut changed = model_of_evil(false);
     changed.graph.as_mut().unwrap().node[0].op_type = "Abs".to_owned();
     folder.write("known.onnx", &changed.encode_to_vec());
-    let evil_file = folder
-        .write(&evil("file.onnx"), b"no model")
-        .display()
-        .to_string();
-    let root = folder.path("").display().to_string();
+    let evil_file = folder.write(&evil("file.onnx"), b"no model");
+    let root = folder.path("");
     for arguments in [
         vec!["verify", known],
         vec!["verify", known, "--format", "json"],
@@ -144,8 +141,7 @@ fn names_are_only_text_on_onnxruntime() {
         return;
     };
     let folder = Folder::new();
-    let path = folder.write("known.onnx", &model_of_evil(false).encode_to_vec());
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("known.onnx", &model_of_evil(false).encode_to_vec());
     let dim = format!("{}=3", evil("N"));
     let ort = ["--backend", "ort", "--ort-lib", &library];
     for arguments in [

@@ -8,7 +8,9 @@ use std::process::Command;
 use serde_json::Value as Json;
 use tract_onnx::pb::GraphProto;
 
-use crate::common::{FLOAT, Folder, Run, graph, has, models, refuses, revseq, succeeds, tensor};
+use crate::common::{
+    FLOAT, Folder, Run, exists, graph, has, models, refuses, revseq, succeeds, tensor,
+};
 
 /// The library of ONNX Runtime to test with, if the provider's is set as well.
 pub(crate) fn onnxruntime(test: &str) -> Option<String> {
@@ -63,8 +65,7 @@ fn layers_that_threads_share_end_well() {
         return;
     };
     let folder = Folder::new();
-    let path = folder.model(wide_layers());
-    let path = path.to_str().expect("UTF-8");
+    let path: &str = &folder.model(wide_layers());
     succeeds(&["snapshot", path]);
     let options = ["layers=on", "loops=layers", "lengths=clamp"];
     for option in options {
@@ -274,7 +275,6 @@ fn what_became_of_loops_is_told() {
 fn invalid_libraries_are_refused() {
     let folder = Folder::new();
     let file = folder.write("libonnxruntime.so", b"no library");
-    let file = file.display().to_string();
     let path = model("graphs/between_neg");
     let arguments = ["run", "--backend", "ort", &path, "--ort-lib"];
     refuses(
@@ -316,7 +316,6 @@ fn a_truncated_provider_is_refused() {
     let whole = std::fs::read(std::env::var_os("REVSEQ_EP_LIBRARY").unwrap()).unwrap();
     let folder = Folder::new();
     let path = folder.write("librevseq_ep.so", &whole[..1 << 14]);
-    let path = path.display().to_string();
     let model = model("graphs/between_neg");
     refuses(
         &format!("run {model} -b ort --ort-lib {library} --ep-lib {path}"),
@@ -379,11 +378,11 @@ fn sizes_that_a_branch_does_not_take_are_not_written_but_by_a_rewrite() {
     let run = ["run", path, "--fill", "iota"];
     succeeds(&[&run[..], &sizes, &plain].concat());
     let output = folder.path("out.onnx");
-    let rewrite = ["rewrite", path, "-o", output.to_str().unwrap(), "--check"];
+    let rewrite = ["rewrite", path, "-o", &output, "--check"];
     refuses(
         &[&rewrite[..], &sizes, &plain].concat(),
         "the original model runs on ort-plain, the rewritten one does not: ort-plain: the rewritten \
          model: ONNX Runtime",
     );
-    assert!(!output.exists());
+    assert!(!exists(&output));
 }

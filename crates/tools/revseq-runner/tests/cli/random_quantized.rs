@@ -265,12 +265,7 @@ fn check(branches: &[Branch], seed: u32, library: &str) -> Result<(), TestCaseEr
     let folder = Folder::new();
     let path = folder.write("model.onnx", &model);
     let fill = format!("random:{seed}");
-    let mut compare = vec![
-        "compare",
-        path.to_str().unwrap(),
-        "--backend",
-        "ort-plain,tract",
-    ];
+    let mut compare = vec!["compare", &path, "--backend", "ort-plain,tract"];
     compare.extend([
         "--ort-lib",
         library,

@@ -6,8 +6,8 @@ use prost::Message;
 use tract_onnx::pb::{ModelProto, NodeProto, StringStringEntryProto, TensorProto};
 
 use crate::common::{
-    FLOAT, Folder, INT64, fails, flips, has, int, int64s, model, models, models_in, node, prints,
-    refuses, reverse_graph, revseq, succeeds, tensor,
+    FLOAT, Folder, INT64, exists, fails, flips, has, int, int64s, model, models, models_in, node,
+    prints, refuses, reverse_graph, revseq, succeeds, tensor,
 };
 use crate::ort::onnxruntime;
 
@@ -19,7 +19,7 @@ const NOT_RUN: [&str; 4] = [
     "types/complex128",
 ];
 
-fn read(path: &Path) -> ModelProto {
+fn read(path: impl AsRef<Path>) -> ModelProto {
     ModelProto::decode(std::fs::read(path).expect("a model").as_slice()).expect("a model")
 }
 
@@ -37,7 +37,7 @@ fn folders(group: &str) -> Vec<String> {
 /// Rewrites a test of the repository into a folder, with its data sets: the report.
 fn rewrites(folder: &Folder, name: &str, flags: &[&str]) -> String {
     let source = models().join(name);
-    let target = folder.path(name);
+    let target = PathBuf::from(folder.path(name));
     std::fs::create_dir_all(&target).expect("a folder");
     let output = target.join("model.onnx");
     let mut arguments = vec!["rewrite", source.to_str().unwrap()];
@@ -65,7 +65,7 @@ type NotRun<'a> = (&'a str, &'a str);
 /// one for tests. Only listed models are skipped or fail, and for the listed reason.
 fn verify_all(folder: &Folder, test: &str, not_on_tract: &[NotRun<'_>], not_on_ort: &[NotRun<'_>]) {
     let root = folder.path("");
-    let root = root.to_str().unwrap().trim_end_matches('/');
+    let root = &root.trim_end_matches('/');
     let verify = |more: &[&str], not_run: &[NotRun<'_>]| {
         let run = revseq(&[&["verify", root], more].concat());
         for line in run.stdout.lines() {
@@ -111,7 +111,7 @@ fn every_model_is_the_same_with_standard_operators() {
             report.contains("0 left alone") || !report.contains("Reverse"),
             "{report}"
         );
-        let rewritten = read(&folder.path(&name).join("model.onnx"));
+        let rewritten = read(folder.path(&format!("{name}/model.onnx")));
         let text = format!("{rewritten:?}");
         assert!(!text.contains("op_type: \"Reverse"), "{name}");
     }
@@ -163,12 +163,12 @@ fn one_bit_is_a_difference_with_standard_operators() {
     let name = "types/nan_float32";
     rewrites(&folder, name, &["--portable"]);
     let root = folder.path("");
-    assert_eq!(revseq(&["verify", root.to_str().unwrap()]).code, Some(0));
-    let path = folder.path(name).join("test_data_set_0/output_0.pb");
+    assert_eq!(revseq(&["verify", &root]).code, Some(0));
+    let path = folder.path(&format!("{name}/test_data_set_0/output_0.pb"));
     let mut output = TensorProto::decode(std::fs::read(&path).unwrap().as_slice()).unwrap();
     output.raw_data[0] ^= 1;
     std::fs::write(&path, output.encode_to_vec()).unwrap();
-    let run = revseq(&["verify", root.to_str().unwrap()]);
+    let run = revseq(&["verify", &root]);
     assert_eq!(run.code, Some(1), "{run:?}");
 }
 
@@ -211,7 +211,7 @@ fn rewritten_models_of_keras_load_on_tract_without_sizes() {
     {
         let folder = Folder::new();
         rewrites(&folder, name, flags);
-        let model = onnx.model_for_path(folder.path(name).join("model.onnx"));
+        let model = onnx.model_for_path(folder.path(&format!("{name}/model.onnx")));
         let model = model.and_then(|model| model.into_optimized());
         let model = model.unwrap_or_else(|error| panic!("{name}: {error:#}"));
         let input = model.input_fact(0).expect("an input").shape.to_tvec();
@@ -257,8 +257,8 @@ fn layers_give_their_frameworks_outputs() {
         }
         let before = folder.write("before.onnx", &model.encode_to_vec());
         let output = folder.path(&format!("{name}/model.onnx"));
-        let arguments = ["rewrite", before.to_str().unwrap()];
-        let to = ["-o", output.to_str().unwrap()];
+        let arguments = ["rewrite", &before];
+        let to = ["-o", &output];
         succeeds(&[&arguments[..], &to, flags].concat());
         std::fs::remove_file(before).unwrap();
         read(&output)
@@ -277,7 +277,7 @@ fn layers_give_their_frameworks_outputs() {
     let others = others.iter().map(|it| (it, &right_padded[..1], "layers"));
     let mut count = 0;
     for ((name, path), flags, group) in all.chain(masked).chain(others) {
-        let model = read(&path.join("model.onnx"));
+        let model = read(path.join("model.onnx"));
         let rewritten = add(&format!("{group}/{name}"), path, &model, flags);
         assert_eq!(loops(&rewritten), [0, 0], "{group}/{name}");
         count += usize::from(loops(&model) != [0, 0]);
@@ -288,7 +288,7 @@ fn layers_give_their_frameworks_outputs() {
         .iter()
         .find(|(name, _)| name == "embedding_bilstm_masked")
         .expect("an encoder");
-    let model = without_trip_counts(read(&encoder.join("model.onnx")));
+    let model = without_trip_counts(read(encoder.join("model.onnx")));
     let cancel = ["--pass", "cancel"];
     let before = add("without_trip_counts", encoder, &model, &cancel);
     let name = "without_trip_counts_rewritten";
@@ -313,23 +313,23 @@ fn a_difference_leaves_no_file() {
         "rewrite",
         model.to_str().unwrap(),
         "-o",
-        output.to_str().unwrap(),
+        &output,
         "--fast",
         "--assume",
         "right-padded",
         "--check",
-        data.to_str().unwrap(),
+        &data,
     ];
     fails(
         &arguments,
         "check on tract, test_data_set_0: FAILED: output Identity:0",
     );
-    assert!(!output.exists() && !folder.path("out.onnx.partial").exists());
+    assert!(!exists(&output) && !exists(&folder.path("out.onnx.partial")));
     // Without the word for it, the steps that count are put first, whichever they are.
     let mut without = arguments.to_vec();
     without.drain(5..7);
     prints(&without, "with the steps that its mask counts put first");
-    assert!(output.exists());
+    assert!(exists(&output));
 }
 
 /// ONNX Runtime's own kernel misreads an axis that counts from the end: the rewritten model has to
@@ -344,8 +344,8 @@ fn a_misreading_backend_is_not_the_reference() {
     }
     let path = folder.model(graph);
     let output = folder.path("out.onnx");
-    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--check"];
-    arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
+    let mut arguments = vec!["rewrite", &path, "--check"];
+    arguments.extend(["-o", &output, "--overwrite"]);
     let library = onnxruntime(test);
     arguments.extend(library.iter().flat_map(|library| ["--ort-lib", library]));
     let on_ort = "check on ort-plain, made-up inputs 1: ok";
@@ -359,27 +359,24 @@ fn existing_files_are_kept_without_overwrite() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
     let before = std::fs::read(&path).unwrap();
-    let (model, other) = (path.to_str().unwrap(), folder.path("other.onnx"));
+    let (model, other) = (&path, folder.path("other.onnx"));
     refuses(
         &["rewrite", model, "-o", model, "--portable"],
         "it is the model itself; --overwrite",
     );
     folder.write("other.onnx", b"kept");
     refuses(
-        &["rewrite", model, "-o", other.to_str().unwrap()],
+        &["rewrite", model, "-o", &other],
         "the file exists; --overwrite replaces it",
     );
     assert_eq!(std::fs::read(&other).unwrap(), b"kept");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     refuses(
-        &["rewrite", model, "-o", folder.path("").to_str().unwrap()],
+        &["rewrite", model, "-o", &folder.path("")],
         "it is a folder",
     );
     refuses(
-        &format!(
-            "rewrite {model} -o {} --pass fold",
-            folder.path("new.onnx").display()
-        ),
+        &format!("rewrite {model} -o {} --pass fold", folder.path("new.onnx")),
         "there is no pass \"fold\"; the passes are full-flip,",
     );
     succeeds(&["rewrite", model, "-o", model, "--portable", "--overwrite"]);
@@ -391,11 +388,7 @@ fn an_untouched_model_is_the_same_file() {
     let folder = Folder::new();
     let path = models().join("shapes/rank3_batch0_time1/model.onnx");
     let output = folder.path("out.onnx");
-    let report = succeeds(&format!(
-        "rewrite {} -o {}",
-        path.display(),
-        output.display()
-    ));
+    let report = succeeds(&format!("rewrite {} -o {}", path.display(), output));
     assert_eq!(
         report,
         "full-flip: left alone: its lengths are not provably all the same\n  reverse \
@@ -419,8 +412,8 @@ fn nodes_of_one_fate_are_listed_below_it() {
     }
     let path = folder.model(graph);
     let output = folder.path("out.onnx");
-    let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--pass", "full-flip"];
-    arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
+    let mut arguments = vec!["rewrite", &path, "--pass", "full-flip"];
+    arguments.extend(["-o", &output, "--overwrite"]);
     let counts = "2 rewritten, 0 left alone: outputs are equal bit for bit\n";
     assert_eq!(
         succeeds(&arguments),
@@ -445,7 +438,7 @@ fn a_report_says_that_a_layer_refuses_an_empty_batch() {
     ] {
         let path = models().join("exported").join(name).join("model.onnx");
         let mut arguments = vec!["rewrite", path.to_str().unwrap(), "--fast", "-q"];
-        arguments.extend(["-o", output.to_str().unwrap(), "--overwrite"]);
+        arguments.extend(["-o", &output, "--overwrite"]);
         let report = succeeds(&arguments);
         assert_eq!(report.contains(line), is_told, "{name}: {report}");
     }
@@ -456,12 +449,7 @@ fn json() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
     let output = folder.path("out.onnx");
-    let arguments = [
-        "rewrite",
-        path.to_str().unwrap(),
-        "-o",
-        output.to_str().unwrap(),
-    ];
+    let arguments = ["rewrite", &path, "-o", &output];
     let run = succeeds(
         &[
             &arguments[..],
@@ -528,14 +516,7 @@ fn data_in_other_files_goes_along() {
     folder.write("in/data/all.bin", &bytes);
     std::fs::create_dir(folder.path("out")).unwrap();
     let (path, output) = (folder.path("in/model.onnx"), folder.path("out/model.onnx"));
-    let arguments = [
-        "rewrite",
-        path.to_str().unwrap(),
-        "-o",
-        output.to_str().unwrap(),
-        "--portable",
-        "--check",
-    ];
+    let arguments = ["rewrite", &path, "-o", &output, "--portable", "--check"];
     let library = onnxruntime(test);
     let library = library.iter().flat_map(|library| ["--ort-lib", library]);
     let arguments: Vec<&str> = arguments.into_iter().chain(library).collect();
@@ -569,7 +550,7 @@ fn data_in_other_files_goes_along() {
         std::fs::read(folder.path("out/data/all.bin")).unwrap(),
         [0; 32]
     );
-    assert!(!output.exists());
+    assert!(!exists(&output));
 }
 
 #[test]
@@ -580,10 +561,10 @@ fn incomparable_models_are_an_error() {
         flips("z")
     ));
     let output = folder.path("out.onnx");
-    let arguments = ["rewrite", &path, "-o", output.to_str().unwrap(), "--check"];
+    let arguments = ["rewrite", &path, "-o", &output, "--check"];
     refuses(
         &arguments,
         "--check: no backend runs both models: tract: the original model: tract has no Nonsense",
     );
-    assert!(!output.exists());
+    assert!(!exists(&output));
 }

@@ -7,9 +7,9 @@ use crate::ort::onnxruntime;
 fn a_model_goes_to_standard_output() {
     let folder = Folder::new();
     let path = folder.model(reverse_graph());
-    let arguments = ["rewrite", path.to_str().unwrap(), "--portable", "-o"];
+    let arguments = ["rewrite", &path, "--portable", "-o"];
     let file = folder.path("out.onnx");
-    let report = succeeds(&[&arguments[..], &[file.to_str().unwrap()]].concat());
+    let report = succeeds(&[&arguments[..], &[&file]].concat());
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
         .args(arguments)
         .arg("-")
@@ -23,8 +23,8 @@ fn a_model_goes_to_standard_output() {
 #[test]
 fn options_of_a_check_need_one() {
     let folder = Folder::new();
-    let path = folder.model(reverse_graph()).display().to_string();
-    let output = folder.path("out.onnx").display().to_string();
+    let path = folder.model(reverse_graph());
+    let output = folder.path("out.onnx");
     let arguments = ["rewrite", &path, "-o", &output, "--portable"];
     for (options, flag) in [
         (["--rtol", "1"], "--rtol"),
@@ -54,7 +54,7 @@ fn a_check_runs_on_the_backends_that_are_named() {
         .join("exported/keras_gru_bidirectional")
         .display()
         .to_string();
-    let output = folder.path("out.onnx").display().to_string();
+    let output = folder.path("out.onnx");
     let arguments = [
         "rewrite",
         &path,

@@ -44,7 +44,7 @@ fn the_readme_s_example_prints_its_outputs() {
 fn made_up_inputs_are_the_same_for_the_same_seed() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
-    let run = |fill: &str| succeeds(&["run", model.to_str().unwrap(), "--fill", fill]);
+    let run = |fill: &str| succeeds(&["run", &model, "--fill", fill]);
     for fill in ["iota", "zeros", "random", "random:7"] {
         assert_eq!(run(fill), run(fill), "{fill}");
     }
@@ -77,7 +77,7 @@ fn made_up_lengths_are_in_range() {
     ];
     let model = folder.model(graph);
     for fill in ["iota", "random:3"] {
-        succeeds(&format!("run {} --fill {fill} --dim b=50", model.display()));
+        succeeds(&format!("run {} --fill {fill} --dim b=50", model));
     }
 }
 
@@ -87,7 +87,7 @@ fn json_has_all_values() {
     let model = folder.model(reverse_graph());
     let output = succeeds(&format!(
         "run {} --fill iota --format json --repeat 3",
-        model.display()
+        model
     ));
     let json: serde_json::Value = serde_json::from_str(&output).unwrap();
     let y = &json["outputs"][0];
@@ -114,7 +114,7 @@ fn json_of_numbers_that_json_lacks() {
 fn repeating_prints_times_after_the_outputs() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
-    let arguments = ["run", model.to_str().unwrap(), "--fill", "iota"];
+    let arguments = ["run", &model, "--fill", "iota"];
     let once = revseq(&arguments);
     let repeated = revseq(&[&arguments[..], &["--repeat", "5"]].concat());
     let times = repeated.stdout.strip_prefix(&once.stdout);
@@ -160,12 +160,11 @@ fn an_initializer_is_an_input_s_default() {
     let folder = Folder::new();
     let mut graph = reverse_graph();
     graph.initializer = vec![int64s("lens", &[5, 5, 5, 5])];
-    let model = folder.model(graph);
-    let model = model.to_str().unwrap();
+    let model: &str = &folder.model(graph);
     prints(&["run", model, "--fill", "iota"], "[[[12.0, 13.0, 14.0],");
     let none = folder.write("lens.pb", &int64s("lens", &[0, 0, 0, 0]).encode_to_vec());
     prints(
-        &format!("run {model} --fill iota -i lens={}", none.display()),
+        &format!("run {model} --fill iota -i lens={}", none),
         "[[[ 0.0,  1.0,  2.0],",
     );
 }
@@ -178,7 +177,7 @@ fn large_outputs_are_shortened() {
     graph.input = vec![value("x", FLOAT, &["100", "100"])];
     graph.output = vec![value("y", FLOAT, &["100", "100"])];
     let model = folder.model(graph);
-    let output = succeeds(&["run", model.to_str().unwrap(), "--fill", "iota"]);
+    let output = succeeds(&["run", &model, "--fill", "iota"]);
     assert_eq!(output.lines().count(), 8, "{output}");
     has(&output, "\n   ...,\n");
     assert!(
@@ -192,9 +191,9 @@ fn outputs_that_cannot_be_written() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
     let path = folder.path("none/y.npy");
-    let output = format!("y={}", path.display());
+    let output = format!("y={}", path);
     refuses(
-        &format!("run {} --fill iota -o {output}", model.display()),
+        &format!("run {} --fill iota -o {output}", model),
         "cannot write",
     );
 }
@@ -208,8 +207,8 @@ fn names_of_inputs_and_outputs_may_have_equals_signs() {
         .map(|name| value(name, FLOAT, &["2"]))
         .to_vec();
     graph.output = vec![value("y=z", FLOAT, &["2"])];
-    let model = folder.model(graph).display().to_string();
-    let path = |name: &str| folder.path(name).display().to_string();
+    let model = folder.model(graph);
+    let path = |name: &str| folder.path(name);
     let [ones, threes, output] = ["1=1.pb", "3.pb", "y.npy"].map(path);
     for (file, number) in [(&ones, 1.0), (&threes, 3.0)] {
         let numbers = [number; 2].map(f32::to_le_bytes).concat();
@@ -238,7 +237,7 @@ fn nodes_that_share_a_name_run() {
         node.name = "x".to_owned();
     }
     prints(
-        &format!("run {} --fill iota", folder.model(graph).display()),
+        &format!("run {} --fill iota", folder.model(graph)),
         "[[33.0, 34.0, 35.0],",
     );
 }
@@ -267,13 +266,7 @@ fn a_reader_that_leaves_is_no_error() {
 fn a_profile_has_the_times_of_operators() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
-    let arguments = [
-        "run",
-        model.to_str().unwrap(),
-        "--fill",
-        "iota",
-        "--profile",
-    ];
+    let arguments = ["run", &model, "--fill", "iota", "--profile"];
     let run = revseq(&arguments);
     assert_eq!(run.code, Some(0), "{run:?}");
     has(&run.stdout, "\n1 profiled run: median ");
@@ -321,16 +314,9 @@ fn lengths_out_of_range_are_rejected_or_clamped() {
     let folder = Folder::new();
     let model = folder.model(reverse_graph());
     folder.write("lens.pb", &int64s("lens", &[9, -1, 5, 2]).encode_to_vec());
-    let lens = format!("lens={}", folder.path("lens.pb").display());
+    let lens = format!("lens={}", folder.path("lens.pb"));
     let run = |lengths: &[&str]| {
-        let arguments = [
-            "run",
-            model.to_str().unwrap(),
-            "--fill",
-            "iota",
-            "-i",
-            &lens,
-        ];
+        let arguments = ["run", &model, "--fill", "iota", "-i", &lens];
         revseq(&[&arguments[..], lengths].concat())
     };
     for rejected in [run(&[]), run(&["--lengths", "reject"])] {
@@ -411,7 +397,7 @@ fn made_up_indices_are_within_the_axis_they_index() {
         (&["Cast", "Identity"], "i32"),
         (&["Identity", "Transpose"], "i64"),
     ] {
-        let path = folder.model(gather(chain, input));
+        let path: &str = &folder.model(gather(chain, input));
         for fill in [
             "random",
             "random:3",
@@ -419,7 +405,7 @@ fn made_up_indices_are_within_the_axis_they_index() {
             "ids=ints:0..20",
             "ids=ints:-20..0:5",
         ] {
-            succeeds(&["run", path.to_str().unwrap(), "--fill", fill]);
+            succeeds(&["run", path, "--fill", fill]);
         }
     }
     // Lengths, behind a Cast.
@@ -428,12 +414,11 @@ fn made_up_indices_are_within_the_axis_they_index() {
     let mut cast = node("Cast", &["lens32"], &["lens"]);
     cast.attribute = vec![int("to", INT64.into())];
     graph.node.insert(0, cast);
-    let path = folder.model(graph);
+    let path: &str = &folder.model(graph);
     for seed in 0..5 {
         let fill = format!("random:{seed}");
-        succeeds(&["run", path.to_str().unwrap(), "--fill", &fill]);
+        succeeds(&["run", path, "--fill", &fill]);
     }
-    let path = path.to_str().unwrap();
     refuses(
         &["run", path, "--fill", "nope=zeros"],
         "--fill: there is no input \"nope\"",
@@ -452,8 +437,8 @@ fn made_up_indices_are_within_the_axis_they_index() {
 #[test]
 fn a_run_of_seconds_has_a_throughput_and_a_trace() {
     let folder = Folder::new();
-    let model = folder.model(reverse_graph()).display().to_string();
-    let trace = folder.path("trace.json").display().to_string();
+    let model = folder.model(reverse_graph());
+    let trace = folder.path("trace.json");
     let run = [
         "run",
         &model,
@@ -568,7 +553,7 @@ fn a_model_comes_from_standard_input() {
             arguments.map(|it| it.replace("MODEL", model)).collect()
         };
         let of_file = std::process::Command::new(env!("CARGO_BIN_EXE_revseq"))
-            .args(lines_of(path.to_str().unwrap()))
+            .args(lines_of(&path))
             .output()
             .unwrap();
         let arguments = lines_of("-");

@@ -3,8 +3,8 @@
 use prost::Message;
 
 use crate::common::{
-    FLOAT, Folder, has, model, models, node, refuses, reverse_graph, revseq, succeeds, tensor,
-    value,
+    FLOAT, Folder, exists, has, model, models, node, refuses, reverse_graph, revseq, succeeds,
+    tensor, value,
 };
 
 const INT32: i32 = 6;
@@ -81,7 +81,7 @@ fn wrong_settings_are_refused_before_anything_runs() {
 #[test]
 fn unusable_files_are_refused_with_the_reason() {
     let folder = Folder::new();
-    let path = |name: &str| folder.path(name).display().to_string();
+    let path = |name: &str| folder.path(name);
     let whole = std::fs::read(models().join("exported/keras_bilstm_masked/model.onnx")).unwrap();
     folder.write("half.onnx", &whole[..whole.len() / 2]);
     refuses(
@@ -101,7 +101,7 @@ fn unusable_files_are_refused_with_the_reason() {
     let mut graph = reverse_graph();
     graph.node[0] = node("Neg", &["x"], &["y"]);
     graph.input = vec![value("x", FLOAT, &["2"])];
-    let model = folder.model(graph).display().to_string();
+    let model = folder.model(graph);
     refuses(
         &["run", &model, "-i", &path("o.npy")],
         "it holds Python objects; if they are strings, save `array.astype(str)`",
@@ -153,10 +153,7 @@ fn a_model_newer_than_any_is_noted() {
     let folder = Folder::new();
     let mut newest = model(reverse_graph());
     newest.opset_import[0].version = 99;
-    let path = folder
-        .write("new.onnx", &newest.encode_to_vec())
-        .display()
-        .to_string();
+    let path = folder.write("new.onnx", &newest.encode_to_vec());
     let run = revseq(&["run", &path, "--fill", "iota"]);
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(
@@ -168,7 +165,7 @@ fn a_model_newer_than_any_is_noted() {
 #[test]
 fn manual_pages_have_a_version_and_the_environment() {
     let folder = Folder::new();
-    let pages = folder.path("").display().to_string();
+    let pages = folder.path("");
     succeeds(&["man", &pages]);
     let version = env!("CARGO_PKG_VERSION");
     for (page, option) in [
@@ -210,7 +207,7 @@ fn manual_pages_have_a_version_and_the_environment() {
         &["man", &pages],
         "revseq-run.1 is there and is no manual page of revseq: move it, or name another folder",
     );
-    assert!(!folder.path("revseq.1").exists());
+    assert!(!exists(&folder.path("revseq.1")));
 }
 
 /// The help, the completions and the error have the library's table.
@@ -290,7 +287,7 @@ fn lengths_of_layers_follow_the_policy() {
     );
     let bytes: Vec<u8> = [3_i32, 4].iter().flat_map(|it| it.to_le_bytes()).collect();
     let lens = tensor("lens", INT32, &[2], &bytes).encode_to_vec();
-    let lens = format!("lens={}", folder.write("lens.pb", &lens).display());
+    let lens = format!("lens={}", folder.write("lens.pb", &lens));
     let run = ["run", model, "--fill", "iota", "-i", &lens];
     refuses(
         &run,

@@ -30,10 +30,7 @@ fn inputs_of(path: &str) -> Json {
 #[test]
 fn sizes_are_given_by_name_or_by_number() {
     let folder = Folder::new();
-    let path = folder
-        .write("model.onnx", &partly_named())
-        .display()
-        .to_string();
+    let path = folder.write("model.onnx", &partly_named());
     let run = |dims: &[&str]| {
         let dims = dims.iter().flat_map(|dim| ["--dim", dim]);
         let mut arguments = vec!["run", &path, "--fill", "zeros", "--format", "json"];
@@ -67,7 +64,7 @@ fn sizes_are_given_by_name_or_by_number() {
     with(&["z.0=2"], "the model has b, t; INPUT.NUMBER");
     // Sizes of exporters are formulas, too.
     with(&["Max(a, b)=2,z.0=3"], "--dim Max(a, b): ");
-    let known = folder.model(reverse_graph()).display().to_string();
+    let known = folder.model(reverse_graph());
     refuses(&["run", &known, "-d", "x.1=6"], "--dim x.1=6: it is 5");
     succeeds(&["run", &known, "-d", "x.1=5", "--fill", "iota"]);
 }
@@ -75,11 +72,8 @@ fn sizes_are_given_by_name_or_by_number() {
 #[test]
 fn rewriting_writes_sizes() {
     let folder = Folder::new();
-    let out = folder.path("out.onnx").display().to_string();
-    let path = folder
-        .write("model.onnx", &partly_named())
-        .display()
-        .to_string();
+    let out = folder.path("out.onnx");
+    let path = folder.write("model.onnx", &partly_named());
     let arguments = ["rewrite", &path, "-o", &out, "--overwrite", "--check"];
     prints(
         &[
@@ -118,7 +112,7 @@ fn sizes_are_written_into_branches() {
          @else: -> b:f32[n]
          b = Abs(x)",
     );
-    let out = folder.path("out.onnx").display().to_string();
+    let out = folder.path("out.onnx");
     succeeds(&["rewrite", &path, "-o", &out, "--dim", "n=7"]);
     let written = std::fs::read(&out).unwrap();
     let text = format!("{:?}", ModelProto::decode(&*written).unwrap());
@@ -169,7 +163,7 @@ fn one_name_for_sizes_that_differ_is_a_note() {
         .flat_map(|it| f32::from(it).to_le_bytes())
         .collect();
     let x = tensor("x", FLOAT, &[2, 3], &bytes).encode_to_vec();
-    let x = format!("x={}", folder.write("x.pb", &x).display());
+    let x = format!("x={}", folder.write("x.pb", &x));
     let run = revseq(&["run", &path, "--input", &x, "--format", "json"]);
     assert_eq!(run.code, Some(0), "{run:?}");
     let note = "\"n\" names sizes that differ: it is 2, and 3 in input \"x\"\n";
@@ -185,10 +179,7 @@ fn one_name_for_sizes_that_differ_is_a_note() {
 #[test]
 fn sizes_that_are_too_large_to_be_made_up_are_told() {
     let folder = Folder::new();
-    let path = folder
-        .write("model.onnx", &partly_named())
-        .display()
-        .to_string();
+    let path = folder.write("model.onnx", &partly_named());
     refuses(
         &["run", &path, "--fill", "iota", "--dim", "t=9999999999"],
         "its inputs would have 37.3 GiB or more, and at most 256 MiB are made up: give smaller sizes by --dim",

@@ -4,14 +4,14 @@ use prost::Message;
 use tract_onnx::pb::TensorProto;
 
 use crate::common::{
-    FLOAT, Folder, fails, graph, has, model, node, prints, refuses, reverse_graph, revseq,
+    FLOAT, Folder, exists, fails, graph, has, model, node, prints, refuses, reverse_graph, revseq,
     succeeds, tensor,
 };
 
 /// A model NAME.onnx in a folder, and its path.
 fn encoder(folder: &Folder) -> String {
     folder.write("encoder.onnx", &model(reverse_graph()).encode_to_vec());
-    folder.path("encoder.onnx").display().to_string()
+    folder.path("encoder.onnx")
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn snapshots_are_recorded_verified_and_updated() {
     let path = encoder(&folder);
     refuses(&["verify", &path], "`revseq snapshot` records one");
     let all = folder.path("");
-    let all = all.to_str().unwrap().trim_end_matches('/');
+    let all = &all.trim_end_matches('/');
     let said = succeeds(&["snapshot", all]);
     assert!(
         said.ends_with("encoder.snapshots/test_data_set_0: recorded on tract\n"),
@@ -136,19 +136,18 @@ fn runs_are_saved_as_data_sets_and_archives() {
     let archive = folder.path("out.npz");
     let run = revseq(&format!(
         "run {path} --fill iota --output {} --save-test-data {}",
-        archive.display(),
-        data.display()
+        archive, data
     ));
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(
         run.stdout
-            .starts_with(&format!("1 output -> {}\n", archive.display())),
+            .starts_with(&format!("1 output -> {}\n", archive)),
         "{run:?}"
     );
-    assert!(data.join("test_data_set_0/input_1.pb").is_file());
+    assert!(exists(&format!("{data}/test_data_set_0/input_1.pb")));
     // The arrays of an archive are fed by name; a note says that there is no input `y`.
     refuses(
-        &["run", &path, "--input", archive.to_str().unwrap()],
+        &["run", &path, "--input", &archive],
         "out.npz: it has y; the inputs are x: float[4,5,3]",
     );
     refuses(
@@ -157,7 +156,7 @@ fn runs_are_saved_as_data_sets_and_archives() {
     );
     folder.write("broken.npz", b"PK");
     refuses(
-        &format!("run {path} --input {}", folder.path("broken.npz").display()),
+        &format!("run {path} --input {}", folder.path("broken.npz")),
         "it is not an .npz file",
     );
 }
@@ -208,8 +207,7 @@ fn another_interface_is_a_difference() {
         ),
     ] {
         let folder = Folder::new();
-        let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
-        let path = path.to_str().unwrap();
+        let path: &str = &folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
         succeeds(&["snapshot", path, "--atol", "y=0.5"]);
         folder.write("m.onnx", &changed);
         let run = revseq(&["verify", path]);
@@ -232,18 +230,15 @@ fn another_interface_is_a_difference() {
     }
     // An output that is gone.
     let folder = Folder::new();
-    let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y"), ("Abs", "z")], "3"));
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("m.onnx", &of(&["x"], &[("Neg", "y"), ("Abs", "z")], "3"));
     succeeds(&["snapshot", path]);
     folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
     let run = revseq(&["verify", path]);
     has(&run.stdout, "the model has none named \"z\"; it has y");
     succeeds(&["verify", path, "--update"]);
-    assert!(
-        !folder
-            .path("m.snapshots/test_data_set_0/output_1.pb")
-            .exists()
-    );
+    assert!(!exists(
+        &folder.path("m.snapshots/test_data_set_0/output_1.pb")
+    ));
     succeeds(&["verify", path]);
     // Inputs that fit are kept.
     succeeds(&["snapshot", path, "--add", "--fill", "iota"]);
@@ -266,7 +261,7 @@ fn two_models(folder: &Folder) -> [String; 2] {
     };
     folder.write("a.onnx", &model(of("x", "3", "y")).encode_to_vec());
     folder.write("b.onnx", &model(of("ids", "T", "longer")).encode_to_vec());
-    ["a.onnx", "b.onnx"].map(|name| folder.path(name).display().to_string())
+    ["a.onnx", "b.onnx"].map(|name| folder.path(name))
 }
 
 #[test]
@@ -286,7 +281,7 @@ fn arguments_for_several_models_are_for_those_that_have_the_name() {
     assert_eq!(succeeds(&both).lines().count(), 2);
 
     // The same of tolerances, of whichever model is tested.
-    let folder = folder.path("").display().to_string();
+    let folder = folder.path("");
     let verified = succeeds(&["verify", &folder, "--atol", "longer=1"]);
     assert!(
         verified.ends_with("2 passed, 0 failed, 0 skipped\n"),
@@ -305,7 +300,7 @@ fn a_model_that_does_not_run_leaves_the_others_of_its_folder() {
     let mut broken = reverse_graph();
     broken.node[0] = node("Nonsense", &["x"], &["y"]);
     folder.write("a.onnx", &model(broken).encode_to_vec());
-    let all = folder.path("").display().to_string();
+    let all = folder.path("");
     let run = revseq(&["snapshot", &all]);
     assert_eq!(run.code, Some(2), "{run:?}");
     assert_eq!(run.stdout.lines().count(), 1, "{run:?}");
@@ -320,8 +315,8 @@ fn a_model_is_tested_once() {
     let path = encoder(&folder);
     succeeds(&["snapshot", &path]);
     folder.write("other.onnx", &model(reverse_graph()).encode_to_vec());
-    let all = folder.path("").display().to_string();
-    let again = folder.path("./").display().to_string() + "././";
+    let all = folder.path("");
+    let again = folder.path("./") + "././";
     prints(
         &["verify", &all, &again, &path],
         "\n1 passed, 0 failed, 0 skipped\n1 model without a snapshot: ",
@@ -331,7 +326,7 @@ fn a_model_is_tested_once() {
     {
         let link = folder.path("link.onnx");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        succeeds(&["snapshot", link.to_str().unwrap()]);
+        succeeds(&["snapshot", &link]);
         assert!(succeeds(&["verify", &all]).contains("\n2 passed, "));
     }
 }
@@ -345,11 +340,9 @@ fn nothing_tested_is_a_failure() {
     };
     // The backend that recorded it now refuses the model.
     let folder = Folder::new();
-    let path = folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
+    let path: &str = &folder.write("m.onnx", &of(&["x"], &[("Neg", "y")], "3"));
     folder.write("other.onnx", &of(&["x"], &[("Neg", "y")], "3"));
-    let path = path.to_str().unwrap();
-    let other = folder.path("other.onnx");
-    let other = other.to_str().unwrap();
+    let other: &str = &folder.path("other.onnx");
     succeeds(&["snapshot", path, other]);
     folder.write("m.onnx", &of(&["x"], &[("Nonsense", "y")], "3"));
     fails(
@@ -377,7 +370,7 @@ fn nothing_tested_is_a_failure() {
     std::fs::rename(path, folder.path("renamed.onnx")).unwrap();
     folder.write("broken.onnx", b"no model");
     let all = folder.path("");
-    let all = all.to_str().unwrap().trim_end_matches('/');
+    let all = &all.trim_end_matches('/');
     let orphan = format!(
         "{all}/m.snapshots: FAILED: it is a snapshot of {path}, which is missing\n\
          1 passed, 1 failed, 0 skipped\n\
@@ -419,8 +412,7 @@ fn outputs_that_change_places_are_a_difference() {
         ),
     ] {
         let folder = Folder::new();
-        let path = folder.write("m.onnx", &recorded);
-        let path = path.to_str().unwrap();
+        let path: &str = &folder.write("m.onnx", &recorded);
         // Of numbers that are not negative, Abs and Relu are the same.
         succeeds(&["snapshot", path, "--fill", "iota", "--atol", "y=0.5"]);
         succeeds(&["verify", path]);
@@ -498,7 +490,7 @@ fn data_that_git_keeps_elsewhere_is_called_so() {
         folder.write(&file, &before);
     }
     let array = folder.write("x.npy", pointer);
-    let input = format!("x={}", array.display());
+    let input = format!("x={}", array);
     refuses(
         &["run", &path, "--input", &input],
         "`git lfs pull` gets the file",
@@ -509,8 +501,7 @@ fn data_that_git_keeps_elsewhere_is_called_so() {
 #[test]
 fn outputs_that_are_computed_otherwise_keep_their_places() {
     let folder = Folder::new();
-    let path = folder.write("m.onnx", &of(&["x"], &[("Abs", "y"), ("Relu", "z")], "3"));
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("m.onnx", &of(&["x"], &[("Abs", "y"), ("Relu", "z")], "3"));
     succeeds(&["snapshot", path, "--fill", "iota"]);
     for outputs in [
         [("Identity", "y"), ("Relu", "z")],
@@ -540,14 +531,13 @@ fn outputs_that_are_computed_otherwise_keep_their_places() {
 fn the_command_warns_of_nan_on_tract() {
     let folder = Folder::new();
     let model = of(&["x"], &[("Relu", "y"), ("Neg", "z")], "3");
-    let path = folder.write("m.onnx", &model);
-    let path = path.to_str().unwrap();
+    let path: &str = &folder.write("m.onnx", &model);
     let floats = |name: &str, values: [f32; 3]| {
         let bytes: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
         tensor(name, FLOAT, &[3], &bytes).encode_to_vec()
     };
     folder.write("x.pb", &floats("x", [1.0, f32::NAN, 3.0]));
-    let x = format!("x={}", folder.path("x.pb").display());
+    let x = format!("x={}", folder.path("x.pb"));
     let warning = |what: &str| {
         format!(
             "{path}: {what} holds NaN, which some operators turn into an ordinary number on tract\n"
@@ -565,7 +555,7 @@ fn the_command_warns_of_nan_on_tract() {
     // 0 / 0, and an expected NaN that tract does not return.
     folder.write("n.onnx", &model_of_zero_by_zero());
     let other = folder.path("n.onnx");
-    let said_of_output = said(&["run", other.to_str().unwrap(), "--fill", "zeros"]);
+    let said_of_output = said(&["run", &other, "--fill", "zeros"]);
     has(&said_of_output, "n.onnx: output \"y\" holds NaN, ");
     let set = "m.snapshots/test_data_set_0";
     forget_text(&folder, set);

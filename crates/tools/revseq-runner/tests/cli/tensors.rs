@@ -45,7 +45,7 @@ fn types() -> Vec<(i32, Vec<u8>)> {
     types
 }
 
-fn read(path: &std::path::Path) -> TensorProto {
+fn read(path: &str) -> TensorProto {
     TensorProto::decode(std::fs::read(path).unwrap().as_slice()).unwrap()
 }
 
@@ -59,12 +59,9 @@ fn every_type_comes_back_bit_for_bit() {
         // pb to npy, npy to npy, npy to pb.
         for name in ["a.npy", "b.npy", "c.pb"] {
             let to = folder.path(name);
-            let input = format!("x={}", from.display());
-            let output = format!("y={}", to.display());
-            succeeds(&format!(
-                "run {} --overwrite -i {input} -o {output}",
-                model.display()
-            ));
+            let input = format!("x={}", from);
+            let output = format!("y={}", to);
+            succeeds(&format!("run {} --overwrite -i {input} -o {output}", model));
             from = to;
         }
         let back = read(&from);
@@ -80,7 +77,7 @@ fn every_type_comes_back_bit_for_bit() {
 #[test]
 fn strings_come_back() {
     let folder = Folder::new();
-    let model = folder.model(identity(8));
+    let model: &str = &folder.model(identity(8));
     let strings = ["", "a", "längere", "日本語", "with \"quotes\"", "𝄞"];
     let mut x = tensor("x", 8, &[2, 3], &[]);
     x.string_data = strings
@@ -89,12 +86,8 @@ fn strings_come_back() {
         .collect();
     let x = folder.write("x.pb", &x.encode_to_vec());
     let (npy, pb) = (folder.path("y.npy"), folder.path("z.pb"));
-    let model = model.to_str().unwrap();
-    let run = |from: &std::path::Path, to: &std::path::Path| {
-        let (input, output) = (
-            format!("x={}", from.display()),
-            format!("y={}", to.display()),
-        );
+    let run = |from: &str, to: &str| {
+        let (input, output) = (format!("x={from}"), format!("y={to}"));
         succeeds(&["run", model, "--overwrite", "-i", &input, "-o", &output])
     };
     run(&x, &npy);
@@ -111,7 +104,7 @@ fn strings_come_back() {
         .map(|text| String::from_utf8(text).unwrap())
         .collect();
     assert_eq!(back, strings);
-    let printed = succeeds(&["run", model, "-i", &format!("x={}", npy.display())]);
+    let printed = succeeds(&["run", model, "-i", &format!("x={}", npy)]);
     assert!(printed.contains(r#""with \"quotes\"""#), "{printed}");
 }
 
@@ -124,10 +117,10 @@ fn typed_fields_equal_raw_data() {
         change(&mut x);
         // As an input, and as an initializer that stands in for it.
         let path = folder.write("x.pb", &x.encode_to_vec());
-        let as_input = succeeds(&format!("run {} -i x={}", model.display(), path.display()));
+        let as_input = succeeds(&format!("run {} -i x={}", model, path));
         let mut graph = identity(code);
         graph.initializer = vec![x];
-        let as_initializer = succeeds(&["run", folder.model(graph).to_str().unwrap()]);
+        let as_initializer = succeeds(&["run", &folder.model(graph)]);
         assert_eq!(as_input, as_initializer);
         assert!(as_input.contains(expected), "type {code}: {as_input}");
     };
@@ -165,7 +158,7 @@ fn empty_tensors_keep_their_type() {
         graph.input.clear();
         graph.output = vec![value("y", code, &["0", "3"])];
         graph.initializer = vec![tensor("x", code, &[0, 3], &[])];
-        let output = succeeds(&["run", folder.model(graph).to_str().unwrap()]);
+        let output = succeeds(&["run", &folder.model(graph)]);
         assert_eq!(output, format!("y: {name}[0,3]\n  (no elements)\n"));
     }
 }
@@ -173,7 +166,7 @@ fn empty_tensors_keep_their_type() {
 #[test]
 fn npy_files_of_either_order() {
     let folder = Folder::new();
-    let model = folder.model(identity(6));
+    let model: &str = &folder.model(identity(6));
     let npy = |descr: &str, fortran: &str, values: &[[u8; 4]]| {
         let text =
             format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': (2, 3), }}\n");
@@ -181,9 +174,8 @@ fn npy_files_of_either_order() {
         bytes.extend((text.len() as u16).to_le_bytes());
         bytes.extend(text.as_bytes());
         bytes.extend(values.concat());
-        format!("x={}", folder.write("x.npy", &bytes).display())
+        format!("x={}", folder.write("x.npy", &bytes))
     };
-    let model = model.to_str().unwrap();
     let expected = "y: int32[2,3]\n  [[0, 1, 2],\n   [3, 4, 5]]\n";
     let little = |values: [i32; 6]| values.map(i32::to_le_bytes);
     let big = |values: [i32; 6]| values.map(i32::to_be_bytes);
@@ -204,8 +196,7 @@ fn npy_files_of_either_order() {
 #[test]
 fn pb_files_with_wrong_fields() {
     let folder = Folder::new();
-    let model = folder.model(identity(1));
-    let model = model.to_str().unwrap();
+    let model: &str = &folder.model(identity(1));
     for (bytes, why) in [
         (b"garbage".to_vec(), "it is not a TensorProto"),
         (vec![], "it is empty"),
@@ -223,7 +214,7 @@ fn pb_files_with_wrong_fields() {
         ),
     ] {
         let path = folder.write("x.pb", &bytes);
-        refuses(&["run", model, "-i", &format!("x={}", path.display())], why);
+        refuses(&["run", model, "-i", &format!("x={}", path)], why);
     }
     refuses(
         &["run", model, "-i", "x=x.txt"],
@@ -304,11 +295,8 @@ fn npy_files_with_wrong_headers() {
         (file("'|b1'", "(2,)", 2), "expected float[4,5,3]"),
     ] {
         let path = folder.write("x.npy", &bytes);
-        let input = format!("x={}", path.display());
-        let lens = format!("lens={}", lens.display());
-        refuses(
-            &["run", model.to_str().unwrap(), "-i", &input, "-i", &lens],
-            why,
-        );
+        let input = format!("x={}", path);
+        let lens = format!("lens={}", lens);
+        refuses(&["run", &model, "-i", &input, "-i", &lens], why);
     }
 }

@@ -35,7 +35,7 @@ fn results_and_exit_codes() {
     add(&folder, "b/passes", "Neg", [1.0, 2.0], [-1.0, -2.0]);
     add(&folder, "a/lacks", "Nonsense", [1.0, 2.0], [1.0, 2.0]);
     let root = folder.path("");
-    let path = root.to_str().unwrap();
+    let path = &root;
     let shown = path.trim_end_matches('/');
     let output = succeeds(&["verify", shown]);
     assert_eq!(
@@ -81,7 +81,7 @@ fn a_tolerance_only_where_a_model_computes() {
     let check = |operator: &str, x: f32, y: f32, code| {
         let folder = Folder::new();
         add(&folder, "test", operator, [x, 0.0], [y, 0.0]);
-        let run = revseq(&["verify", folder.path("test").to_str().unwrap()]);
+        let run = revseq(&["verify", &folder.path("test")]);
         assert_eq!(run.code, Some(code), "{operator} {x} {y}: {run:?}");
     };
     check("Identity", 1.0, 1.0, 0);
@@ -107,7 +107,7 @@ fn our_own_operators_are_never_skipped() {
     data("input_0.pb", floats("x", &[4, 5, 3], &x));
     data("input_1.pb", int64s("lens", &[1, 2, 3, 6]));
     data("output_0.pb", floats("y", &[4, 5, 3], &x));
-    let run = revseq(&["verify", folder.path("test").to_str().unwrap()]);
+    let run = revseq(&["verify", &folder.path("test")]);
     assert_eq!(run.code, Some(1), "{run:?}");
     has(&run.stdout, "sequence length 6 at index 3 is out of range");
     assert!(
@@ -122,11 +122,11 @@ fn a_broken_test_fails() {
     add(&folder, "test", "Neg", [1.0, 2.0], [-1.0, -2.0]);
     let path = folder.path("test");
     let fails = |why: &str| {
-        let run = revseq(&["verify", path.to_str().unwrap()]);
+        let run = revseq(&["verify", &path]);
         assert_eq!(run.code, Some(1), "{why}: {run:?}");
         assert!(run.stdout.contains(why), "{why}: {run:?}");
     };
-    let file = |name: &str| path.join("test_data_set_0").join(name);
+    let file = |name: &str| format!("{path}/test_data_set_0/{name}");
     std::fs::remove_file(file("output_0.pb")).unwrap();
     fails("it has no data for output \"y\"");
     std::fs::write(
@@ -137,7 +137,7 @@ fn a_broken_test_fails() {
     fails("output y: expected float[1,2], got float[2]");
     std::fs::remove_file(file("input_0.pb")).unwrap();
     fails("it has no data for input \"x\"");
-    std::fs::write(path.join("model.onnx"), b"garbage").unwrap();
+    std::fs::write(format!("{path}/model.onnx"), b"garbage").unwrap();
     fails("it is not an ONNX model");
 }
 
@@ -145,7 +145,7 @@ fn a_broken_test_fails() {
 fn no_test_is_an_error() {
     let folder = Folder::new();
     refuses(
-        &["verify", folder.path("").to_str().unwrap()],
+        &["verify", &folder.path("")],
         "there is no test in or below it",
     );
     refuses(&["verify", "/nonexistent"], "cannot search /nonexistent");
