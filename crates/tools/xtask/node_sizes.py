@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime
 from node_tests import write
 from onnx import TensorProto, numpy_helper

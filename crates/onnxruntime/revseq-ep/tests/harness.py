@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import tempfile
 
 # ONNX Runtime reads it when it is loaded. Tests have nothing to report, and events
@@ -23,7 +25,8 @@ gc.freeze()
 EP = "RevSeqExecutionProvider"
 CPU = "CPUExecutionProvider"
 OPERATORS = ("ReverseSequence", "ReverseSubsequences")
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+TESTS = pathlib.Path(__file__).resolve().parent
+ROOT = TESTS.parents[3]
 MODELS = ROOT / "models"
 #: The version of ONNX Runtime.
 HOST = tuple(int(number) for number in ort.__version__.split(".")[:2])
@@ -49,6 +52,14 @@ def install(folder: pathlib.Path, with_library: bool = True) -> None:
     if with_library:
         path = pathlib.Path(library())
         (package / path.name).symlink_to(path)
+
+
+def alone(script: str, *arguments, **env: str) -> subprocess.CompletedProcess:
+    """Runs a script in a process of its own, which has to end well; its first argument is this folder."""
+    command = [sys.executable, "-c", script, str(TESTS), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | env)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    return done
 
 
 def devices():

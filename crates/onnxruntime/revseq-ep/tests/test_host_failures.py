@@ -6,8 +6,6 @@ REVSEQ_EP_FAULTY_LIBRARY: each of its calls of ONNX Runtime is made to fail in t
 
 import os
 import re
-import subprocess
-import sys
 
 import harness
 
@@ -273,15 +271,8 @@ def called() -> list[str]:
 
 def test_every_call_that_fails_is_an_error_and_leaves_nothing(tmp_path):
     assert os.environ.get("REVSEQ_EP_FAULTY_LIBRARY"), "set REVSEQ_EP_FAULTY_LIBRARY"
-    tests = str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, tests, str(tmp_path / "failed")],
-        env=os.environ | {"REVSEQ_EP_LIBRARY": os.environ["REVSEQ_EP_FAULTY_LIBRARY"]},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    faulty = os.environ["REVSEQ_EP_FAULTY_LIBRARY"]
+    done = harness.alone(SCRIPT, tmp_path / "failed", REVSEQ_EP_LIBRARY=faulty)
     (seen,) = re.findall(r"^seen: (.*)$", done.stdout, re.M)
     # Each is called in one place, so every place was seen.
     assert len(called()) > 40
@@ -320,8 +311,4 @@ assert harness.held()[0] - before[0] < 25_000
 
 
 def test_memory_that_onnx_runtime_does_not_have():
-    tests = str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, tests], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    harness.alone(MEMORY)

@@ -1,9 +1,6 @@
 """Memory of recurrent layers: what a caller binds, and what there is not."""
 
 import itertools
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -158,16 +155,8 @@ def refused(run):
 
 def limited(body):
     """The lines of a process whose memory is limited."""
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED + body, str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        # Freed memory is given back, so that limits mean something.
-        env={**os.environ, "MALLOC_ARENA_MAX": "1"},
-    )
-    assert done.returncode == 0, f"{done.returncode}\\n{done.stdout}\\n{done.stderr}"
-    return done.stdout
+    # Freed memory is given back, so that limits mean something.
+    return harness.alone(LIMITED + body, MALLOC_ARENA_MAX="1").stdout
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])

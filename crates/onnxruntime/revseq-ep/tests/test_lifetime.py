@@ -1,8 +1,5 @@
 """Registering and unregistering, again and again, in a process of its own."""
 
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -53,16 +50,8 @@ def use():
 
 
 def run(body):
-    done = subprocess.run(
-        [sys.executable, "-c", START + body, str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        # Freed memory in a thread's cache would count as allocated.
-        env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},
-    )
-    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    # Freed memory in a thread's cache would count as allocated.
+    return harness.alone(START + body, GLIBC_TUNABLES="glibc.malloc.tcache_count=0").stdout
 
 
 def assert_nothing_is_left(body):

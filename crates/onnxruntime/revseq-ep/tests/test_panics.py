@@ -5,8 +5,6 @@ REVSEQ_EP_FAULTY_LIBRARY; it panics where the environment variable PLUGIN_PANIC 
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -95,13 +93,6 @@ def test_a_panic_while_shapes_are_inferred_leaves_them_unknown():
 
 def assert_well(script, *arguments):
     assert os.environ.get("REVSEQ_EP_FAULTY_LIBRARY"), "set REVSEQ_EP_FAULTY_LIBRARY"
-    tests = str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")
-    done = subprocess.run(
-        [sys.executable, "-c", START + script, tests, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        # Nobody reads them, and each takes longer than the call that panics.
-        env={**os.environ, "RUST_BACKTRACE": "0"},
-    )
-    assert done.returncode == 0 and "well" in done.stdout, f"{done.stdout}\n{done.stderr}"
+    # Nobody reads backtraces, and each takes longer than the call that panics.
+    done = harness.alone(START + script, *arguments, RUST_BACKTRACE="0")
+    assert "well" in done.stdout, f"{done.stdout}\n{done.stderr}"

@@ -1,7 +1,6 @@
 """Rewriting models from Python: onnxruntime_ep_revseq.rewrite, and sessions on the result."""
 
 import os
-import subprocess
 import sys
 import threading
 import warnings
@@ -221,15 +220,7 @@ def test_data_behind_links_of_a_cache_is_found(package, tmp_path):
 def run_alone(folder, body, **env):
     """Runs a body in a process of its own; returns what it printed."""
     harness.install(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", body],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(folder), **env},
-    )
-    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return harness.alone(body, PYTHONPATH=str(folder), **env).stdout
 
 
 def product(columns):

@@ -1,8 +1,6 @@
 """Many threads in one session, and one session's threads."""
 
 import concurrent.futures
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -77,13 +75,6 @@ def test_only_the_sessions_own_threads(intra_op):
 
     In a process of its own: other sessions' threads take a while to end.
     """
-    tests = str(harness.ROOT / "crates/onnxruntime/revseq-ep/tests")
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, tests, str(intra_op)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    done = harness.alone(COUNT, intra_op)
     # The caller's own thread is one of them.
     assert int(done.stdout) == intra_op - 1

@@ -1,9 +1,6 @@
 """Sessions in workers: onnxruntime_ep_revseq.worker, each test in a process of its own."""
 
-import os
-import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -34,14 +31,7 @@ def use(session):
 def run(folder, body, library=True):
     """Runs a body with the package as the wheel installs it."""
     harness.install(folder, library)
-    done = subprocess.run(
-        [sys.executable, "-c", START + body, str(pathlib.Path(__file__).parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-    )
-    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    done = harness.alone(START + body, PYTHONPATH=str(folder))
     # A traceback on the way out does not change the status.
     assert "Error" not in done.stderr and "Exception" not in done.stderr, done.stderr
     return done.stdout
