@@ -56,7 +56,7 @@ impl Recurrent {
     /// Reads a node of an operator that [is known](Self::is_known).
     ///
     /// # Errors
-    /// An attribute has a value that it cannot have.
+    /// The operator is another one, or an attribute has a value that it cannot have.
     pub fn of(operator: &str, attributes: &dyn Attributes) -> Result<Self, Error> {
         let of_mask = operator.strip_prefix(MASKED);
         let cell = match of_mask.unwrap_or(operator) {
@@ -66,7 +66,8 @@ impl Recurrent {
             "GRU" => Cell::Gru {
                 resets_after_product: attributes.is_set("linear_before_reset")?,
             },
-            _ => Cell::Rnn,
+            "RNN" => Cell::Rnn,
+            other => return wrong("operator", format!("{other:?}"), "LSTM, GRU or RNN"),
         };
         let direction = attributes.text("direction")?;
         let are_backward: &[bool] = match direction.as_deref().unwrap_or("forward") {

@@ -4,7 +4,7 @@ mod given;
 
 use given::Given;
 use recurrent_layers::Attribute::{self, Float, Floats, Integer, String, Strings};
-use recurrent_layers::{Activation, Cell, Layout, Mask, Recurrent};
+use recurrent_layers::{Activation, Attention, Cell, Layout, Mask, Recurrent};
 
 /// An attribute's value: `2`, `0.5`, `word`, `[Relu Tanh]` or `[0.5 1.0]`; `?` is none of these types.
 fn attribute(text: &'static str) -> Attribute<'static> {
@@ -198,6 +198,7 @@ fn a_clip_that_bounds_nothing_is_none_for_an_rnn() {
 #[test]
 fn what_no_layer_has_is_refused_with_the_right_values() {
     for row in "\
+        JANET => its operator is \"JANET\", expected LSTM, GRU or RNN
         LSTM<clip=0.0> => its clip is 0, expected more than 0
         GRU<clip=-0.5> => its clip is -0.5, expected more than 0
         LSTM<clip=NaN> => its clip is NaN, expected more than 0
@@ -219,6 +220,13 @@ fn what_no_layer_has_is_refused_with_the_right_values() {
         let (node, expected) = row.trim().split_once(" => ").unwrap();
         assert_eq!(read(node).unwrap_err(), expected, "{node}");
     }
+}
+
+#[test]
+fn an_operator_that_is_not_known_is_refused() {
+    let error = Attention::of("SlidingAttention", &Given::default()).unwrap_err();
+    let expected = "its operator is \"SlidingAttention\", expected one of linear attention";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Attention {
     /// Reads a node of an operator that [is known](Self::is_known).
     ///
     /// # Errors
-    /// An attribute has a value that it cannot have.
+    /// The operator is another one, or an attribute has a value that it cannot have.
     pub fn of(operator: &str, attributes: &dyn Attributes) -> Result<Self, Error> {
         match operator {
             "LinearAttention" => LinearAttention::of(attributes).map(Self::Linear),
@@ -90,7 +90,8 @@ impl Attention {
             "VarlenCausalConvWithState" => {
                 PackedConvolution::of(attributes).map(Self::PackedConvolution)
             }
-            _ => Ok(Self::Gate(AttentionGate)),
+            "LinearAttentionGate" => Ok(Self::Gate(AttentionGate)),
+            other => wrong("operator", format!("{other:?}"), "one of linear attention"),
         }
     }
 

@@ -43,7 +43,7 @@ use crate::sizes;
 /// lengths `sequence-lens` has removed, and `forward` turns those that are left alone.
 /// `sequence-lens` may write a ReverseSequence, so `portable` comes behind it. `scan-loop`,
 /// `invariant` and `partial-map` wait for all others, which know loops as they were written.
-const ALL: [&Pass; 18] = [
+const ALL: &[&Pass] = &[
     &full_flip::PASS,
     &transpose::PASS,
     &scattered_rows::PASS,

@@ -7,7 +7,7 @@ use super::super::of_runtime;
 use super::recurrent_loop::{MASK, MASKED, START, STATES, with_bodies};
 use super::{changed, check, rows};
 use crate::passes::tract;
-use crate::{Error, ModelProto, PASSES, RUNTIMES, rewrite_messages};
+use crate::{Error, Exactness, ModelProto, PASSES, RUNTIMES, rewrite_messages};
 
 #[test]
 fn other_axes() {
@@ -92,12 +92,49 @@ fn no_layer_is_written_that_the_runtime_lacks() {
     check("sequence-lens", &rows);
 }
 
+/// Each pass has its row in the documentation, in the order in which they run.
+#[test]
+fn the_passes_are_the_documented_ones() {
+    let docs = documentation();
+    let rows = |heading: &str, columns: &[usize]| -> Vec<String> {
+        let (_, section) = docs.split_once(heading).expect("the heading");
+        let rows = section.lines().skip_while(|line| !line.starts_with("|---"));
+        let rows = rows.skip(1).take_while(|line| line.starts_with('|'));
+        let row = |row: &str| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let cells = columns.iter().map(|&column| cells[column]);
+            cells.collect::<Vec<_>>().join(" | ")
+        };
+        rows.map(row).collect()
+    };
+    let yes = |is: bool| if is { "yes" } else { "" };
+    // Those of tract's that may be asked for by name have their row among tract's.
+    let others = PASSES.iter();
+    let others = others.filter(|pass| pass.fast || !tract::is_one(pass.name));
+    let others = others.map(|pass| {
+        let equal = match pass.exactness {
+            Exactness::Exact => "bit for bit",
+            Exactness::Rounding => "up to rounding",
+        };
+        let (portable, fast) = (yes(pass.portable), yes(pass.fast));
+        format!("`{}` | {equal} | {portable} | {fast}", pass.name)
+    });
+    let others: Vec<String> = others.collect();
+    assert_eq!(rows("\n## Passes\n", &[1, 4, 5, 6]), others);
+    let of_tract = tract::NAMES.map(|name| format!("`{name}`"));
+    assert_eq!(rows("\n## `--for tract`\n", &[1]), of_tract);
+}
+
+fn documentation() -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/rewriting.md");
+    std::fs::read_to_string(docs).expect("the documentation")
+}
+
 /// All that the table names exists, and the documentation has all that the table names.
 #[test]
 fn the_table_of_runtimes_is_the_documented_one() {
     let known: BTreeSet<&str> = PASSES.iter().map(|pass| pass.name).collect();
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/rewriting.md");
-    let docs = std::fs::read_to_string(docs).expect("the documentation");
+    let docs = documentation();
     assert!(RUNTIMES.is_sorted_by_key(|runtime| runtime.name));
     for runtime in RUNTIMES {
         for name in runtime.passes {
