@@ -2,6 +2,7 @@
 
 mod common;
 mod convolutions;
+mod functions;
 mod graphs;
 mod layers;
 mod matrices;
