@@ -130,6 +130,8 @@ pub use load::{LengthsPolicy, LoadOptions};
 pub use loops::op::Loop;
 pub use loops::report::{Execution, How, executions};
 pub use other_sizes::OtherSizes;
+#[doc(hidden)]
+pub use register::is_of_other_domain;
 pub use register::register;
 pub use repairs::optimize::into_optimized;
 pub use repairs::typed::into_typed;

@@ -121,7 +121,7 @@ const PARSERS: &[(Parser, &str)] = &[
     (unique::parse, "Unique"),
 ];
 
-/// The domains of those that are not of ONNX's own; `None` if it may be any.
+/// The domains of those that are not of ONNX's own alone; `None` if they are of that and of `com.microsoft`.
 const DOMAINS: [(Option<&str>, &str); 4] = [
     (Some("ai.onnx.ml"), "LabelEncoder OneHotEncoder"),
     (
@@ -134,6 +134,12 @@ const DOMAINS: [(Option<&str>, &str); 4] = [
         "CausalConvWithState LinearAttention SimplifiedLayerNormalization",
     ),
 ];
+
+/// Whether an operator is one of this crate's, of a domain that is not ONNX's own.
+pub fn is_of_other_domain(domain: &str, operator: &str) -> bool {
+    let mut domains = DOMAINS.iter();
+    domains.any(|(of, names)| of.unwrap_or("com.microsoft") == domain && is_one_of(names, operator))
+}
 
 /// The parser of each operator, and its domain; where there is no other, that of tract's operator.
 static OPERATORS: LazyLock<HashMap<&str, (Parser, Option<&str>)>> = LazyLock::new(|| {

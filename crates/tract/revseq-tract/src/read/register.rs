@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use revseq_tract_operators::is_of_other_domain;
 use revseq_tract_operators::operator::{Parsed, over};
 use tract_onnx::model::{OnnxOpRegister, ParsingContext};
 use tract_onnx::pb::NodeProto;
@@ -21,35 +22,26 @@ static OPERATORS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 
 /// The operators of `com.microsoft` among tract's, which it keeps under their
 /// bare names (tract-onnx, src/ops/nn).
-const MICROSOFT: [&str; 17] = [
+const MICROSOFT: [&str; 10] = [
     "BiasGelu",
-    "CausalConvWithState",
-    "DynamicQuantizeLSTM",
     "FastGelu",
-    "GatedDeltaNet",
     "GatherBlockQuantized",
     "GroupQueryAttention",
-    "LinearAttention",
-    "LinearAttentionGate",
     "MatMulNBits",
     "MultiHeadAttention",
     "QuickGelu",
     "RotaryEmbedding",
-    "SimplifiedLayerNormalization",
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
-    "VarlenCausalConvWithState",
 ];
 
-/// The operators of `ai.onnx.ml`: tract's (tract-onnx, src/ops/ml) and revseq-tract-operators's.
-const MACHINE_LEARNING: [&str; 8] = [
+/// The operators of `ai.onnx.ml` among tract's (tract-onnx, src/ops/ml).
+const MACHINE_LEARNING: [&str; 6] = [
     "ArrayFeatureExtractor",
     "CategoryMapper",
-    "LabelEncoder",
     "LinearClassifier",
     "LinearRegressor",
     "Normalizer",
-    "OneHotEncoder",
     "TreeEnsembleClassifier",
 ];
 
@@ -59,13 +51,9 @@ pub(crate) fn has_operator(domain: &str, op_type: &str) -> bool {
         "" | "ai.onnx" => op_type != "ReverseSubsequences",
         "ai.onnx.ml" => MACHINE_LEARNING.contains(&op_type),
         "com.microsoft" => MICROSOFT.contains(&op_type),
-        // What a loop has become while the model was prepared.
-        revseq_rewrite::masked::DOMAIN if op_type.starts_with(revseq_rewrite::masked::PREFIX) => {
-            true
-        }
         _ => revseq_graph::Operator::is_known(domain, op_type),
     };
-    in_domain && OPERATORS.0.contains_key(op_type)
+    (in_domain || is_of_other_domain(domain, op_type)) && OPERATORS.0.contains_key(op_type)
 }
 
 /// Wraps every operator in the check of its outputs' sizes, and fixes Constant.
