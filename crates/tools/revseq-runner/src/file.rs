@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
-use tempfile::{Builder, NamedTempFile, TempDir};
+use tempfile::{Builder, NamedTempFile, TempDir, TempPath};
 
 /// The files and folders that are not complete yet.
 static INCOMPLETE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -30,6 +30,25 @@ pub(crate) fn abandon_all() -> impl Drop {
         };
     }
     all
+}
+
+/// A file or folder that is not complete: it is removed when this is dropped, or the process is interrupted.
+struct Incomplete<T: AsRef<Path>>(T);
+
+impl<T: AsRef<Path>> Incomplete<T> {
+    fn new(make: impl FnOnce() -> io::Result<T>) -> Result<Self> {
+        let mut all = incomplete();
+        let made = make().map_err(bare)?;
+        all.insert(made.as_ref().to_owned());
+        Ok(Self(made))
+    }
+}
+
+impl<T: AsRef<Path>> Drop for Incomplete<T> {
+    fn drop(&mut self) {
+        // What is within removes the file, unless that was renamed.
+        incomplete().remove(self.0.as_ref());
+    }
 }
 
 /// Whether a path means standard input or standard output.
@@ -74,14 +93,9 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// A file that is being written.
 pub(crate) struct NewFile {
     to: PathBuf,
-    written: Written,
-}
-
-enum Written {
-    /// A file beside the destination, removed on drop.
-    Beside(NamedTempFile),
-    /// A pipe or a device, which has no other place.
-    Direct(File),
+    file: File,
+    /// The file beside the destination; a pipe or a device has no other place.
+    beside: Option<Incomplete<NamedTempFile>>,
 }
 
 impl NewFile {
@@ -103,7 +117,8 @@ impl NewFile {
         if !metadata.is_file() {
             return Ok(Self {
                 to: path.to_owned(),
-                written: Written::Direct(OpenOptions::new().write(true).open(path)?),
+                file: OpenOptions::new().write(true).open(path)?,
+                beside: None,
             });
         }
         // Renaming asks only for the folder's permission.
@@ -112,75 +127,44 @@ impl NewFile {
     }
 
     fn beside(to: PathBuf, permissions: Option<fs::Permissions>) -> Result<Self> {
-        let mut all = incomplete();
-        let file = shared(0o666).tempfile_in(folder(&to)).map_err(bare)?;
-        all.insert(file.path().to_owned());
-        drop(all);
-        let new = Self {
-            to,
-            written: Written::Beside(file),
-        };
-        if let (Some(permissions), Written::Beside(file)) = (permissions, &new.written) {
-            file.as_file().set_permissions(permissions)?;
+        let beside = Incomplete::new(|| shared(0o666).tempfile_in(folder(&to)))?;
+        let file = beside.0.as_file().try_clone()?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
         }
-        Ok(new)
+        Ok(Self {
+            to,
+            file,
+            beside: Some(beside),
+        })
     }
 
     /// The path until it is complete.
     pub(crate) fn path(&self) -> &Path {
-        match &self.written {
-            Written::Beside(file) => file.path(),
-            Written::Direct(_) => &self.to,
-        }
+        self.beside.as_ref().map_or(&self.to, |it| it.0.path())
+    }
+
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
     }
 
     /// Completes the file and moves it to its place.
     ///
     /// # Errors
     /// Not all of it is on the disk, or it cannot be renamed.
-    pub(crate) fn complete(mut self) -> Result<()> {
-        self.flush()?;
-        let Written::Beside(file) = &self.written else {
+    pub(crate) fn complete(self) -> Result<()> {
+        let Some(beside) = &self.beside else {
             return Ok(());
         };
         // Some file systems report a full disk only now.
-        file.as_file().sync_all()?;
+        self.file.sync_all()?;
         let _whole = incomplete();
-        fs::rename(file.path(), &self.to)?;
-        Ok(())
-    }
-}
-
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.written {
-            Written::Beside(file) => file.as_file_mut().write(bytes),
-            Written::Direct(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.written {
-            Written::Beside(file) => file.as_file_mut().flush(),
-            Written::Direct(file) => file.flush(),
-        }
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if let Written::Beside(file) = &self.written {
-            // Dropping the value removes the file, unless it was renamed.
-            incomplete().remove(file.path());
-        }
+        Ok(fs::rename(beside.0.path(), &self.to)?)
     }
 }
 
 /// A file at its destination, removed on drop unless it is kept.
-pub(crate) struct CopiedFile {
-    path: PathBuf,
-    is_kept: bool,
-}
+pub(crate) struct CopiedFile(Incomplete<TempPath>);
 
 impl CopiedFile {
     /// Copies a file to a path that does not exist yet.
@@ -188,39 +172,35 @@ impl CopiedFile {
     /// # Errors
     /// One of them cannot be read or written: nothing is left.
     pub(crate) fn copy(from: &Path, to: PathBuf) -> Result<Self> {
-        incomplete().insert(to.clone());
-        let copied = Self {
-            path: to,
-            is_kept: false,
-        };
-        fs::copy(from, &copied.path)?;
+        let copied = Self(Incomplete::new(|| TempPath::try_from_path(to))?);
+        fs::copy(from, &copied.0.0)?;
         Ok(copied)
     }
 
     /// Lets it stay.
     pub(crate) fn keep(mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for CopiedFile {
-    fn drop(&mut self) {
-        let mut all = incomplete();
-        all.remove(&self.path);
-        if !self.is_kept {
-            // Nobody could handle an error, so ignore it.
-            let _ = fs::remove_file(&self.path);
-        }
+        self.0.0.disable_cleanup(true);
     }
 }
 
 /// A folder that is being written.
 pub(crate) struct NewFolder {
     to: PathBuf,
-    /// The folder in the meantime; `None` while it is dropped.
-    folder: Option<TempDir>,
-    /// The folders around it that were made for it, the innermost first.
-    made: Vec<PathBuf>,
+    folder: Incomplete<TempDir>,
+    /// The folders around it that were made for it, which are dropped after it.
+    _around: MadeFolders,
+}
+
+/// Folders, the innermost first, of which those that are empty are removed on drop.
+struct MadeFolders(Vec<PathBuf>);
+
+impl Drop for MadeFolders {
+    fn drop(&mut self) {
+        for made in &self.0 {
+            // A folder that is not empty stays.
+            let _ = fs::remove_dir(made);
+        }
+    }
 }
 
 impl NewFolder {
@@ -231,23 +211,18 @@ impl NewFolder {
     /// No folder can be made there.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let missing = folder(path).ancestors().take_while(|it| !it.exists());
-        let mut new = Self {
-            to: path.to_owned(),
-            folder: None,
-            made: missing.map(Path::to_owned).collect(),
-        };
+        let around = MadeFolders(missing.map(Path::to_owned).collect());
         fs::create_dir_all(folder(path))?;
-        let mut all = incomplete();
-        let folder = shared(0o777).tempdir_in(folder(path)).map_err(bare)?;
-        all.insert(folder.path().to_owned());
-        new.folder = Some(folder);
-        drop(all);
-        Ok(new)
+        Ok(Self {
+            to: path.to_owned(),
+            folder: Incomplete::new(|| shared(0o777).tempdir_in(folder(path)))?,
+            _around: around,
+        })
     }
 
     /// The path until it is complete.
     pub(crate) fn path(&self) -> &Path {
-        self.folder.as_ref().map_or(&self.to, TempDir::path)
+        self.folder.0.path()
     }
 
     /// Moves it to its destination, replacing the previous contents.
@@ -271,18 +246,6 @@ impl NewFolder {
             return Err(error.into());
         }
         Ok(())
-    }
-}
-
-impl Drop for NewFolder {
-    fn drop(&mut self) {
-        if let Some(folder) = self.folder.take() {
-            incomplete().remove(folder.path());
-        }
-        for made in &self.made {
-            // A folder that is not empty stays.
-            let _ = fs::remove_dir(made);
-        }
     }
 }
 
