@@ -112,9 +112,8 @@ impl Run {
     }
 
     fn try_run(&self) -> anyhow::Result<Snapshot> {
-        let model = Model::read(&read::locate(&self.model)?.model)?;
-        let mut bindings = model.sizes(&self.dims)?;
-        let model = model.with_data()?;
+        let located = read::locate(&self.model)?;
+        let (model, mut bindings) = Model::load_with(&located.model, &self.dims)?;
         let sources = Sources {
             files: &self.files,
             fill: Some(Fill::Random(self.seed)),
@@ -140,7 +139,7 @@ impl Run {
 /// every processor and backend, except for floats that lie halfway between two rounded ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    outputs: Vec<Output>,
+    text: String,
 }
 
 impl Snapshot {
@@ -149,9 +148,9 @@ impl Snapshot {
         is_exact: bool,
         run: &Run,
     ) -> Self {
-        let outputs = outputs.map(|(name, output)| Output::new(name, output, is_exact, run));
+        let outputs = outputs.map(|(name, output)| shown(&name, output, is_exact, run));
         Self {
-            outputs: outputs.collect(),
+            text: outputs.collect(),
         }
     }
 
@@ -164,46 +163,38 @@ impl Snapshot {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Output {
-    name: String,
-    type_and_shape: String,
-    /// CRC-32 of all elements, if they have to be the same bit for bit.
-    digest: Option<u32>,
-    values: Vec<String>,
-    /// Number of elements that are not shown.
-    more: usize,
-    /// Statistics of all elements, if some are not shown and there is no digest.
-    statistics: Option<String>,
-}
-
-impl Output {
-    fn new(name: String, tensor: &Tensor, moves: bool, run: &Run) -> Self {
-        let is_exact = moves || !is_float(tensor.element_type());
-        let shown = tensor.len().min(run.values);
-        let values = (0..shown).map(|index| {
-            let value = tensor.value(index);
-            match value.components() {
-                Some([real, imaginary]) if !is_exact => {
-                    let real = rounded(real, run.digits);
-                    match is_complex(tensor.element_type()) {
-                        true => format!("{real} + {}i", rounded(imaginary, run.digits)),
-                        false => real,
-                    }
+/// The lines of an output.
+fn shown(name: &str, tensor: &Tensor, moves: bool, run: &Run) -> String {
+    let is_exact = moves || !is_float(tensor.element_type());
+    let shown = tensor.len().min(run.values);
+    let values = (0..shown).map(|index| {
+        let value = tensor.value(index);
+        match value.components() {
+            Some([real, imaginary]) if !is_exact => {
+                let real = rounded(real, run.digits);
+                match is_complex(tensor.element_type()) {
+                    true => format!("{real} + {}i", rounded(imaginary, run.digits)),
+                    false => real,
                 }
-                _ => value.to_string(),
             }
-        });
-        let more = tensor.len() - shown;
-        Self {
-            name,
-            type_and_shape: tensor.type_and_shape(),
-            digest: is_exact.then(|| digest(tensor)),
-            values: values.collect(),
-            more,
-            statistics: (!is_exact && more > 0).then(|| statistics(tensor, run.digits)),
+            _ => value.to_string(),
         }
-    }
+    });
+    let values = values.collect::<Vec<_>>().join(", ");
+    let digest = match is_exact {
+        true => format!(" crc32 {:08x}", digest(tensor)),
+        false => String::new(),
+    };
+    let (more, statistics) = match tensor.len() - shown {
+        0 => (String::new(), String::new()),
+        more if is_exact => (format!(", and {more} more"), String::new()),
+        more => {
+            let statistics = statistics(tensor, run.digits);
+            (format!(", and {more} more"), format!("  {statistics}\n"))
+        }
+    };
+    let (name, type_and_shape) = (printable(name), tensor.type_and_shape());
+    format!("{name}: {type_and_shape}{digest}\n  {values}{more}\n{statistics}")
 }
 
 /// Returns the minimum, maximum, mean and Euclidean norm of all finite elements, and their
@@ -295,21 +286,7 @@ fn digest(tensor: &Tensor) -> u32 {
 
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for output in &self.outputs {
-            write!(f, "{}: {}", printable(&output.name), output.type_and_shape)?;
-            if let Some(digest) = output.digest {
-                write!(f, " crc32 {digest:08x}")?;
-            }
-            write!(f, "\n  {}", output.values.join(", "))?;
-            match output.more {
-                0 => writeln!(f)?,
-                more => writeln!(f, ", and {more} more")?,
-            }
-            if let Some(statistics) = &output.statistics {
-                writeln!(f, "  {statistics}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&self.text)
     }
 }
 
@@ -346,47 +323,45 @@ mod tests {
     }
 
     /// The snapshot of a computed output.
-    fn shown(values: &[f32]) -> Output {
-        Output::new("y".to_owned(), &floats(values), false, &Run::new("model"))
+    fn of(values: &[f32]) -> String {
+        shown("y", &floats(values), false, &Run::new("model"))
     }
 
     #[test]
     fn a_change_in_any_element_shows_and_rounding_does_not() {
         let values: Vec<f32> = (0..200).map(|at| (at as f32 * 0.7).sin()).collect();
-        let expected = shown(&values);
+        let expected = of(&values);
         for index in 0..values.len() {
             let mut changed = values.clone();
             changed[index] += 0.5;
-            assert_ne!(shown(&changed), expected, "{index}");
+            assert_ne!(of(&changed), expected, "{index}");
         }
         // Elements that only change places.
         let mut reversed = values.clone();
         reversed[VALUES..].reverse();
-        assert_ne!(shown(&reversed), expected);
+        assert_ne!(of(&reversed), expected);
         let mut swapped = values.clone();
         swapped.swap(100, 102);
-        assert_ne!(shown(&swapped), expected);
+        assert_ne!(of(&swapped), expected);
         let noisy: Vec<f32> = values.iter().map(|value| value * (1.0 + 3e-7)).collect();
-        assert_eq!(shown(&noisy), expected);
+        assert_eq!(of(&noisy), expected);
         let mut not_finite = values.clone();
         not_finite[150] = f32::NAN;
-        let statistics = shown(&not_finite).statistics.unwrap();
-        assert!(statistics.ends_with(", 1 not finite"), "{statistics}");
+        let text = of(&not_finite);
+        assert!(text.ends_with(", 1 not finite\n"), "{text}");
     }
 
     #[test]
     fn exact_outputs_have_a_digest_and_short_ones_no_statistics() {
-        let few = shown(&[1.0, 2.0]);
-        assert_eq!((few.digest, few.statistics), (None, None));
+        assert_eq!(of(&[1.0, 2.0]), "y: float[2]\n  1, 2\n");
         let integers: Vec<u8> = (0..100).collect();
-        let integers = Tensor::new(vec![100], Data::Fixed(DataType::Uint8, integers));
-        let output = Output::new(
-            "y".to_owned(),
-            &integers.unwrap(),
-            false,
-            &Run::new("model"),
+        let integers = Tensor::new(vec![100], Data::Fixed(DataType::Uint8, integers)).unwrap();
+        let text = shown("y", &integers, false, &Run::new("model"));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("y: uint8[100] crc32 "), "{text}");
+        assert_eq!(
+            lines[1..],
+            ["  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, and 88 more"]
         );
-        assert!(output.digest.is_some() && output.statistics.is_none());
-        assert_eq!(output.values[11], "11");
     }
 }

@@ -65,23 +65,20 @@ pub(super) fn adapted_inputs(model: &Model, set: &DataSet) -> Result<Tensors> {
     let mut bindings = Bindings::new();
     for by_name in [true, false] {
         for (index, slot) in recorded.iter_mut().enumerate() {
-            let name = match (slot.as_ref(), by_name) {
-                (Some((own, _)), true) if names.contains(own) => own,
-                (Some(_), false) => match names.get(index) {
-                    Some(name) if !kept.contains_key(name) => name,
-                    _ => continue,
-                },
-                _ => continue,
+            let own = slot.as_ref().map(|(own, _)| own);
+            let name = match by_name {
+                true => own.filter(|it| names.contains(it)),
+                false => names.get(index).filter(|it| !kept.contains_key(*it)),
             };
-            let name = name.clone();
-            let Some((_, tensor)) = slot.take() else {
-                continue;
-            };
-            let one = Tensors::from([(name.clone(), tensor)]);
-            let mut bound = bindings.clone();
-            if inputs::bind(&declared, &one, &mut bound).is_ok() {
-                bindings = bound;
-                kept.extend(one);
+            if let Some(name) = name.cloned()
+                && let Some((_, tensor)) = slot.take()
+            {
+                let one = Tensors::from([(name, tensor)]);
+                let mut bound = bindings.clone();
+                if inputs::bind(&declared, &one, &mut bound).is_ok() {
+                    bindings = bound;
+                    kept.extend(one);
+                }
             }
         }
     }
@@ -234,8 +231,8 @@ fn recorded_outputs(record: &Json) -> Result<Option<Vec<(String, u32)>>> {
 }
 
 /// The outputs of a model for a record.
-fn outputs_record(model: &Model, origins: &[u32]) -> Json {
-    let outputs = std::iter::zip(model.output_names(), origins);
+fn outputs_record(model: &Model) -> Json {
+    let outputs = std::iter::zip(model.output_names(), model.origins());
     let outputs =
         outputs.map(|(name, origin)| json!({ "name": name, "origin": format!("{origin:08x}") }));
     outputs.collect()
@@ -271,8 +268,6 @@ pub(super) struct Recording<'a> {
     pub(super) model: &'a Model,
     pub(super) inputs: &'a Tensors,
     pub(super) outputs: &'a [Tensor],
-    /// The checksums of what each output is computed from: [`Model::origins`].
-    pub(super) origins: &'a [u32],
     pub(super) engine: &'a Engine,
     pub(super) tolerances: &'a BTreeMap<String, Tolerance>,
 }
@@ -317,7 +312,7 @@ impl Recording<'_> {
             let record = json!({
                 "revseq": env!("CARGO_PKG_VERSION"),
                 "recorded_on": self.engine.to_string(),
-                "outputs": outputs_record(self.model, self.origins),
+                "outputs": outputs_record(self.model),
                 "shown": SHOWN,
                 "tolerances": tolerances,
             });
@@ -360,7 +355,7 @@ pub(super) fn update(set: &DataSet, model: &Model, outputs: &[Tensor]) -> Result
     file::write(&set.path.join(SHOWN), shown(model, outputs)?.as_bytes())?;
     let mut record: serde_json::Map<String, Json> = serde_json::from_slice(&read::file(&path)?)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let outputs = outputs_record(model, &model.origins());
+    let outputs = outputs_record(model);
     record.insert("outputs".to_owned(), outputs);
     record.insert("shown".to_owned(), SHOWN.into());
     file::write(

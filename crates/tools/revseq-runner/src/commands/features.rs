@@ -15,7 +15,6 @@ use revseq_onnx::operators::broadcasts;
 use revseq_onnx::scope::{Scope, Source};
 use revseq_onnx::sizes::{self, Size};
 
-use crate::model::values::Dim;
 use crate::model::{Bindings, Input, Model};
 
 /// The number of operands that broadcast through which an axis is traced.
@@ -45,14 +44,9 @@ impl Features {
     pub(super) fn of(model: &Model, inputs: &[Input], bindings: &Bindings) -> Self {
         let mut features = Self::default();
         for input in inputs {
-            for (axis, dim) in input.bind(bindings).shape.into_iter().flatten().enumerate() {
-                let name = match dim {
-                    Dim::Known(_) => continue,
-                    Dim::Symbol(name) => name,
-                    _ => input.size_name(axis),
-                };
-                features.names.insert((input.name.clone(), axis), name);
-            }
+            let open = input.open_axes(bindings);
+            let names = open.map(|(axis, name)| ((input.name.clone(), axis), name));
+            features.names.extend(names);
         }
         if !features.names.is_empty()
             && let Some(scope) = Scope::main(&model.proto, false)
@@ -85,13 +79,17 @@ impl Features {
         axis: i64,
         fixed: Option<i64>,
     ) {
-        let fixed = fixed.and_then(|size| u64::try_from(size).ok());
-        if let Some(fixed) = fixed
-            && let Some(axis) = traced(scope, node, input, axis)
-            && let Some(name) = self.names.get(&axis)
+        if let Some(fixed) = fixed.and_then(|size| u64::try_from(size).ok())
+            && let Some(name) = self.name(scope, node, input, axis)
         {
-            self.fixed.entry(name.clone()).or_insert(fixed);
+            self.fixed.entry(name).or_insert(fixed);
         }
+    }
+
+    /// The name of the open size that an axis of a node's input has, if it is that of an input of the model.
+    fn name(&self, scope: &Scope<'_>, node: &NodeProto, input: usize, axis: i64) -> Option<String> {
+        let axis = traced(scope, node, input, axis)?;
+        self.names.get(&axis).cloned()
     }
 
     /// Notes what axes of a node's inputs count: of those with steps, of sequences, and of lengths.
@@ -127,10 +125,8 @@ impl Features {
             _ => Vec::new(),
         };
         for (input, axis, what) in counted {
-            if let Some(axis) = traced(scope, node, input, axis)
-                && let Some(name) = self.names.get(&axis)
-            {
-                self.counted.entry(name.clone()).or_insert(what);
+            if let Some(name) = self.name(scope, node, input, axis) {
+                self.counted.entry(name).or_insert(what);
             }
         }
     }

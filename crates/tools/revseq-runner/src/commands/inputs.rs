@@ -80,23 +80,14 @@ pub(super) fn bind(declared: &[Input], tensors: &Tensors, bindings: &mut Binding
 }
 
 fn check(declared: &ValueType, tensor: &Tensor) -> Result<()> {
-    let type_matches = declared
-        .element_type
-        .is_none_or(|code| code == tensor.element_type().onnx_code());
-    let Some(shape) = &declared.shape else {
-        ensure!(type_matches, "expected {declared}");
-        return Ok(());
-    };
-    ensure!(
-        type_matches && shape.len() == tensor.shape().len(),
-        "expected {declared}"
-    );
-    for (dim, &size) in std::iter::zip(shape, tensor.shape()) {
-        let size = size as u64;
-        if let Dim::Known(expected) = dim {
-            ensure!(*expected == size, "expected {declared}");
-        }
-    }
+    let code = tensor.element_type().onnx_code();
+    let is_type = declared.element_type.is_none_or(|it| it == code);
+    let sizes = tensor.shape();
+    let is_shape = declared.shape.as_ref().is_none_or(|shape| {
+        let is_size = |(dim, &size): (&Dim, &usize)| dim.size().is_none_or(|it| it == size as u64);
+        shape.len() == sizes.len() && std::iter::zip(shape, sizes).all(is_size)
+    });
+    ensure!(is_type && is_shape, "expected {declared}");
     Ok(())
 }
 
@@ -254,7 +245,10 @@ pub(super) fn known(
         }
     }
     bind(&declared, &tensors, bindings)?;
-    bind_fixed(model, &tensors, bindings);
+    let missing = missing(model, &tensors);
+    for (name, size) in Features::of(model, &missing, bindings).fixed {
+        bindings.entry(name).or_insert(size);
+    }
     Ok(tensors)
 }
 
@@ -271,15 +265,12 @@ pub(super) fn with_made_up(
             check_name("--fill", name, &declared)?;
         }
     }
-    let missing: Vec<&Input> = declared
-        .iter()
-        .filter(|input| !input.optional && !tensors.contains_key(&input.name))
-        .collect();
+    let missing = missing(model, &tensors);
     if missing.is_empty() {
         return Ok(tensors);
     }
     let how = |input: &Input| sources.fill_of(&input.name).or(sources.fill);
-    let unfilled = missing.iter().filter(|input| how(input).is_none());
+    let unfilled = missing.iter().filter(|&input| how(input).is_none());
     let unfilled: Vec<String> = unfilled.map(|input| format!("{:?}", input.name)).collect();
     if !unfilled.is_empty() {
         let missing = match unfilled.as_slice() {
@@ -293,8 +284,7 @@ pub(super) fn with_made_up(
         );
     }
     let accepted = ranges::accepted(model, bindings);
-    let missing = missing.into_iter();
-    for (input, how) in missing.filter_map(|input| Some((input, how(input)?))) {
+    for (input, how) in missing.iter().filter_map(|it| Some((it, how(it)?))) {
         let number = declared.iter().position(|it| it.name == input.name);
         let number = number.unwrap_or(0);
         let accepted = accepted.get(&input.name).copied();
@@ -305,13 +295,11 @@ pub(super) fn with_made_up(
     Ok(tensors)
 }
 
-/// Binds the sizes that weights fix, of inputs that are not given.
-fn bind_fixed(model: &Model, given: &Tensors, bindings: &mut Bindings) {
+/// The inputs that have to be given, and are not.
+pub(super) fn missing(model: &Model, given: &Tensors) -> Vec<Input> {
     let mut inputs = model.inputs();
     inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
-    for (name, size) in Features::of(model, &inputs, bindings).fixed {
-        bindings.entry(name).or_insert(size);
-    }
+    inputs
 }
 
 fn made_up(

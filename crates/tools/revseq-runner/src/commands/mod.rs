@@ -32,7 +32,7 @@ use crate::cli::{Arguments, Command};
 use crate::is_broken_pipe;
 use crate::model::{Bindings, Model, walk};
 use crate::note::note;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, Tensors};
 use crate::units::count;
 
 /// Outcome of a command that ended without an error.
@@ -120,18 +120,23 @@ fn say_unoptimised() {
 }
 
 /// Notes that a value is NaN that tract reads, returns or is compared with; once, whatever runs.
-fn say_nan<'a>(
+fn say_nan(
     engine: &Engine,
     model: &Model,
-    what: &str,
-    values: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
+    inputs: &Tensors,
+    expected: &Tensors,
+    outputs: &[Tensor],
 ) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !matches!(engine, Engine::Tract(_)) || IS_SAID.load(Ordering::Relaxed) {
         return;
     }
-    let mut values = values.into_iter();
-    if let Some((name, _)) = values.find(|(_, value)| value.has_nan()) {
+    let names = model.output_names();
+    let inputs = inputs.iter().map(|it| ("input", it));
+    let expected = expected.iter().map(|it| ("expected output", it));
+    let outputs = std::iter::zip(&names, outputs).map(|it| ("output", it));
+    let mut all = inputs.chain(expected).chain(outputs);
+    if let Some((what, (name, _))) = all.find(|(_, (_, value))| value.has_nan()) {
         IS_SAID.store(true, Ordering::Relaxed);
         note(format!(
             "{}: {what} {name:?} holds NaN, which some operators turn into an ordinary number on tract",

@@ -196,9 +196,8 @@ fn unrecorded(arguments: &SnapshotArguments, path: &Path) -> Result<Model> {
 fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
     let located = read::locate(path)?;
     let folder = read::data_folder(&located.model);
-    let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
-    let model = model.with_data()?;
+    let sizes = arguments.inputs.sizes.all();
+    let (model, bindings) = Model::load_with(&located.model, &sizes)?;
     let given = &arguments.tolerance;
     let tolerances: BTreeMap<String, Tolerance> = model
         .output_names()
@@ -211,18 +210,17 @@ fn record(arguments: &Own, path: &Path, engine: &Engine) -> Result<PathBuf> {
             fill: arguments.inputs.values.fill().or(Some(Fill::Random(0))),
             ..inputs::Sources::new(&arguments.inputs.values)
         };
-        trial::run(&model, &sources, &bindings, |inputs| session.run(inputs))
+        trial::run(trial::FEW, &model, &sources, &bindings, |inputs| {
+            session.run(inputs)
+        })
     };
     let (inputs, outputs) = run().with_context(in_model(&located.model))?;
-    say_nan(engine, &model, "input", &inputs);
-    let names = model.output_names();
-    say_nan(engine, &model, "output", std::iter::zip(&names, &outputs));
+    say_nan(engine, &model, &inputs, &Tensors::new(), &outputs);
     say_untested(engine, &model, &inputs, &outputs)?;
     let recording = Recording {
         model: &model,
         inputs: &inputs,
         outputs: &outputs,
-        origins: &model.origins(),
         engine,
         tolerances: &tolerances,
     };

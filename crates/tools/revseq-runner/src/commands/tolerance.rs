@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
+use revseq_onnx::operators::{HalfFloats, Operator};
 
 use super::inputs::list;
 use crate::cli::ToleranceArguments;
@@ -11,54 +12,26 @@ use crate::model::{Bindings, Model, walk};
 use crate::tensor::compare::Tolerance;
 use crate::tensor::element::is_float;
 
-/// The operators whose results are exact: they move or select elements, flip a
-/// sign, or round as IEEE 754 specifies. All others compute.
-const EXACT: [&str; 44] = [
+/// The operators whose results are exact beside those that only move elements: they flip a sign, round as
+/// IEEE 754 specifies, make constants, or run graphs. All others compute.
+const EXACT: [&str; 10] = [
     "Abs",
-    "And",
     "Cast",
     "CastLike",
-    "Compress",
-    "Concat",
     "Constant",
     "ConstantOfShape",
-    "DepthToSpace",
-    "Equal",
-    "Expand",
     "EyeLike",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Greater",
-    "GreaterOrEqual",
-    "Identity",
     "If",
-    "Less",
-    "LessOrEqual",
     "Loop",
     "Neg",
-    "NonZero",
-    "Not",
-    "OneHot",
-    "Or",
-    "Pad",
-    "Reshape",
-    "ReverseSequence",
-    "ReverseSubsequences",
     "Scan",
-    "Shape",
-    "Size",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-    "Xor",
 ];
+
+/// Whether an operator moves elements. Dropout and the Scatters compute, too, if they are asked to.
+fn only_moves(operator: &str) -> bool {
+    let moves = Operator::of(operator).is_some_and(|it| it.halves == HalfFloats::Moves);
+    moves && operator != "Dropout" && !operator.starts_with("Scatter")
+}
 
 /// The tolerance of each output.
 pub(super) struct Tolerances<'a> {
@@ -118,9 +91,8 @@ pub(crate) fn is_exact(model: &Model) -> Result<bool> {
             let mut types = site.outputs.iter().map(ValueType::known_element_type);
             types.all(|it| it.is_some_and(|it| !is_float(it)))
         };
-        if !site.is_call && !EXACT.contains(&site.node.op()) && !integral() {
-            exact = false;
-        }
+        let op = site.node.op();
+        exact &= site.is_call || EXACT.contains(&op) || only_moves(op) || integral();
     })?;
     Ok(exact)
 }

@@ -13,7 +13,6 @@ use revseq_tract::Execution;
 use super::features::{Counted, Features};
 use super::inputs::{self, Sources};
 use crate::backend::tract::Tract;
-use crate::model::values::Dim;
 use crate::model::{Bindings, Model};
 use crate::note::note;
 use crate::tensor::Tensors;
@@ -62,16 +61,6 @@ pub(super) fn in_words(sizes: &Sizes) -> String {
 /// # Errors
 /// Those of the inputs; the first error of `run` if it takes the model at no sizes.
 pub(crate) fn run<T>(
-    model: &Model,
-    sources: &Sources<'_>,
-    bindings: &Bindings,
-    run: impl FnMut(&Tensors) -> Result<T>,
-) -> Result<(Tensors, T)> {
-    run_of(FEW, model, sources, bindings, run)
-}
-
-/// The same with other numbers of steps and sequences.
-pub(super) fn run_of<T>(
     sequences: Sequences,
     model: &Model,
     sources: &Sources<'_>,
@@ -188,17 +177,10 @@ pub(super) struct OpenSize {
 /// Returns the sizes of inputs that are not given which a model leaves open, each once.
 pub(super) fn open_sizes(model: &Model, given: &Tensors, bindings: &Bindings) -> Vec<OpenSize> {
     let mut open: Vec<OpenSize> = Vec::new();
-    let mut inputs = model.inputs();
-    inputs.retain(|it| !it.optional && !given.contains_key(&it.name));
+    let inputs = inputs::missing(model, given);
     let counted = Features::of(model, &inputs, bindings).counted;
     for (input, declared) in inputs.iter().enumerate() {
-        let shape = declared.bind(bindings).shape;
-        for (axis, dim) in shape.into_iter().flatten().enumerate() {
-            let name = match dim {
-                Dim::Known(_) => continue,
-                Dim::Symbol(name) => name,
-                Dim::Computed { .. } | Dim::Unknown => declared.size_name(axis),
-            };
+        for (axis, name) in declared.open_axes(bindings) {
             match open.iter_mut().find(|it| it.name == name) {
                 Some(same) => same.is_first |= axis == 0,
                 None => open.push(OpenSize {

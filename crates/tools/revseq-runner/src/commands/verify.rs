@@ -341,7 +341,7 @@ impl RunSet<'_> {
             read => read?,
         };
         let got = session.run(&inputs)?;
-        self.say_nan(&inputs, &expected, &got);
+        say_nan(self.engine, self.model, &inputs, &expected, &got);
         let differences = self.differences(&record, &expected, &got)?;
         if is_update && !differences.is_empty() {
             data_set::update(self.set, self.model, &got)?;
@@ -353,12 +353,11 @@ impl RunSet<'_> {
         let Self { model, set, .. } = self;
         let inputs = data_set::adapted_inputs(model, set)?;
         let outputs = session.run(&inputs)?;
-        self.say_nan(&inputs, &Tensors::new(), &outputs);
+        say_nan(self.engine, model, &inputs, &Tensors::new(), &outputs);
         let recording = data_set::Recording {
             model,
             inputs: &inputs,
             outputs: &outputs,
-            origins: &model.origins(),
             engine: self.engine,
             tolerances: &data_set::Record::kept_tolerances(set)?,
         };
@@ -370,14 +369,6 @@ impl RunSet<'_> {
         let inputs = data_set::inputs(self.model, self.set)?;
         let expected = data_set::outputs(self.model, self.set)?;
         Ok((inputs, expected, data_set::Record::read(self.set)?))
-    }
-
-    fn say_nan(&self, inputs: &Tensors, expected: &Tensors, got: &[Tensor]) {
-        let Self { engine, model, .. } = self;
-        let names = model.output_names();
-        say_nan(engine, model, "input", inputs);
-        say_nan(engine, model, "expected output", expected);
-        say_nan(engine, model, "output", std::iter::zip(&names, got));
     }
 
     fn differences(

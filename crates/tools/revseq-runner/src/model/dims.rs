@@ -13,10 +13,14 @@ use crate::units::first_of;
 const SHOWN: usize = 8;
 
 impl Input {
-    /// The name that `--dim` takes for the size of an axis, if it has none of its own: `x.0` for the first
-    /// one of `x`.
-    pub(crate) fn size_name(&self, axis: usize) -> String {
-        size_name(&self.name, axis)
+    /// The axes whose sizes are open, with the names that `--dim` takes for them.
+    pub(crate) fn open_axes(&self, bindings: &Bindings) -> impl Iterator<Item = (usize, String)> {
+        let shape = self.bind(bindings).shape.into_iter().flatten();
+        shape.enumerate().filter_map(|(axis, dim)| match dim {
+            Dim::Known(_) => None,
+            Dim::Symbol(name) => Some((axis, name)),
+            Dim::Computed { .. } | Dim::Unknown => Some((axis, size_name(&self.name, axis))),
+        })
     }
 
     /// The type with sizes in the place of their names.
@@ -38,6 +42,8 @@ pub(crate) fn bind(name: &str, value_type: ValueType, bindings: &Bindings) -> Va
     bound
 }
 
+/// The name that `--dim` takes for the size of an axis, if it has none of its own: `x.0` for the first
+/// one of `x`.
 fn size_name(input: &str, axis: usize) -> String {
     format!("{input}.{axis}")
 }
@@ -127,7 +133,7 @@ fn dimension(inputs: &[Input], name: &str) -> Result<Option<(String, Dim)>> {
             input.value_type
         );
     };
-    Ok(Some((input.size_name(dimension), dim.clone())))
+    Ok(Some((size_name(&input.name, dimension), dim.clone())))
 }
 
 /// The error of a size that the model does not have: names those of inputs, and counts others.

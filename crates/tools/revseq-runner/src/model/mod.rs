@@ -110,6 +110,13 @@ impl Model {
         Self::read(path)?.with_data()
     }
 
+    /// The same, and the sizes that `--dim` gives, which are checked before its data in other files is read.
+    pub(crate) fn load_with(path: &Path, dims: &[(String, u64)]) -> Result<(Self, Bindings)> {
+        let model = Self::read(path)?;
+        let sizes = model.sizes(dims)?;
+        Ok((model.with_data()?, sizes))
+    }
+
     /// The model with all of its data as `raw_data`, that in other files, too.
     pub(crate) fn with_data(mut self) -> Result<Self> {
         external::load(Arc::make_mut(&mut self.proto), &self.path)

@@ -152,22 +152,18 @@ struct Measured {
     is_interrupted: bool,
 }
 
-/// A way, and its times, or the reason why there are none.
+/// A way, and its times.
 #[derive(Serialize)]
 struct Row {
     #[serde(rename = "way", serialize_with = "ways::name")]
     way: &'static Way,
     #[serde(flatten)]
-    result: Measurement,
+    ran: Option<Ran>,
+    /// The reason why there are no times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// Each loop or layer that stays, and why.
     left: Vec<String>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Measurement {
-    Ran(Ran),
-    Not { reason: String },
 }
 
 /// The times of a way.
@@ -203,15 +199,8 @@ struct Takes {
 }
 
 impl Row {
-    fn ran(&self) -> Option<&Ran> {
-        match &self.result {
-            Measurement::Ran(ran) => Some(ran),
-            Measurement::Not { .. } => None,
-        }
-    }
-
     fn is_different(&self) -> bool {
-        self.ran().is_some_and(|it| !it.different.is_empty())
+        self.ran.as_ref().is_some_and(|it| !it.different.is_empty())
     }
 }
 
@@ -239,16 +228,15 @@ fn run_once(
     ways: &Ways,
     located: &Located,
 ) -> Result<(Model, Tensors, Vec<Prepared>)> {
-    let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
-    let model = model.with_data()?;
+    let sizes = arguments.inputs.sizes.all();
+    let (model, bindings) = Model::load_with(&located.model, &sizes)?;
     let rewritten = match ways.all.iter().any(|(way, _)| way.is_rewritten) {
         true => Rewritten::new(&model).map_err(|error| chain(&error)),
         false => Err(String::new()),
     };
     let sources = inputs::Sources::of(&arguments.inputs.values, located);
     let prepare = |inputs: &Tensors| prepare(ways, &model, &rewritten, inputs);
-    let ran = trial::run_of(trial::MANY, &model, &sources, &bindings, prepare);
+    let ran = trial::run(trial::MANY, &model, &sources, &bindings, prepare);
     let (tensors, prepared) = ran.with_context(in_model(&located.model))?;
     Ok((model, tensors, prepared))
 }
@@ -288,11 +276,16 @@ fn measure(
             takes: ready.takes,
             different: differences(&names, &expected, &ready.outputs, &tolerances),
         };
-        let result = match ready {
-            Ok(ready) => Measurement::Ran(ran(ready)),
-            Err(reason) => Measurement::Not { reason },
+        let (ran, reason) = match ready {
+            Ok(ready) => (Some(ran(ready)), None),
+            Err(reason) => (None, Some(reason)),
         };
-        Row { way, result, left }
+        Row {
+            way,
+            ran,
+            reason,
+            left,
+        }
     });
     let rows: Vec<Row> = rows.collect();
     drop(progress);
@@ -543,7 +536,7 @@ fn differences(
 fn fastest(rows: &[Row], model: &Path, is_python: bool) -> Option<Choice> {
     let rows = rows.iter().filter(|it| !it.is_different());
     let rows = rows.filter(|it| !is_python || it.way.on != On::Tract);
-    let ran = rows.filter_map(|it| Some((it.way, it.ran()?)));
+    let ran = rows.filter_map(|it| Some((it.way, it.ran.as_ref()?)));
     let (way, ran) = ran.min_by_key(|(_, ran)| ran.median_seconds.0)?;
     let gains = !way.is_plain() && ran.ratio.is_none_or(|ratio| ratio < GAIN);
     gains.then(|| Choice {

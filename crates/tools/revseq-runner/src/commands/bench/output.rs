@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::ways::{Choice, On};
-use super::{Measured, Measurement, Ran, Row, Takes};
+use super::{Measured, Ran, Row, Takes};
 use crate::escape::printable;
 use crate::style::{BOLD, FAILED, GREEN};
 use crate::units::{bytes, count, first_of, time};
@@ -74,17 +74,14 @@ fn head(measured: &Measured) -> String {
 }
 
 pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
-    let rows: Vec<(&Row, Option<[String; 6]>)> = measured
-        .ways
-        .iter()
-        .map(|row| (row, row.ran().map(|ran| cells(row, ran))))
-        .collect();
+    let ran = measured.ways.iter();
+    let ran = ran.filter_map(|row| Some(cells(row, row.ran.as_ref()?)));
+    let ran: Vec<[String; 6]> = ran.collect();
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|(_, cells)| cells.as_ref());
-        let cells = cells.map(|cells| cells[column].chars().count());
+        let cells = ran.iter().map(|cells| cells[column].chars().count());
         cells.max().unwrap_or(0).max(HEAD[column].len())
     };
-    let names = rows.iter().map(|(row, _)| row.way.name.len());
+    let names = measured.ways.iter().map(|row| row.way.name.len());
     let name = names.max().unwrap_or(0);
     let [run, ratio, load, peak] = [1, 2, 3, 4].map(width);
     let line = |[way, a, b, c, d, takes]: [&str; 6]| {
@@ -93,19 +90,17 @@ pub(super) fn text(out: &mut dyn Write, measured: &Measured) -> Result<()> {
     };
     writeln!(out, "{BOLD}{}{BOLD:#}", printable(&head(measured)))?;
     writeln!(out, "{}", line(HEAD))?;
-    for (row, cells) in &rows {
-        match (&row.result, cells) {
-            (Measurement::Not { reason }, _) => {
-                writeln!(out, "{:name$}  {}", row.way.name, printable(reason))?;
-            }
-            (Measurement::Ran(ran), Some(cells)) => {
-                writeln!(out, "{}", line(cells.each_ref().map(String::as_str)))?;
-                for different in &ran.different {
-                    let different = printable(different);
-                    writeln!(out, "  {FAILED}DIFFERENT{FAILED:#} {different}")?;
-                }
-            }
-            (Measurement::Ran(_), None) => {}
+    for row in &measured.ways {
+        let Some(ran) = &row.ran else {
+            let reason = row.reason.as_deref().unwrap_or_default();
+            writeln!(out, "{:name$}  {}", row.way.name, printable(reason))?;
+            continue;
+        };
+        let cells = cells(row, ran);
+        writeln!(out, "{}", line(cells.each_ref().map(String::as_str)))?;
+        for different in &ran.different {
+            let different = printable(different);
+            writeln!(out, "  {FAILED}DIFFERENT{FAILED:#} {different}")?;
         }
     }
     if let Some((way, left)) = left(measured) {
@@ -134,19 +129,15 @@ pub(super) fn markdown(out: &mut dyn Write, measured: &Measured) -> Result<()> {
         HEAD.join(" | ")
     )?;
     for row in &measured.ways {
-        let cells = match &row.result {
-            Measurement::Ran(ran) => cells(row, ran),
-            Measurement::Not { reason } => {
+        let cells = match &row.ran {
+            Some(ran) => cells(row, ran),
+            None => {
+                let reason = row.reason.as_deref().unwrap_or_default();
                 let reason = printable(reason).replace('|', "\\|");
-                let [name, empty] = [row.way.name, "–"].map(str::to_owned);
-                [
-                    name,
-                    empty.clone(),
-                    empty.clone(),
-                    empty.clone(),
-                    empty,
-                    reason,
-                ]
+                let mut cells = ["–"; 6].map(str::to_owned);
+                cells[0] = row.way.name.to_owned();
+                cells[5] = reason;
+                cells
             }
         };
         writeln!(out, "| {} |", cells.join(" | "))?;
@@ -184,27 +175,23 @@ fn fastest(measured: &Measured) -> Vec<(String, Vec<(&str, &str)>)> {
     let has_plain = measured
         .ways
         .iter()
-        .any(|it| it.way.is_plain() && it.ran().is_some());
+        .any(|it| it.way.is_plain() && it.ran.is_some());
     match (rust, python) {
         (None, _) if !has_plain => Vec::new(),
-        (None, _) => vec![(
-            "nothing is faster than ONNX Runtime as it is".to_owned(),
-            vec![],
-        )],
+        (None, _) => {
+            let what = "nothing is faster than ONNX Runtime as it is".to_owned();
+            vec![(what, Vec::new())]
+        }
         (Some(rust), Some(python)) if rust.way == python.way => {
-            vec![(
-                said("fastest", rust),
-                vec![("Python", &python.code), ("Rust", &rust.code)],
-            )]
+            let code = vec![("Python", &*python.code), ("Rust", &*rust.code)];
+            vec![(said("fastest", rust), code)]
         }
         (Some(rust), python) => {
             let mut all = vec![(said("fastest", rust), vec![("Rust", &*rust.code)])];
-            if let Some(python) = python {
-                all.push((
-                    said("fastest in Python", python),
-                    vec![("Python", &python.code)],
-                ));
-            }
+            all.extend(python.as_ref().map(|python| {
+                let code = vec![("Python", &*python.code)];
+                (said("fastest in Python", python), code)
+            }));
             all
         }
     }

@@ -5,7 +5,7 @@ mod inner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::destination::Destination;
 use super::inputs::{self, in_model, list};
 use super::tolerance::Tolerances;
 use super::{Outcome, say_loops, trial};
-use crate::backend;
+use crate::backend::Engine;
 use crate::chain;
 use crate::cli::{Backend, CompareArguments, Format};
 use crate::escape::printable;
@@ -112,9 +112,8 @@ impl Compared {
 pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     let mut destination = Destination::open(&arguments.report)?;
     let located = read::locate(&arguments.model)?;
-    let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
-    let model = model.with_data()?;
+    let sizes = arguments.inputs.sizes.all();
+    let (model, bindings) = Model::load_with(&located.model, &sizes)?;
     let other = match &arguments.other {
         Some(path) => Some(Model::load(&read::locate(path)?.model)?),
         None => None,
@@ -139,31 +138,18 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
             "the inputs are those of {first}, one of {count} data sets: `revseq verify` compares all with their outputs"
         ));
     }
-    let engines = backend::Engine::open_all(&arguments.on.engine, backends)?;
+    let engines = Engine::open_all(&arguments.on.engine, backends)?;
     let names = model.output_names();
     let compare = |given: &Tensors| {
-        let mut sides = Vec::new();
-        for engine in &engines {
-            for model in std::iter::once(&model).chain(&other) {
-                let ran = match arguments.values {
-                    false => outputs(engine, model, given),
-                    true => inner::run(engine, model, given),
-                };
-                let (path, backend) = (model.path.display().to_string(), engine.to_string());
-                sides.push(Side {
-                    name: Name {
-                        model: format!("{path} on {backend}"),
-                        path,
-                        backend,
-                    },
-                    ran: ran.map_err(|error| chain(&error)),
-                });
-            }
-        }
-        compared(&names, sides, &tolerances)
+        let models = || std::iter::once(&model).chain(&other);
+        let sides = engines
+            .iter()
+            .flat_map(|engine| models().map(move |it| (engine, it)));
+        let sides = sides.map(|(engine, model)| Side::run(engine, model, given, arguments.values));
+        compared(&names, sides.collect(), &tolerances)
     };
-    let (_, (expected, rows)) =
-        trial::run(&model, &sources, &bindings, compare).with_context(in_model(&located.model))?;
+    let (_, (expected, rows)) = trial::run(trial::FEW, &model, &sources, &bindings, compare)
+        .with_context(in_model(&located.model))?;
     match arguments.format {
         Format::Text => destination.text(|out| print_text(out, &expected, &rows))?,
         Format::Json => destination.json(
@@ -178,22 +164,44 @@ pub(crate) fn compare_models(arguments: &CompareArguments) -> Result<Outcome> {
     }
     destination.complete()?;
     say_loops(&engines, &model)?;
-    let differs = rows.iter().any(|row| match &row.results {
-        Results::Refused { .. } => true,
-        Results::Ran { outputs, inner } => {
-            outputs.iter().any(|it| it.compared.is_different())
-                || inner.as_ref().is_some_and(InnerRow::is_different)
-        }
-    });
-    Ok(if differs {
-        Outcome::Failed
-    } else {
-        Outcome::Done
+    Ok(match rows.iter().any(|row| row.results.are_different()) {
+        true => Outcome::Failed,
+        false => Outcome::Done,
     })
 }
 
+impl Side {
+    fn run(engine: &Engine, model: &Model, given: &Tensors, with_values: bool) -> Self {
+        let ran = match with_values {
+            false => outputs(engine, model, given),
+            true => inner::run(engine, model, given),
+        };
+        let (path, backend) = (model.path.display().to_string(), engine.to_string());
+        Self {
+            name: Name {
+                model: format!("{path} on {backend}"),
+                path,
+                backend,
+            },
+            ran: ran.map_err(|error| chain(&error)),
+        }
+    }
+}
+
+impl Results {
+    fn are_different(&self) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Ran { outputs, inner } => {
+                outputs.iter().any(|it| it.compared.is_different())
+                    || inner.as_ref().is_some_and(InnerRow::is_different)
+            }
+        }
+    }
+}
+
 /// Runs a model for its outputs alone.
-fn outputs(engine: &backend::Engine, model: &Model, given: &Tensors) -> Result<Ran> {
+fn outputs(engine: &Engine, model: &Model, given: &Tensors) -> Result<Ran> {
     Ok(Ran {
         outputs: engine.ready(model)?.run(given)?,
         inner: None,
@@ -207,27 +215,23 @@ fn outputs(engine: &backend::Engine, model: &Model, given: &Tensors) -> Result<R
 /// No side ran.
 fn compared(
     names: &[String],
-    sides: Vec<Side>,
+    mut sides: Vec<Side>,
     tolerances: &Tolerances<'_>,
 ) -> Result<(Name, Vec<Row>)> {
     let Some(first) = sides.iter().position(|side| side.ran.is_ok()) else {
-        let refused = sides.into_iter().map(|side| match side.ran {
-            Err(why) => format!("{}: {why}", side.name.model),
-            Ok(_) => side.name.model,
+        let refused = sides.into_iter().map(|Side { name, ran }| match ran {
+            Err(why) => format!("{}: {why}", name.model),
+            Ok(_) => name.model,
         });
         bail!(refused.collect::<Vec<_>>().join("; "));
     };
-    let mut expected = None;
-    let mut others = Vec::new();
-    for (index, Side { name, ran }) in sides.into_iter().enumerate() {
-        match ran {
-            Ok(ran) if index == first => expected = Some((name, ran)),
-            ran => others.push((name, ran)),
-        }
-    }
-    let (expected_name, expected) = expected.context("a side ran")?;
+    let Side {
+        name: expected_name,
+        ran,
+    } = sides.remove(first);
+    let expected = ran.map_err(Error::msg)?;
     let tolerance = |name: &str| tolerances.of(name, &BTreeMap::new());
-    let rows = others.into_iter().map(|(name, ran)| {
+    let rows = sides.into_iter().map(|Side { name, ran }| {
         let results = match ran {
             Err(why) => Results::Refused { why },
             Ok(ran) => {
@@ -246,8 +250,7 @@ fn compared(
         };
         Row { name, results }
     });
-    let rows = rows.collect();
-    Ok((expected_name, rows))
+    Ok((expected_name, rows.collect()))
 }
 
 /// Checks that the inputs and outputs of two models have the same names.

@@ -100,10 +100,13 @@ impl Check<'_> {
         let values = &self.arguments.values;
         let engines = self.engines()?;
         if values.inputs.is_empty() && values.fill.is_empty() && !sets.is_empty() {
-            let all: Vec<Inputs> = sets
-                .iter()
-                .map(|set| self.read_set(set))
-                .collect::<Result<_>>()?;
+            let all = sets.iter().map(|set| {
+                Ok(Inputs {
+                    name: set.name.clone(),
+                    tensors: data_set::inputs(self.original, set)?,
+                })
+            });
+            let all: Vec<Inputs> = all.collect::<Result<_>>()?;
             return self.run_on(&engines, &all)?.map_err(Refusal::into_error);
         }
         let made_up = MadeUp::new(self.original, values, self.sizes)?;
@@ -185,32 +188,18 @@ impl Check<'_> {
             }
         }
         results.extend(skipped);
-        let (mut why, mut is_compared) = (Vec::new(), false);
-        for checked in &results {
-            let backend = checked.backend;
-            match &checked.verdict {
-                Verdict::Skipped { reason } => {
-                    if ran.is_empty() || ran.contains(&backend) {
-                        why.push(format!("{backend}: {reason}"));
-                    }
-                }
-                _ => is_compared = true,
-            }
+        let is_skipped = |it: &Checked| matches!(it.verdict, Verdict::Skipped { .. });
+        if ran.is_empty() && !results.iter().all(is_skipped) {
+            return Ok(Ok(results));
         }
-        Ok(match is_compared && ran.is_empty() {
-            true => Ok(results),
-            false => Err(Refusal {
-                ran,
-                why: why.join("; "),
-            }),
-        })
-    }
-
-    fn read_set(&self, set: &DataSet) -> Result<Inputs> {
-        Ok(Inputs {
-            name: set.name.clone(),
-            tensors: data_set::inputs(self.original, set)?,
-        })
+        let why = results.into_iter().filter_map(|it| match it.verdict {
+            Verdict::Skipped { reason } if ran.is_empty() || ran.contains(&it.backend) => {
+                Some(format!("{}: {reason}", it.backend))
+            }
+            _ => None,
+        });
+        let why = why.collect::<Vec<_>>().join("; ");
+        Ok(Err(Refusal { ran, why }))
     }
 
     /// Runs the rewritten model, and compares it with the original one on the same backend. Where

@@ -36,9 +36,7 @@ pub(crate) fn rewrite(arguments: &RewriteArguments) -> Result<Outcome> {
         &arguments.output,
         arguments.overwrite.overwrite,
     )?;
-    let mut original = Model::read(&located.model)?;
-    let sizes = original.sizes(&arguments.sizes.all())?;
-    original = original.with_data()?;
+    let (mut original, sizes) = Model::load_with(&located.model, &arguments.sizes.all())?;
     if arguments.check.is_none() {
         original = original.without_constants();
     }

@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,24 +33,21 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     }
     let located = read::locate(&arguments.model)?;
     let start = Instant::now();
-    let model = Model::read(&located.model)?;
-    let bindings = model.sizes(&arguments.inputs.sizes.all())?;
-    let model = model.with_data()?;
+    let sizes = arguments.inputs.sizes.all();
+    let (model, bindings) = Model::load_with(&located.model, &sizes)?;
     let read = start.elapsed();
     detail(format!(
         "{}: read in {}",
         located.model.display(),
         time(read)
     ));
-    let names = model.output_names();
-    let files = OutputFiles::new(arguments, &names)?;
+    let files = OutputFiles::new(arguments, model.output_names())?;
     let engine = Engine::open(&arguments.on)?;
-    // Before a part of the model is dropped.
-    let origins = match arguments.save_test_data {
-        Some(_) => model.origins(),
-        None => Vec::new(),
+    // A data set tells what the outputs are computed from.
+    let model = match arguments.save_test_data {
+        Some(_) => model,
+        None => engine.needed_of(model),
     };
-    let model = engine.needed_of(model);
     let sources = Sources {
         data_set: located.data_sets.first().map(|set| set.inputs.as_slice()),
         ..Sources::new(&arguments.inputs.values)
@@ -59,19 +56,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
         let start = Instant::now();
         let mut session = engine.ready(&model)?;
         let loaded = read + start.elapsed();
-        trial::run(&model, &sources, &bindings, |tensors| {
+        trial::run(trial::FEW, &model, &sources, &bindings, |tensors| {
             execute(arguments, &engine, &mut session, tensors, loaded)
         })
     };
     let (tensors, mut results) = run().with_context(in_model(&located.model))?;
-    say_nan(&engine, &model, "input", &tensors);
-    say_nan(
-        &engine,
-        &model,
-        "output",
-        std::iter::zip(&names, &results.outputs),
-    );
-    files.write(&names, &results.outputs)?;
+    say_nan(&engine, &model, &tensors, &Tensors::new(), &results.outputs);
+    files.write(&results.outputs)?;
     let trace = results.profile.as_mut().and_then(|it| it.trace.take());
     if let (Some(file), Some(trace)) = (&arguments.trace, trace) {
         file::write(file, &trace)?;
@@ -81,7 +72,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
             model: &model,
             inputs: &tensors,
             outputs: &results.outputs,
-            origins: &origins,
             engine: &engine,
             tolerances: &BTreeMap::new(),
         };
@@ -91,13 +81,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
     match arguments.format {
         Format::Text => {
             destination.text(|out| {
-                report::print_outputs(out, &files, &names, &results)?;
+                report::print_outputs(out, &files, &results)?;
                 report::print_times(out, &results)
             })?;
             report::say(&results);
         }
         Format::Json => {
-            let json = report::as_json(&files, &engine, &located.model, &names, &results);
+            let json = report::as_json(&files, &engine, &located.model, &results);
             destination.json("run", json)?;
         }
     }
@@ -110,8 +100,10 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome> {
 
 /// The files that outputs are written to.
 struct OutputFiles<'a> {
+    /// The outputs' names.
+    names: Vec<String>,
     /// The files of single outputs, by the output's index.
-    by_output: HashMap<usize, &'a Path>,
+    by_output: BTreeMap<usize, &'a Path>,
     /// The file of all outputs.
     archive: Option<&'a Path>,
 }
@@ -121,11 +113,13 @@ impl<'a> OutputFiles<'a> {
     ///
     /// # Errors
     /// There is no such output, or the file cannot be written or is not to be overwritten.
-    fn new(arguments: &'a RunArguments, names: &[String]) -> Result<Self> {
+    fn new(arguments: &'a RunArguments, names: Vec<String>) -> Result<Self> {
         let mut files = Self {
-            by_output: HashMap::new(),
+            names,
+            by_output: BTreeMap::new(),
             archive: None,
         };
+        let names = &files.names;
         if let Some(trace) = &arguments.trace {
             file::refuse_existing("--trace", trace, arguments.overwrite.overwrite)?;
         }
@@ -171,14 +165,12 @@ impl<'a> OutputFiles<'a> {
         self.by_output.is_empty() && self.archive.is_none()
     }
 
-    fn write(&self, names: &[String], outputs: &[Tensor]) -> Result<()> {
-        for (index, (name, output)) in std::iter::zip(names, outputs).enumerate() {
-            if let Some(file) = self.by_output.get(&index) {
-                output.write(file, name)?;
-            }
+    fn write(&self, outputs: &[Tensor]) -> Result<()> {
+        for (index, file) in &self.by_output {
+            outputs[*index].write(file, &self.names[*index])?;
         }
         if let Some(archive) = self.archive {
-            let all = std::iter::zip(names, outputs);
+            let all = std::iter::zip(&self.names, outputs);
             npz::write(archive, all.map(|(name, output)| (name.as_str(), output)))?;
         }
         Ok(())
@@ -186,6 +178,7 @@ impl<'a> OutputFiles<'a> {
 }
 
 /// The results of running a model.
+#[derive(Default)]
 struct Results {
     outputs: Vec<Tensor>,
     /// The time of each run, if that was asked for.
@@ -226,15 +219,18 @@ fn execute(
         _ => Progress::of_unknown_length(),
     };
     progress.message("preparing");
-    let placements = session.placements().map(<[Placement]>::to_vec);
-    let providers = session.providers().cloned();
+    let mut results = Results {
+        placements: session.placements().map(<[Placement]>::to_vec),
+        providers: session.providers().cloned(),
+        gpu: engine.gpu_name(),
+        ..Results::default()
+    };
     let start = Instant::now();
     session.prepare(tensors)?;
-    let load = loaded + start.elapsed();
-    detail(format!("{engine}: prepared in {}", time(load)));
+    results.load = loaded + start.elapsed();
+    detail(format!("{engine}: prepared in {}", time(results.load)));
     memory::keep();
-    let outputs = session.run(tensors)?;
-    let mut times = Vec::new();
+    results.outputs = session.run(tensors)?;
     // What was measured is worth printing.
     let watch = Watch::new();
     let step = |is_enough: bool| {
@@ -250,28 +246,18 @@ fn execute(
             warmup: arguments.warmup,
             timed,
         };
-        times = session.repeat(tensors, runs, || step(false))?;
+        results.times = session.repeat(tensors, runs, || step(false))?;
     }
-    let mut profile = None;
     if arguments.profile && !watch.is_interrupted() {
         progress.message("profiling");
+        let times = &results.times;
         let most = times.iter().sum::<Duration>();
         let most = most.clamp(LEAST_PROFILED, MOST_PROFILED);
         let (runs, with_trace) = (times.len().max(1), arguments.trace.is_some());
         let start = Instant::now();
         let step = || step(start.elapsed() >= most);
-        profile = Some(session.profile(tensors, runs, with_trace, step)?);
+        results.profile = Some(session.profile(tensors, runs, with_trace, step)?);
     }
-    let is_interrupted = watch.is_interrupted();
-    drop(watch);
-    Ok(Results {
-        outputs,
-        times,
-        load,
-        profile,
-        placements,
-        providers,
-        data_set: None,
-        is_interrupted,
-    })
+    results.is_interrupted = watch.is_interrupted();
+    Ok(results)
 }

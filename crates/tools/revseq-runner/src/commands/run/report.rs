@@ -17,7 +17,7 @@ use crate::commands;
 use crate::escape::printable;
 use crate::note::note;
 use crate::style::BOLD;
-use crate::tensor::print;
+use crate::tensor::{Tensor, print};
 use crate::units::{Time, count, time};
 
 /// How many times as long as others profiled runs are if that is said.
@@ -71,57 +71,75 @@ fn summary(times: &[Duration]) -> Option<Summary> {
 struct OperatorTime<'a> {
     operator: &'a str,
     nodes: usize,
-    /// The time of all its nodes in each run.
-    times: Vec<Duration>,
+    /// The median of the time of all its nodes in a run.
+    median: Duration,
 }
 
 /// The operators of a profile, the slowest first.
 fn by_operator(nodes: &[NodeTime]) -> Vec<OperatorTime<'_>> {
-    let mut operators: BTreeMap<&str, OperatorTime<'_>> = BTreeMap::new();
+    let mut operators: BTreeMap<&str, (usize, Vec<Duration>)> = BTreeMap::new();
     for node in nodes {
-        let sum = operators.entry(&node.operator).or_insert(OperatorTime {
-            operator: &node.operator,
-            nodes: 0,
-            times: vec![Duration::ZERO; node.times.len()],
-        });
-        sum.nodes += 1;
-        for (sum, time) in std::iter::zip(&mut sum.times, &node.times) {
+        let none = || (0, vec![Duration::ZERO; node.times.len()]);
+        let (count, times) = operators.entry(&node.operator).or_insert_with(none);
+        *count += 1;
+        for (sum, time) in std::iter::zip(times, &node.times) {
             *sum += *time;
         }
     }
-    let mut operators: Vec<_> = operators.into_values().collect();
-    operators.sort_by_cached_key(|operator| std::cmp::Reverse(median(&operator.times)));
+    let operators = operators.into_iter();
+    let operators = operators.map(|(operator, (nodes, times))| OperatorTime {
+        operator,
+        nodes,
+        median: median(&times),
+    });
+    let mut operators: Vec<_> = operators.collect();
+    operators.sort_by_key(|operator| std::cmp::Reverse(operator.median));
     operators
+}
+
+/// The words for the times of a profile.
+struct Words {
+    /// Whether they are whole microseconds.
+    is_coarse: bool,
+    /// The time of all operators.
+    total: Duration,
+}
+
+impl Words {
+    fn have_shares(&self) -> bool {
+        !self.is_coarse || self.total >= SHARED
+    }
+
+    fn time(&self, it: Duration) -> String {
+        match self.is_coarse && it < SHARED {
+            true => format!("{:.0} µs", it.as_secs_f64() * 1e6),
+            false => time(it),
+        }
+    }
+
+    fn share(&self, time: Duration) -> String {
+        if !self.have_shares() {
+            return "-".to_owned();
+        }
+        let share = 100.0 * time.as_secs_f64() / self.total.as_secs_f64().max(1e-12);
+        format!("{share:.1}%")
+    }
 }
 
 fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> Result<()> {
     let operators = by_operator(&profile.nodes);
-    let total: Duration = operators.iter().map(|it| median(&it.times)).sum();
-    let has_shares = !profile.is_coarse || total >= SHARED;
-    let share = |time: Duration| match has_shares {
-        true => {
-            let share = 100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12);
-            format!("{share:.1}%")
-        }
-        false => "-".to_owned(),
+    let words = Words {
+        is_coarse: profile.is_coarse,
+        total: operators.iter().map(|it| it.median).sum(),
     };
-    let time = |it: Duration| match profile.is_coarse && it < SHARED {
-        true => format!("{:.0} µs", it.as_secs_f64() * 1e6),
-        false => time(it),
-    };
-    let width = operators
-        .iter()
-        .map(|it| printable(it.operator).len())
-        .max();
-    let width = width.unwrap_or(0).max("operator".len());
     writeln!(
         out,
         "{}: median {}, of which operators take {}",
         count(profile.runs.len(), "profiled run"),
-        time(median(&profile.runs)),
-        time(total)
+        words.time(median(&profile.runs)),
+        words.time(words.total)
     )?;
-    if !has_shares {
+    if !words.have_shares() {
         writeln!(
             out,
             "ONNX Runtime counts whole microseconds, too few here for shares of them"
@@ -134,43 +152,40 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
             "the profiler makes a run {slower:.1} times as long, so small operators have too large a share"
         )?;
     }
+    let width = operators.iter().map(|it| printable(it.operator).len());
+    let width = width.max().unwrap_or(0).max("operator".len());
     writeln!(
         out,
         "{BOLD}{:width$}  nodes  time of a run  share{BOLD:#}",
         "operator"
     )?;
-    for operator in &operators {
-        let OperatorTime {
-            operator,
-            nodes,
-            times,
-        } = operator;
-        let median = median(times);
-        let (each, share) = (time(median), share(median));
-        let operator = printable(operator);
+    for it in &operators {
+        let (operator, nodes) = (printable(it.operator), it.nodes);
+        let (each, share) = (words.time(it.median), words.share(it.median));
         writeln!(out, "{operator:width$}  {nodes:>5}  {each:>13}  {share:>5}")?;
     }
     writeln!(out, "{BOLD}slowest nodes{BOLD:#}")?;
     for node in profile.nodes.iter().take(NODES_TOLD) {
-        let median_time = node.median();
-        let mut each = time(median_time);
-        if has_shares {
-            each = format!("{each} {}", share(median_time));
-        }
-        let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
-        let provider = provider.unwrap_or_default();
-        let whole = median(&node.times_with_inner);
-        let inner = match whole > median_time {
-            true => format!(", {} with the nodes in it", time(whole)),
-            false => String::new(),
-        };
-        writeln!(
-            out,
-            "  {each}  {} {:?}{provider}{inner}",
-            printable(&node.operator),
-            node.node
-        )?;
+        print_node(out, node, &words)?;
     }
+    Ok(())
+}
+
+fn print_node(out: &mut dyn Write, node: &NodeTime, words: &Words) -> Result<()> {
+    let own = node.median();
+    let mut each = words.time(own);
+    if words.have_shares() {
+        each = format!("{each} {}", words.share(own));
+    }
+    let provider = node.provider.as_deref().map(|name| format!(" on {name}"));
+    let provider = provider.unwrap_or_default();
+    let whole = median(&node.times_with_inner);
+    let inner = match whole > own {
+        true => format!(", {} with the nodes in it", time(whole)),
+        false => String::new(),
+    };
+    let (operator, name) = (printable(&node.operator), &node.node);
+    writeln!(out, "  {each}  {operator} {name:?}{provider}{inner}")?;
     Ok(())
 }
 
@@ -178,11 +193,10 @@ fn print_profile(out: &mut dyn Write, profile: &Profile, timed: &[Duration]) -> 
 pub(super) fn print_outputs(
     out: &mut dyn Write,
     files: &OutputFiles<'_>,
-    names: &[String],
     results: &Results,
 ) -> Result<()> {
     let outputs = &results.outputs;
-    for (index, (name, output)) in std::iter::zip(names, outputs).enumerate() {
+    for (index, (name, output)) in std::iter::zip(&files.names, outputs).enumerate() {
         let (name, shape) = (printable(name), output.type_and_shape());
         match files.by_output.get(&index) {
             Some(file) => writeln!(out, "{BOLD}{name}{BOLD:#}: {shape} -> {}", file.display())?,
@@ -255,7 +269,6 @@ pub(super) fn as_json(
     files: &OutputFiles<'_>,
     engine: &Engine,
     model: &Path,
-    names: &[String],
     results: &Results,
 ) -> Json {
     let Results {
@@ -268,30 +281,10 @@ pub(super) fn as_json(
         data_set,
         is_interrupted,
     } = results;
-    let outputs = std::iter::zip(names, outputs).enumerate();
-    let outputs: Vec<Json> = outputs
-        .map(|(index, (name, output))| {
-            let mut json = json!({
-                "name": name,
-                "type": output.element_type().name(),
-                "shape": output.shape(),
-            });
-            match files.by_output.get(&index) {
-                Some(file) => json["file"] = file.display().to_string().into(),
-                None if files.is_empty() => {
-                    json["values"] = (0..output.len())
-                        .map(|index| output.value(index).json())
-                        .collect();
-                }
-                None => {}
-            }
-            json
-        })
-        .collect();
     let mut json = json!({
         "model": model.display().to_string(),
         "backend": engine.name(),
-        "outputs": outputs,
+        "outputs": outputs_json(files, outputs),
     });
     if let Some(placements) = placements {
         json["nodes"] = json!(placements);
@@ -304,22 +297,7 @@ pub(super) fn as_json(
         json["data_set"] = set.display().to_string().into();
     }
     if let Some(profile) = profile {
-        let nodes = profile.nodes.iter().map(|node| {
-            json!({
-                "operator": node.operator,
-                "node": node.node,
-                "provider": node.provider,
-                "calls": node.calls,
-                "median_seconds": node.median().as_secs_f64(),
-                "median_seconds_with_inner": median(&node.times_with_inner).as_secs_f64(),
-                "seconds": node.times.iter().sum::<Duration>().as_secs_f64(),
-            })
-        });
-        json["profile"] = json!({
-            "runs": profile.runs.len(),
-            "median_seconds": median(&profile.runs).as_secs_f64(),
-            "nodes": nodes.collect::<Json>(),
-        });
+        json["profile"] = profile_json(profile);
     }
     json["load_seconds"] = load.as_secs_f64().into();
     if let Some(summary) = summary(times) {
@@ -327,6 +305,46 @@ pub(super) fn as_json(
         json["timing"]["interrupted"] = json!(is_interrupted);
     }
     json
+}
+
+fn outputs_json(files: &OutputFiles<'_>, outputs: &[Tensor]) -> Json {
+    let outputs = std::iter::zip(&files.names, outputs).enumerate();
+    let outputs = outputs.map(|(index, (name, output))| {
+        let mut json = json!({
+            "name": name,
+            "type": output.element_type().name(),
+            "shape": output.shape(),
+        });
+        match files.by_output.get(&index) {
+            Some(file) => json["file"] = file.display().to_string().into(),
+            None if files.is_empty() => {
+                let values = (0..output.len()).map(|index| output.value(index).json());
+                json["values"] = values.collect();
+            }
+            None => {}
+        }
+        json
+    });
+    outputs.collect()
+}
+
+fn profile_json(profile: &Profile) -> Json {
+    let nodes = profile.nodes.iter().map(|node| {
+        json!({
+            "operator": node.operator,
+            "node": node.node,
+            "provider": node.provider,
+            "calls": node.calls,
+            "median_seconds": node.median().as_secs_f64(),
+            "median_seconds_with_inner": median(&node.times_with_inner).as_secs_f64(),
+            "seconds": node.times.iter().sum::<Duration>().as_secs_f64(),
+        })
+    });
+    json!({
+        "runs": profile.runs.len(),
+        "median_seconds": median(&profile.runs).as_secs_f64(),
+        "nodes": nodes.collect::<Json>(),
+    })
 }
 
 #[cfg(test)]
