@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::backend::Engine;
-use crate::cli::{Backend, EngineArguments, NamedFile};
+use crate::cli::{Backend, BackendArguments, EngineArguments, NamedFile};
 use crate::commands::inputs::{self, Sources};
 use crate::commands::tolerance::is_exact;
 use crate::escape::printable;
@@ -120,15 +120,14 @@ impl Run {
             ..Sources::default()
         };
         let given = inputs::gather(&model, &sources, &mut bindings)?;
-        let engine = match self.on_onnxruntime {
-            false => Backend::Tract,
-            true => Backend::Ort,
-        };
-        let engines = Engine::open_all(&EngineArguments::default(), &[engine])?;
-        let mut outputs = Vec::new();
-        for engine in &engines {
-            outputs = engine.ready(&model)?.run(&given)?;
-        }
+        let engine = Engine::open(&BackendArguments {
+            backend: match self.on_onnxruntime {
+                false => Backend::Tract,
+                true => Backend::Ort,
+            },
+            engine: EngineArguments::default(),
+        })?;
+        let outputs = engine.ready(&model)?.run(&given)?;
         let outputs = std::iter::zip(model.output_names(), &outputs);
         Ok(Snapshot::new(outputs, is_exact(&model)?, self))
     }

@@ -1,7 +1,5 @@
 //! Tolerances for the outputs of a model.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Result, ensure};
 use revseq_onnx::operators::{HalfFloats, Operator};
 
@@ -9,7 +7,8 @@ use super::inputs::list;
 use crate::cli::ToleranceArguments;
 use crate::model::values::ValueType;
 use crate::model::{Bindings, Model, walk};
-use crate::tensor::compare::Tolerance;
+use crate::tensor::Tensor;
+use crate::tensor::compare::{Difference, Tolerance, compare};
 use crate::tensor::element::is_float;
 
 /// The operators whose results are exact beside those that only move elements: they flip a sign, round as
@@ -74,12 +73,24 @@ impl<'a> Tolerances<'a> {
     }
 
     /// The tolerance of an output: given on the command line, or recorded.
-    pub(super) fn of(&self, output: &str, recorded: &BTreeMap<String, Tolerance>) -> Tolerance {
-        let recorded = || recorded.get(output).copied();
-        self.given
-            .of(output)
-            .or_else(recorded)
-            .unwrap_or(self.default)
+    pub(super) fn of(&self, output: &str, recorded: Option<Tolerance>) -> Tolerance {
+        let given = self.given.of(output);
+        given.or(recorded).unwrap_or(self.default)
+    }
+
+    /// The outputs that differ from the expected ones, by name.
+    pub(super) fn differences(
+        &self,
+        names: &[String],
+        expected: &[Tensor],
+        got: &[Tensor],
+    ) -> Vec<(String, Difference)> {
+        let outputs = std::iter::zip(names, std::iter::zip(expected, got));
+        let different = outputs.filter_map(|(name, (expected, got))| {
+            let difference = compare(expected, got, self.of(name, None)).err()?;
+            Some((name.clone(), difference))
+        });
+        different.collect()
     }
 }
 

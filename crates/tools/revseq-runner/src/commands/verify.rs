@@ -379,7 +379,9 @@ impl RunSet<'_> {
     ) -> Result<Vec<String>> {
         let outputs = std::iter::zip(self.model.output_names(), got);
         let differ = outputs.filter_map(|(name, got)| {
-            let tolerance = self.tolerances.of(&name, &recorded.tolerances);
+            let tolerance = self
+                .tolerances
+                .of(&name, recorded.tolerances.get(&name).copied());
             let difference = compare(&expected[&name], got, tolerance).err()?;
             Some(format!("output {}", difference.of(&name)))
         });

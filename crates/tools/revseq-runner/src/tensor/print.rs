@@ -22,22 +22,15 @@ pub(crate) fn values(tensor: &Tensor, indent: &str) -> String {
     } else {
         usize::MAX
     };
-    let mut elements = Vec::new();
-    collect(tensor, shape, 0, edge, &mut elements);
-    let width = elements
-        .iter()
-        .map(|text| text.chars().count())
-        .max()
-        // One that is longer than a line stands alone.
-        .map_or(0, |width| width.min(WIDTH));
     let mut printer = Printer {
-        elements: elements.into_iter(),
-        width,
+        tensor,
         edge,
-        out: indent.to_owned(),
+        width: 0,
     };
-    printer.print(shape, indent, 0);
-    printer.out
+    // One that is longer than a line stands alone.
+    printer.width = printer.widest(shape, 0).min(WIDTH);
+    let text = printer.text(shape, 0, &format!("\n{indent}"));
+    format!("{indent}{text}")
 }
 
 /// Returns the entries of a dimension to show; `None` stands for those left out.
@@ -51,75 +44,61 @@ fn shown(size: usize, edge: usize) -> impl Iterator<Item = Option<usize>> {
         .chain((tail..size).map(Some))
 }
 
-fn collect(tensor: &Tensor, shape: &[usize], start: usize, edge: usize, out: &mut Vec<String>) {
-    let Some((&size, inner)) = shape.split_first() else {
-        out.push(tensor.value(start).to_string());
-        return;
-    };
-    let stride: usize = inner.iter().product();
-    for entry in shown(size, edge).flatten() {
-        collect(tensor, inner, start + entry * stride, edge, out);
-    }
-}
-
-struct Printer {
-    elements: std::vec::IntoIter<String>,
-    width: usize,
+struct Printer<'a> {
+    tensor: &'a Tensor,
+    /// Number of entries that are left at either end of a dimension.
     edge: usize,
-    out: String,
+    /// Number of characters of an element.
+    width: usize,
 }
 
-impl Printer {
-    fn print(&mut self, shape: &[usize], indent: &str, depth: usize) {
+impl Printer<'_> {
+    /// The most characters of an element that is shown, from a place on.
+    fn widest(&self, shape: &[usize], start: usize) -> usize {
         let Some((&size, inner)) = shape.split_first() else {
-            let text = self.elements.next().unwrap_or_default();
-            self.out += &text;
-            return;
+            return self.tensor.value(start).to_string().chars().count();
         };
-        self.out.push('[');
-        let line_start = format!("\n{indent}{}", " ".repeat(depth + 1));
-        if inner.is_empty() {
-            self.print_row(size, &line_start);
-        } else {
-            for (number, entry) in shown(size, self.edge).enumerate() {
-                if number > 0 {
-                    self.out += ",";
-                    // A blank line for every dimension inside the next.
-                    self.out += &"\n".repeat(inner.len() - 1);
-                    self.out += &line_start;
-                }
-                match entry {
-                    Some(_) => self.print(inner, indent, depth + 1),
-                    None => self.out += "...",
-                }
-            }
-        }
-        self.out.push(']');
+        let stride: usize = inner.iter().product();
+        let entries = shown(size, self.edge).flatten();
+        let widths = entries.map(|entry| self.widest(inner, start + entry * stride));
+        widths.max().unwrap_or(0)
     }
 
-    fn print_row(&mut self, size: usize, line_start: &str) {
-        let mut column = line_start.len();
-        for (number, entry) in shown(size, self.edge).enumerate() {
-            let text = match entry {
-                Some(_) => {
-                    let text = self.elements.next().unwrap_or_default();
-                    format!("{text:>0$}", self.width)
-                }
-                None => "...".to_owned(),
-            };
-            let length = text.chars().count();
-            if number > 0 {
-                if column + length + 3 > WIDTH {
-                    self.out.push(',');
-                    self.out += line_start;
-                    column = line_start.len();
-                } else {
-                    self.out += ", ";
-                    column += 2;
-                }
-            }
-            self.out += &text;
-            column += length;
-        }
+    fn text(&self, shape: &[usize], start: usize, line_start: &str) -> String {
+        let Some((&size, inner)) = shape.split_first() else {
+            return format!("{:>1$}", self.tensor.value(start), self.width);
+        };
+        let line_start = format!("{line_start} ");
+        let stride: usize = inner.iter().product();
+        let entries = shown(size, self.edge).map(|entry| match entry {
+            Some(entry) => self.text(inner, start + entry * stride, &line_start),
+            None => "...".to_owned(),
+        });
+        let entries: Vec<String> = entries.collect();
+        let entries = match inner.len() {
+            0 => in_lines(&entries, &line_start),
+            // A blank line for every dimension inside the next.
+            inner => entries.join(&format!(",{}{line_start}", "\n".repeat(inner - 1))),
+        };
+        format!("[{entries}]")
     }
+}
+
+/// The elements of a row, in lines.
+fn in_lines(elements: &[String], line_start: &str) -> String {
+    let mut out = String::new();
+    let mut column = line_start.len();
+    for (number, text) in elements.iter().enumerate() {
+        let length = text.chars().count();
+        if number > 0 && column + length + 3 > WIDTH {
+            out += &format!(",{line_start}");
+            column = line_start.len();
+        } else if number > 0 {
+            out += ", ";
+            column += 2;
+        }
+        out += text;
+        column += length;
+    }
+    out
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// The file name of the provider's library on this platform.
 const EP_LIBRARY: &str = if cfg!(windows) {
@@ -43,6 +43,15 @@ pub(crate) struct Found {
     pub(crate) how: &'static str,
 }
 
+impl Found {
+    fn in_package(path: PathBuf) -> Self {
+        Self {
+            path,
+            how: "an installed Python package",
+        }
+    }
+}
+
 /// Finds ONNX Runtime: by the option, the environment, or as a Python package.
 ///
 /// # Errors
@@ -57,16 +66,12 @@ pub(crate) fn onnxruntime(option: Option<&Path>) -> Result<Found> {
             .filter_map(|file| Some(file.ok()?.path()))
             .find(|path| path.file_name().is_some_and(is_onnxruntime))
     });
-    match in_package {
-        Some(path) => Ok(Found {
-            path,
-            how: "an installed Python package",
-        }),
-        None => bail!(
+    in_package.map(Found::in_package).with_context(|| {
+        format!(
             "there is no ONNX Runtime: neither --ort-lib nor ORT_DYLIB_PATH names one, and no \
              Python package has one; {HOW_TO_GET}"
-        ),
-    }
+        )
+    })
 }
 
 /// Whether a file has the name of ONNX Runtime's library and not that of a part of it.
@@ -104,18 +109,14 @@ pub(crate) fn ep(option: Option<&Path>) -> Result<Found> {
     let in_package = python_package("onnxruntime_ep_revseq")
         .map(|folder| folder.join(EP_LIBRARY))
         .filter(|path| path.is_file());
-    match in_package {
-        Some(path) => Ok(Found {
-            path,
-            how: "an installed Python package",
-        }),
-        None => bail!(
+    in_package.map(Found::in_package).with_context(|| {
+        format!(
             "there is no {EP_LIBRARY}: neither --ep-lib nor REVSEQ_EP_LIBRARY names it, and it is \
              neither beside revseq nor in an installed Python package; install the wheel \
              onnxruntime-ep-revseq (`cargo xtask wheel` makes it), build the library with `cargo \
              build --release -p revseq-ep`, or run ONNX Runtime's own kernels with --backend ort-plain"
-        ),
-    }
+        )
+    })
 }
 
 /// The path that the option, or else the environment variable, names.

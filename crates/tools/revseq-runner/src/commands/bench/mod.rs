@@ -26,7 +26,6 @@ use crate::model::read::{self, Located};
 use crate::model::{Bindings, Model, walk};
 use crate::note::note;
 use crate::progress::Progress;
-use crate::tensor::compare::compare;
 use crate::tensor::{Tensor, Tensors};
 use crate::units::Time;
 use ways::{Choice, On, WAYS, Way};
@@ -274,7 +273,11 @@ fn measure(
             load_seconds: Time(ready.load),
             peak_bytes: peak(way),
             takes: ready.takes,
-            different: differences(&names, &expected, &ready.outputs, &tolerances),
+            different: tolerances
+                .differences(&names, &expected, &ready.outputs)
+                .into_iter()
+                .map(|(name, difference)| format!("output {name:?}: {difference}"))
+                .collect(),
         };
         let (ran, reason) = match ready {
             Ok(ready) => (Some(ran(ready)), None),
@@ -515,21 +518,6 @@ impl Ready {
         }
         Ok(())
     }
-}
-
-/// The outputs that differ from the expected ones.
-fn differences(
-    names: &[String],
-    expected: &[Tensor],
-    got: &[Tensor],
-    tolerances: &Tolerances<'_>,
-) -> Vec<String> {
-    let outputs = std::iter::zip(names, std::iter::zip(expected, got));
-    let different = outputs.filter_map(|(name, (expected, got))| {
-        let difference = compare(expected, got, tolerances.of(name, &BTreeMap::new()));
-        Some(format!("output {name:?}: {}", difference.err()?))
-    });
-    different.collect()
 }
 
 /// The fastest way, if it gains something, with its line of code.

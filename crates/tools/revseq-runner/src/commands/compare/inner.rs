@@ -46,36 +46,28 @@ pub(super) fn run(engine: &Engine, model: &Model, given: &Tensors) -> Result<Ran
     let produced = model.produced();
     let is_tensor = |value: &&Produced| !NO_TENSORS.contains(&value.operator.as_str());
     let all = model.with_outputs(produced.iter().filter(is_tensor))?;
+    let own = model.output_names().len();
     let run = || engine.ready(&all)?.run_each(given);
-    let results = match run() {
-        Ok(results) => results,
+    let mut by_name: HashMap<String, Result<Tensor, String>> = HashMap::new();
+    let (outputs, refused) = match run() {
+        Ok(mut results) => {
+            let inner = results.split_off(own).into_iter();
+            let outputs: Vec<Tensor> = results.into_iter().collect::<Result<_>>()?;
+            let inner = inner.map(|result| result.map_err(|error| chain(&error)));
+            let all_results = outputs.iter().cloned().map(Ok).chain(inner);
+            by_name.extend(std::iter::zip(all.output_names(), all_results));
+            (outputs, None)
+        }
+        // The model itself may run all the same.
         Err(why) => {
-            // The model itself may run all the same.
             let ran = super::outputs(engine, model, given)?;
-            let why = chain(&why);
-            let values = produced.into_iter().map(|value| (value, Err(why.clone())));
-            return Ok(Ran {
-                inner: Some(Inner {
-                    values: values.collect(),
-                    nested: model.count_nested(),
-                }),
-                ..ran
-            });
+            (ran.outputs, Some(chain(&why)))
         }
     };
-    let own = model.output_names().len();
-    let mut results = results.into_iter();
-    let outputs: Vec<Tensor> = results.by_ref().take(own).collect::<Result<_>>()?;
-    let mut by_name: HashMap<String, Result<Tensor, String>> = HashMap::new();
-    for (name, output) in std::iter::zip(model.output_names(), &outputs) {
-        by_name.insert(name, Ok(output.clone()));
-    }
-    for (name, result) in std::iter::zip(all.output_names().into_iter().skip(own), results) {
-        by_name.insert(name, result.map_err(|error| chain(&error)));
-    }
     let values = produced.into_iter().map(|value| {
+        let is_no_tensor = || format!("it is no tensor: {}", value.operator);
         let result = by_name.remove(&value.name);
-        let result = result.unwrap_or_else(|| Err(format!("it is no tensor: {}", value.operator)));
+        let result = result.unwrap_or_else(|| Err(refused.clone().unwrap_or_else(is_no_tensor)));
         (value, result)
     });
     Ok(Ran {

@@ -2,7 +2,7 @@
 
 mod inner;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::{Context, Error, Result, bail, ensure};
@@ -230,7 +230,7 @@ fn compared(
         ran,
     } = sides.remove(first);
     let expected = ran.map_err(Error::msg)?;
-    let tolerance = |name: &str| tolerances.of(name, &BTreeMap::new());
+    let tolerance = |name: &str| tolerances.of(name, None);
     let rows = sides.into_iter().map(|Side { name, ran }| {
         let results = match ran {
             Err(why) => Results::Refused { why },

@@ -1,6 +1,5 @@
 //! Runs the original and the rewritten model, and compares.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
@@ -15,7 +14,7 @@ use crate::commands::tolerance::{Tolerances, is_exact};
 use crate::model::read::{self, DataSet};
 use crate::model::{Bindings, Model, walk};
 use crate::tensor::Tensor;
-use crate::tensor::compare::{Tolerance, compare};
+use crate::tensor::compare::Tolerance;
 
 use super::made_up::{Agreement, Inputs, MadeUp};
 
@@ -264,13 +263,10 @@ impl Check<'_> {
         got: &[Tensor],
         tolerances: &Tolerances<'_>,
     ) -> Option<String> {
-        let outputs = &self.original.graph().output;
-        let both = std::iter::zip(expected, got);
-        std::iter::zip(outputs, both).find_map(|(output, (expected, got))| {
-            let tolerance = tolerances.of(output.name(), &BTreeMap::new());
-            let difference = compare(expected, got, tolerance).err()?;
-            Some(format!("output {}", difference.of(output.name())))
-        })
+        let names = self.original.output_names();
+        let differences = tolerances.differences(&names, expected, got);
+        let (name, difference) = differences.first()?;
+        Some(format!("output {}", difference.of(name)))
     }
 }
 
