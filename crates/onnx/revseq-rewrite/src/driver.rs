@@ -32,6 +32,10 @@ const MAXIMUM_ROUNDS: usize = 100;
 /// The most turns of all passes: one pass may enable another, also an earlier one.
 pub(crate) const MAXIMUM_TURNS: usize = 100;
 
+/// The first IR version in which an initializer need not be an input. An initializer that is one is
+/// a default since.
+const INITIALIZERS_ALONE: i64 = 4;
+
 /// Rewrites a model. All passes run in their order until none of them changes anything, so that
 /// rewriting the result changes nothing either.
 ///
@@ -49,7 +53,8 @@ pub(crate) fn rewrite(
         options,
         runtime: runtimes::find(options)?,
         unread: Unread::of(model),
-        are_fixed: are_initializers_fixed(model, options),
+        are_fixed: options.assume.constant_initializers
+            || model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE,
         names: Names::new(model),
         written: HashSet::new(),
         is_swept: false,
@@ -114,6 +119,7 @@ struct Driver<'o> {
     options: &'o Options,
     runtime: Option<&'static Runtime>,
     unread: Unread,
+    /// Whether the initializers of the main graph that are inputs as well are constants.
     are_fixed: bool,
     names: Names,
     /// The names of the nodes written by passes.
@@ -152,12 +158,11 @@ impl Driver<'_> {
         steps: &mut PassSteps,
     ) -> bool {
         for round in 0..MAXIMUM_ROUNDS {
-            let context = Context::new(self.options, model, waits);
             let Round {
                 edits,
                 left,
                 is_waiting,
-            } = look(model, pass, context, self.runtime, &self.names);
+            } = self.look(model, pass, waits);
             let is_done = edits.is_empty();
             let rewritten = edits.iter().map(|placed| placed.step.clone());
             steps.rewritten.extend(rewritten);
@@ -179,6 +184,28 @@ impl Driver<'_> {
         }
         true
     }
+
+    /// Runs a pass over every node of a model.
+    fn look(&self, model: &ModelProto, pass: &'static Pass, waits: bool) -> Round {
+        let mut look = Look {
+            driver: self,
+            pass,
+            context: Context::new(self.options, model, waits),
+            round: Round::default(),
+        };
+        if let Some(scope) = Scope::main(model, self.are_fixed) {
+            look.scope(&scope, &Path::default(), &[]);
+        }
+        let main = opset(&model.opset_import);
+        for (index, function) in model.functions.iter().enumerate() {
+            let own = default_import(&function.opset_import)
+                .map_or(main, |import| import.version.unwrap_or(1));
+            let scope = Scope::function_body(function, own);
+            let label = format!("function {}", function.name());
+            look.scope(&scope, &Path::function(index), &[label]);
+        }
+        look.round
+    }
 }
 
 /// A replacement and its place.
@@ -197,52 +224,12 @@ struct Round {
     is_waiting: bool,
 }
 
-/// The first IR version in which an initializer need not be an input. An initializer that is one is
-/// a default since.
-const INITIALIZERS_ALONE: i64 = 4;
-
-/// Whether the initializers of the main graph that are inputs as well are constants.
-fn are_initializers_fixed(model: &ModelProto, options: &Options) -> bool {
-    options.assume.constant_initializers || model.ir_version.unwrap_or(0) < INITIALIZERS_ALONE
-}
-
-/// Runs a pass over every node of a model.
-fn look(
-    model: &ModelProto,
-    pass: &'static Pass,
-    context: Context<'_>,
-    runtime: Option<&'static Runtime>,
-    names: &Names,
-) -> Round {
-    let are_fixed = are_initializers_fixed(model, context.options);
-    let mut look = Look {
-        pass,
-        names,
-        round: Round::default(),
-        context,
-        runtime,
-    };
-    if let Some(scope) = Scope::main(model, are_fixed) {
-        look.scope(&scope, &Path::default(), &[]);
-    }
-    let main = opset(&model.opset_import);
-    for (index, function) in model.functions.iter().enumerate() {
-        let own = default_import(&function.opset_import)
-            .map_or(main, |import| import.version.unwrap_or(1));
-        let scope = Scope::function_body(function, own);
-        let label = format!("function {}", function.name());
-        look.scope(&scope, &Path::function(index), &[label]);
-    }
-    look.round
-}
-
+/// A pass on its way over a model.
 struct Look<'a> {
+    driver: &'a Driver<'a>,
     pass: &'static Pass,
-    names: &'a Names,
-    round: Round,
     context: Context<'a>,
-    /// Runtime that the model is for, with its passes.
-    runtime: Option<&'static Runtime>,
+    round: Round,
 }
 
 impl Look<'_> {
@@ -265,10 +252,10 @@ impl Look<'_> {
                 node,
                 index,
                 context: &self.context,
-                names: self.names,
+                names: &self.driver.names,
             });
             let verdict = verdict.and_then(|edit| {
-                let lacking = self.runtime.and_then(|runtime| runtime.refusal(&edit));
+                let lacking = self.driver.runtime.and_then(|it| it.refusal(&edit));
                 match lacking.or_else(|| self.context.refusal(scope, node)) {
                     Some(why) => Err(why.into()),
                     None => Ok(edit),

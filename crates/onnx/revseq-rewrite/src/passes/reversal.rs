@@ -45,7 +45,7 @@ impl<'a> Reversal<'a> {
     }
 
     /// The same with mapped axes.
-    pub(super) fn with_axes(&self, map: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+    fn with_axes(&self, map: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Flip { axis } => Self::Flip { axis: map(*axis)? },
             Self::Sequence {
@@ -79,24 +79,19 @@ impl<'a> Reversal<'a> {
     pub(super) fn is_same(&self, scope: &Scope<'_>, other: &Reversal<'_>) -> bool {
         match (self, other) {
             (
-                &Self::Sequence {
-                    time,
-                    batch,
-                    lengths,
-                },
-                &Reversal::Sequence {
+                Self::Sequence { lengths, .. },
+                Reversal::Sequence {
                     lengths: others, ..
                 },
-            ) if scope.is_same(lengths, scope, others) => {
-                let lengths = others;
-                *other
-                    == Reversal::Sequence {
-                        time,
-                        batch,
-                        lengths,
-                    }
-            }
+            ) => scope.is_same(lengths, scope, others) && self.axes() == other.axes(),
             _ => self == other,
+        }
+    }
+
+    fn axes(&self) -> (usize, Option<usize>) {
+        match *self {
+            Self::Flip { axis } => (axis, None),
+            Self::Sequence { time, batch, .. } => (time, Some(batch)),
         }
     }
 

@@ -42,23 +42,13 @@ pub(crate) fn count<'a>(body: &Body<'a>, node: &'a NodeProto) -> Result<Size<'a>
         let size = bound.size.number()?;
         size.checked_sub(bound.ahead)?.checked_add(1)
     };
-    let symbol = bounds
-        .iter()
-        .find(|bound| known(bound).is_none() && bound.ahead == 1);
-    let steps = match symbol {
-        Some(bound) => bound.size,
-        None => Size::Known(
-            bounds
-                .iter()
-                .filter_map(known)
-                .min()
-                .filter(|&steps| steps > 0)
-                .ok_or(
-                    "it does not provably run once for each step of its input: nothing says how \
-                     often it runs",
-                )?,
-        ),
-    };
+    let is_symbol = |bound: &&Bound<'_>| known(bound).is_none() && bound.ahead == 1;
+    let symbol = bounds.iter().find(is_symbol).map(|bound| bound.size);
+    let least = bounds.iter().filter_map(known).min();
+    let number = least.filter(|&steps| steps > 0).map(Size::Known);
+    let steps = symbol.or(number).ok_or(
+        "it does not provably run once for each step of its input: nothing says how often it runs",
+    )?;
     let early = bounds.iter().any(|bound| match (bound.size, steps) {
         (Size::Known(_), Size::Known(_)) => false,
         (size, steps) => size != steps || bound.ahead > 1,

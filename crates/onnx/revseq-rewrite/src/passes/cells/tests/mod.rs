@@ -1,29 +1,20 @@
-mod arena;
+mod formulas;
 
-use arena::{Arena, FEATURES, UNITS, Value};
+use formulas::{FEATURES, Formula, UNITS};
 
 use super::{Activation, Cell, CellKind, Matrix};
 use crate::constant::Floats;
 
-const SIGMOID: Activation = function("Sigmoid", None, None);
-const TANH: Activation = function("Tanh", None, None);
-
-const fn function(name: &'static str, alpha: Option<f32>, beta: Option<f32>) -> Activation {
-    Activation { name, alpha, beta }
-}
-
 /// Checks that a formula is a cell that computes the same, whatever the order of operands.
 #[track_caller]
-fn check(formula: impl Fn(&mut Arena) -> Value) -> Cell<'static> {
+fn check(text: &str) -> Cell<'static> {
     let cells = [false, true].map(|is_turned| {
-        let mut arena = Arena::default();
-        arena.is_turned = is_turned;
-        let output = formula(&mut arena);
-        let cell = arena.cell(output).expect("it is a cell");
-        let (found, memory) = arena.layer(&cell);
-        same(&found, &arena.run(output));
+        let formula = Formula::new(text, is_turned);
+        let cell = formula.cell().expect("it is a cell");
+        let (found, memory) = formula.layer(&cell);
+        same(&found, &formula.value());
         if let (Some(found), Some((_, new))) = (memory, cell.memory) {
-            same(&found, &arena.run(new[1..].parse().unwrap()));
+            same(&found, &formula.run(new));
         }
         cell
     });
@@ -42,36 +33,48 @@ fn same(found: &[f32], expected: &[f32]) {
 }
 
 #[track_caller]
-fn refuse(formula: impl Fn(&mut Arena) -> Value) {
-    let mut arena = Arena::default();
-    let output = formula(&mut arena);
-    assert!(arena.cell(output).is_none());
+fn refuse(text: &str) {
+    assert!(Formula::new(text, false).cell().is_none(), "{text}");
 }
 
-/// The new cell state and the output, from the sums of the gates i, f, c and a function of the new
-/// cell state that makes the sum of the gate o.
-fn lstm(
-    a: &mut Arena,
-    [i, f, g]: [Value; 3],
-    c: Value,
-    o: impl Fn(&mut Arena, Value) -> Value,
-) -> Value {
-    let [i, f] = [i, f].map(|sum| a.function(SIGMOID, sum));
-    let g = a.function(TANH, g);
-    let (kept, added) = (a.times(f, c), a.times(i, g));
-    let new = a.plus(kept, added);
-    let o = o(a, new);
-    let (o, shown) = (a.function(SIGMOID, o), a.function(TANH, new));
-    a.times(o, shown)
+/// The sum `x W + h R + b` of a gate.
+fn sum(name: &str) -> String {
+    sum_of(name, "x")
+}
+
+fn sum_of(name: &str, x: &str) -> String {
+    format!(
+        "{name}.x = MatMul({x}, {name}.w_2x3)
+        {name}.h = MatMul(h, {name}.r_3x3)
+        {name}.both = Add({name}.x, {name}.h)
+        {name} = Add({name}.both, {name}.b_3)\n"
+    )
+}
+
+fn sums<const N: usize>(names: [&str; N]) -> String {
+    names.map(sum).concat()
+}
+
+/// An LSTM of the sums of the gates i, f and g, and of o, which may read the new cell state.
+fn lstm(before: &str, o: &str) -> String {
+    format!(
+        "{before}
+        input = Sigmoid(i)
+        forget = Sigmoid(f)
+        candidate = Tanh(g)
+        kept = Mul(forget, c)
+        added = Mul(input, candidate)
+        new = Add(kept, added)
+        {o}
+        output = Sigmoid(o)
+        shown = Tanh(new)
+        y = Mul(output, shown)"
+    )
 }
 
 #[test]
 fn an_lstm_of_products_for_each_gate() {
-    let cell = check(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let sums = [(); 4].map(|()| a.sum(x, h));
-        lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| sums[3])
-    });
+    let cell = check(&lstm(&sums(["i", "f", "g", "o"]), ""));
     assert_eq!(cell.kind, CellKind::Lstm);
     assert_eq!((cell.features(), cell.units()), (FEATURES, UNITS));
     assert!(cell.gates.iter().all(|gate| gate.peephole.is_none()));
@@ -79,127 +82,113 @@ fn an_lstm_of_products_for_each_gate() {
 
 #[test]
 fn an_lstm_of_joined_values_and_columns() {
-    check(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let both = a.joined(&[x, h]);
-        let product = a.product(both, 4 * UNITS);
-        let bias = a.constant(&[1, 4 * UNITS]);
-        let sum = a.plus(product, bias);
-        // Columns of columns, and of all of them.
-        let half = a.columns(sum, 2 * UNITS, 2 * UNITS);
-        let all = a.columns(half, 0, 2 * UNITS);
-        let gates = [(sum, 0), (sum, UNITS), (all, 0), (all, UNITS)];
-        let sums = gates.map(|(of, first)| a.columns(of, first, UNITS));
-        lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| sums[3])
-    });
+    // Columns of columns, and of all of them.
+    let gates = "joined = Concat<axis=1>(x, h)
+        product = MatMul(joined, w_5x12)
+        all = Add(product, b_1x12)
+        half = Slice(all, [6], [12], [1])
+        same = Slice(half, [0], [6], [1])
+        i = Slice(all, [0], [3], [1])
+        f = Slice(all, [3], [6], [1])
+        g = Slice(same, [0], [3], [1])
+        o = Slice(same, [3], [6], [1])";
+    check(&lstm(gates, ""));
 }
 
 #[test]
 fn an_lstm_whose_functions_come_before_the_columns() {
-    check(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let bias = a.constant(&[]);
-        let of_x = a.product_and(x, 4 * UNITS, bias);
-        let sum = a.product_and(h, 4 * UNITS, of_x);
-        let all = a.function(SIGMOID, sum);
-        let gates = [0, UNITS, 2 * UNITS, 3 * UNITS].map(|at| a.columns(all, at, UNITS));
-        let (kept, added) = (a.times(gates[0], c), a.times(gates[1], gates[2]));
-        let new = a.plus(kept, added);
-        let shown = a.function(TANH, new);
-        a.times(gates[3], shown)
-    });
+    check(
+        "of_x = Gemm(x, w_2x12, 0.7)
+        all = Gemm(h, r_3x12, of_x)
+        gates = Sigmoid(all)
+        f = Slice(gates, [0], [3], [1])
+        i = Slice(gates, [3], [6], [1])
+        g = Slice(gates, [6], [9], [1])
+        o = Slice(gates, [9], [12], [1])
+        kept = Mul(f, c)
+        added = Mul(i, g)
+        new = Add(kept, added)
+        shown = Tanh(new)
+        y = Mul(o, shown)",
+    );
 }
 
 #[test]
 fn an_lstm_with_peepholes() {
-    let cell = check(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let sums = [(); 4].map(|()| a.sum(x, h));
-        let peepholes = [(); 3].map(|()| a.constant(&[UNITS]));
-        let [i, f] = [0, 1].map(|gate| {
-            let seen = a.times(peepholes[gate], c);
-            a.plus(sums[gate], seen)
-        });
-        lstm(a, [i, f, sums[2]], c, |a, new| {
-            let seen = a.times(peepholes[2], new);
-            a.plus(sums[3], seen)
-        })
-    });
+    let seen = |gate: &str, state: &str| {
+        format!(
+            "{gate}.seen = Mul({gate}.p_3, {state})
+            {gate} = Add({gate}.plain, {gate}.seen)\n"
+        )
+    };
+    let plain = sums(["i.plain", "f.plain", "g", "o.plain"]);
+    let before = [plain, seen("i", "c"), seen("f", "c")].concat();
+    let cell = check(&lstm(&before, &seen("o", "new")));
     let peepholes = cell.gates.iter().map(|gate| gate.peephole.is_some());
     assert_eq!(peepholes.collect::<Vec<_>>(), [true, true, true, false]);
-}
-
-#[test]
-fn no_lstm_with_a_peephole_of_another_state() {
-    refuse(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let sums = [(); 4].map(|()| a.sum(x, h));
-        let by = a.constant(&[UNITS]);
-        // The output gate sees the new cell state, not the old one.
-        let seen = a.times(by, c);
-        let o = a.plus(sums[3], seen);
-        lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| o)
-    });
+    // The output gate sees the new cell state, not the old one.
+    let plain = sums(["i", "f", "g", "o.plain"]);
+    refuse(&lstm(&plain, &seen("o", "c")));
 }
 
 /// The candidate of a GRU.
-fn candidate(a: &mut Arena, [x, h]: [Value; 2], resets_after_product: bool) -> Value {
-    let r = a.sum(x, h);
-    let r = a.function(SIGMOID, r);
-    let of_x = a.product(x, UNITS);
-    let bias = a.constant(&[UNITS]);
-    let of_x = a.plus(of_x, bias);
-    let seen = if resets_after_product {
-        let own = a.constant(&[UNITS]);
-        let product = a.product_and(h, UNITS, own);
-        let seen = a.times(r, product);
-        a.columns(seen, 0, UNITS)
-    } else {
-        let reset = a.times(r, h);
-        a.product(reset, UNITS)
+fn candidate(resets_after_product: bool) -> String {
+    let seen = match resets_after_product {
+        true => {
+            "product = Gemm(h, n.r_3x3, n.d_3)
+            reset = Mul(r, product)
+            seen = Slice(reset, [0], [3], [1])"
+        }
+        false => {
+            "reset = Mul(r, h)
+            seen = MatMul(reset, n.r_3x3)"
+        }
     };
-    a.plus(of_x, seen)
+    let sum = sum("r.sum");
+    format!(
+        "{sum}
+        r = Sigmoid(r.sum)
+        n.x = MatMul(x, n.w_2x3)
+        n.bias = Add(n.x, n.b_3)
+        {seen}
+        n.sum = Add(n.bias, seen)\n"
+    )
 }
 
-/// A mixture of the state `h` and the candidate `n` by the gate `z`.
-type Mixture = fn(&mut Arena, Value, Value, Value) -> Value;
-
-const MIXTURES: [Mixture; 6] = [
-    |a, z, h, n| {
-        let one = a.scalar(1.0);
-        let rest = a.minus(one, z);
-        let (kept, added) = (a.times(z, h), a.times(rest, n));
-        a.plus(kept, added)
-    },
-    |a, z, h, n| {
-        let change = a.minus(h, n);
-        let change = a.times(z, change);
-        a.plus(n, change)
-    },
-    |a, z, h, n| {
-        let change = a.minus(n, h);
-        let change = a.times(z, change);
-        a.minus(n, change)
-    },
-    |a, z, h, n| MIXTURES[0](a, z, n, h),
-    |a, z, h, n| MIXTURES[1](a, z, n, h),
-    |a, z, h, n| MIXTURES[2](a, z, n, h),
+/// The mixtures of the state `h` and the candidate `n` by the gate `z`, and by the opposite gate.
+const MIXTURES: [&str; 6] = [
+    "rest = Sub(1, z)
+    kept = Mul(z, h)
+    added = Mul(rest, n)
+    y = Add(kept, added)",
+    "change = Sub(h, n)
+    part = Mul(z, change)
+    y = Add(n, part)",
+    "change = Sub(n, h)
+    part = Mul(z, change)
+    y = Sub(n, part)",
+    "rest = Sub(1, z)
+    kept = Mul(z, n)
+    added = Mul(rest, h)
+    y = Add(kept, added)",
+    "change = Sub(n, h)
+    part = Mul(z, change)
+    y = Add(h, part)",
+    "change = Sub(h, n)
+    part = Mul(z, change)
+    y = Sub(h, part)",
 ];
 
-fn gru(a: &mut Arena, mixture: Mixture, gate: Activation, resets_after_product: bool) -> Value {
-    let (x, h) = (a.input(), a.state("h"));
-    let z = a.sum(x, h);
-    let z = a.function(gate, z);
-    let n = candidate(a, [x, h], resets_after_product);
-    let n = a.function(TANH, n);
-    mixture(a, z, h, n)
+fn gru(mixture: &str, gate: &str, resets_after_product: bool) -> String {
+    let (z, n) = (sum("z.sum"), candidate(resets_after_product));
+    format!("{z}\nz = {gate}(z.sum)\n{n}\nn = Tanh(n.sum)\n{mixture}")
 }
 
 #[test]
 fn grus_of_all_forms() {
     for mixture in MIXTURES {
         for resets_after_product in [false, true] {
-            let cell = check(|a| gru(a, mixture, SIGMOID, resets_after_product));
+            let cell = check(&gru(mixture, "Sigmoid", resets_after_product));
             let expected = CellKind::Gru {
                 resets_after_product,
             };
@@ -207,121 +196,89 @@ fn grus_of_all_forms() {
             assert_eq!(cell.gates[2].state_bias.is_some(), resets_after_product);
         }
     }
-}
-
-#[test]
-fn no_gru_whose_gates_have_different_functions() {
-    refuse(|a| gru(a, MIXTURES[0], TANH, false));
+    // Gates of different functions, a peephole, and weights of one column, which broadcast.
+    refuse(&gru(MIXTURES[0], "Tanh", false));
+    let plain = gru(MIXTURES[0], "Sigmoid", false);
+    let seen = "n.seen = Mul(p_3, h)\nn.all = Add(n.sum, n.seen)\nn = Tanh(n.all)";
+    refuse(&plain.replace("n = Tanh(n.sum)", seen));
+    let single = "z.x = MatMul(x, w_2x1)
+        z.h = MatMul(h, r_3x1)
+        z.sum = Add(z.x, z.h)\n";
+    refuse(&plain.replace(&sum("z.sum"), single));
 }
 
 #[test]
 fn an_opposite_gate_has_a_symmetric_function() {
-    let gru = |a: &mut Arena, gate: Activation| {
-        let (x, h) = (a.input(), a.state("h"));
-        let [z, r] = [(); 2].map(|()| {
-            let sum = a.sum(x, h);
-            a.function(gate, sum)
-        });
-        let reset = a.times(r, h);
-        let (of_x, of_reset) = (a.product(x, UNITS), a.product(reset, UNITS));
-        let n = a.plus(of_x, of_reset);
-        let n = a.function(TANH, n);
-        MIXTURES[3](a, z, h, n)
+    let gru = |gate: &str| {
+        let sums = sums(["z.sum", "r.sum"]);
+        format!(
+            "{sums}
+            z = {gate}(z.sum)
+            r = {gate}(r.sum)
+            reset = Mul(r, h)
+            n.x = MatMul(x, n.w_2x3)
+            n.h = MatMul(reset, n.r_3x3)
+            n.sum = Add(n.x, n.h)
+            n = Tanh(n.sum)
+            {}",
+            MIXTURES[3]
+        )
     };
-    let ramp = |beta| function("HardSigmoid", Some(0.2), Some(beta));
-    check(|a| gru(a, ramp(0.5)));
-    refuse(|a| gru(a, ramp(0.4)));
-    refuse(|a| gru(a, function("Softsign", None, None)));
-}
-
-#[test]
-fn no_gru_with_a_peephole() {
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let z = a.sum(x, h);
-        let z = a.function(SIGMOID, z);
-        let n = candidate(a, [x, h], false);
-        let by = a.constant(&[UNITS]);
-        let seen = a.times(by, h);
-        let n = a.plus(n, seen);
-        let n = a.function(TANH, n);
-        MIXTURES[0](a, z, h, n)
-    });
+    check(&gru("HardSigmoid<alpha=0.2;beta=0.5>"));
+    refuse(&gru("HardSigmoid<alpha=0.2;beta=0.4>"));
+    refuse(&gru("Softsign"));
 }
 
 #[test]
 fn rnns_of_all_functions() {
     let functions = [
-        function("Elu", Some(0.7), None),
-        function("HardSigmoid", Some(0.3), Some(0.4)),
-        function("LeakyRelu", Some(0.1), None),
-        function("Relu", None, None),
-        SIGMOID,
-        function("Softplus", None, None),
-        function("Softsign", None, None),
-        TANH,
-        function("ThresholdedRelu", Some(0.5), None),
+        ("Elu", Some(0.7), None),
+        ("HardSigmoid", Some(0.3), Some(0.4)),
+        ("LeakyRelu", Some(0.1), None),
+        ("Relu", None, None),
+        ("Sigmoid", None, None),
+        ("Softplus", None, None),
+        ("Softsign", None, None),
+        ("Tanh", None, None),
+        ("ThresholdedRelu", Some(0.5), None),
     ];
-    for function in functions {
-        let cell = check(|a| {
-            let (x, h) = (a.input(), a.state("h"));
-            let sum = a.sum(x, h);
-            a.function(function, sum)
-        });
+    for (name, alpha, beta) in functions {
+        let constants = [("alpha", alpha), ("beta", beta)].into_iter();
+        let constants = constants.filter_map(|(name, it)| Some(format!("{name}={:?}", it?)));
+        let constants = constants.collect::<Vec<_>>().join(";");
+        let sum = sum("s");
+        let cell = check(&format!("{sum}\ny = {name}<{constants}>(s)"));
+        let function = Activation { name, alpha, beta };
         assert_eq!(
             (cell.kind, &*cell.activations),
             (CellKind::Rnn, &[function][..])
         );
     }
-}
-
-#[test]
-fn an_rnn_without_function() {
-    let cell = check(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        a.sum(x, h)
-    });
-    assert_eq!(cell.activations, [Activation::NONE]);
+    assert_eq!(check(&sum("y")).activations, [Activation::NONE]);
 }
 
 #[test]
 fn a_ramp_is_hard_sigmoid() {
-    let ramps: [fn(&mut Arena, Value) -> Value; 4] = [
-        |a, x| {
-            let [scale, offset] = [0.2, 0.5].map(|it| a.scalar(it));
-            let scaled = a.times(x, scale);
-            let moved = a.plus(scaled, offset);
-            a.bounded(moved, 0.0, 1.0)
-        },
-        |a, x| {
-            let [divisor, less, low, high] = [5.0, -0.5, 0.0, 1.0].map(|it| a.scalar(it));
-            let scaled = a.binary("Div", x, divisor);
-            let moved = a.minus(scaled, less);
-            let above = a.binary("Min", moved, high);
-            a.binary("Max", above, low)
-        },
+    let ramps = [
+        "scaled = Mul(s, 0.2)
+        moved = Add(scaled, 0.5)
+        y = Clip(moved, 0, 1)",
+        "scaled = Div(s, 5)
+        moved = Sub(scaled, -0.5)
+        above = Min(moved, 1)
+        y = Max(above, 0)",
         // relu6(x + 2.5) / 5, of half the bound.
-        |a, x| {
-            let [offset, divisor] = [2.5, 5.0].map(|it| a.scalar(it));
-            let moved = a.plus(x, offset);
-            let bounded = a.bounded(moved, 0.0, 5.0);
-            a.binary("Div", bounded, divisor)
-        },
+        "moved = Add(s, 2.5)
+        bounded = Clip(moved, 0, 5)
+        y = Div(bounded, 5)",
         // The outer bound is an activation of its own.
-        |a, x| {
-            let [scale, offset, high] = [0.2, 0.5, 1.0].map(|it| a.scalar(it));
-            let scaled = a.times(x, scale);
-            let moved = a.plus(scaled, offset);
-            let above = a.binary("Min", moved, high);
-            a.bounded(above, 0.0, f32::INFINITY)
-        },
+        "scaled = Mul(s, 0.2)
+        moved = Add(scaled, 0.5)
+        above = Min(moved, 1)
+        y = Clip(above, 0)",
     ];
     for ramp in ramps {
-        let cell = check(|a| {
-            let (x, h) = (a.input(), a.state("h"));
-            let sum = a.sum(x, h);
-            ramp(a, sum)
-        });
+        let cell = check(&format!("{}\n{ramp}", sum("s")));
         let [
             Activation {
                 name,
@@ -339,79 +296,46 @@ fn a_ramp_is_hard_sigmoid() {
 
 #[test]
 fn no_lstm_of_two_inputs_or_of_one_state() {
-    refuse(|a| {
-        let (x, h, c) = (a.input(), a.state("h"), a.state("c"));
-        let other = a.function(TANH, x);
-        let sums = [x, x, x, other].map(|x| a.sum(x, h));
-        lstm(a, [sums[0], sums[1], sums[2]], c, |_, _| sums[3])
-    });
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let sums = [(); 4].map(|()| a.sum(x, h));
-        lstm(a, [sums[0], sums[1], sums[2]], h, |_, _| sums[3])
-    });
+    let three = sums(["i", "f", "g"]);
+    let other = sum_of("o", "other");
+    refuse(&lstm(&format!("other = Tanh(x)\n{three}\n{other}"), ""));
+    let one_state = lstm(&sums(["i", "f", "g", "o"]), "");
+    refuse(&one_state.replace("(forget, c)", "(forget, h)"));
 }
 
 #[test]
-fn no_cell_of_other_terms() {
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let (sum, product) = (a.sum(x, h), a.product(x, UNITS));
-        let other = a.function(SIGMOID, product);
-        let sum = a.plus(sum, other);
-        a.function(TANH, sum)
-    });
-}
-
-/// Weights of one column broadcast.
-#[test]
-fn no_gru_of_a_single_gate_for_all_units() {
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let (of_x, of_h) = (a.product(x, 1), a.product(h, 1));
-        let z = a.plus(of_x, of_h);
-        let z = a.function(SIGMOID, z);
-        let n = candidate(a, [x, h], false);
-        let n = a.function(TANH, n);
-        MIXTURES[0](a, z, h, n)
-    });
-}
-
-#[test]
-fn no_cell_of_columns_that_are_not_there() {
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let (of_x, of_h) = (a.product(x, 2 * UNITS), a.product(h, 2 * UNITS));
-        let sum = a.plus(of_x, of_h);
-        let half = a.columns(sum, 0, UNITS);
-        let beyond = a.columns(half, UNITS, UNITS);
-        a.function(TANH, beyond)
-    });
-}
-
-#[test]
-fn no_cell_of_weights_that_do_not_fit() {
-    // A bias of other sizes, rows that nothing joins, and no product of a state.
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let sum = a.sum(x, h);
-        let bias = a.constant(&[2, UNITS]);
-        let sum = a.plus(sum, bias);
-        a.function(TANH, sum)
-    });
-    refuse(|a| {
-        let x = a.input();
-        let (one, other) = (a.product(x, UNITS), a.product(x, UNITS));
-        let sum = a.plus(one, other);
-        a.function(TANH, sum)
-    });
-    refuse(|a| {
-        let (x, h) = (a.input(), a.state("h"));
-        let part = a.columns(h, 0, 2);
-        let (of_x, of_h) = (a.product(x, UNITS), a.product(part, UNITS));
-        let sum = a.plus(of_x, of_h);
-        a.function(TANH, sum)
-    });
+fn no_cell_of_other_terms_columns_or_weights() {
+    let with_sum = |rest: &str| format!("{}\n{rest}", sum("s"));
+    refuse(&with_sum(
+        "product = MatMul(x, w_2x3)
+        other = Sigmoid(product)
+        more = Add(s, other)
+        y = Tanh(more)",
+    ));
+    // Columns that are not there.
+    refuse(
+        "of_x = MatMul(x, w_2x6)
+        of_h = MatMul(h, r_3x6)
+        all = Add(of_x, of_h)
+        half = Slice(all, [0], [3], [1])
+        beyond = Slice(half, [3], [6], [1])
+        y = Tanh(beyond)",
+    );
+    // A bias of other sizes, no product of a state, and rows that nothing joins.
+    refuse(&with_sum("more = Add(s, b_2x3)\ny = Tanh(more)"));
+    refuse(
+        "one = MatMul(x, w_2x3)
+        other = MatMul(x, r_2x3)
+        both = Add(one, other)
+        y = Tanh(both)",
+    );
+    refuse(
+        "part = Slice(h, [0], [2], [1])
+        of_x = MatMul(x, w_2x3)
+        of_h = MatMul(part, r_2x3)
+        both = Add(of_x, of_h)
+        y = Tanh(both)",
+    );
 }
 
 #[test]

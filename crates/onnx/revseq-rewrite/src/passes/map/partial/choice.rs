@@ -56,16 +56,12 @@ impl<'a> Choice<'a> {
             kept,
             ..Self::default()
         };
+        let is_made = |value: &&str| {
+            let maker = search.body.inner.maker(value).map(|(index, _)| index);
+            maker.is_some_and(|it| search.before.contains(&it) || choice.behind.contains(&it))
+        };
         let made = search.scanned.iter().copied();
-        let behind = &choice.behind;
-        choice.made = made
-            .filter(|value| {
-                let maker = search.body.inner.maker(value);
-                maker.is_some_and(|(index, _)| {
-                    search.before.contains(&index) || behind.contains(&index)
-                })
-            })
-            .collect();
+        choice.made = made.filter(is_made).collect();
         search.read(&mut choice);
         choice
     }
