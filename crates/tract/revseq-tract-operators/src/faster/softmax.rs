@@ -12,6 +12,7 @@ use tract_onnx::tract_core::tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_hir::internal::*;
 
 use super::rows::{Layout, greater, greatest_of_row};
+use crate::operators::along_axes::AlongAxes;
 use crate::typed_op::{Stateless, Typed};
 
 /// The operator by vectors.
@@ -19,7 +20,8 @@ pub(crate) fn by_vectors(
     model: &TypedModel,
     node: &TypedNode,
 ) -> TractResult<Option<Box<dyn TypedOp>>> {
-    rule_if_some!(op = node.op_as::<Softmax>());
+    rule_if_some!(Typed(AlongAxes(op)) = node.op_as());
+    rule_if_some!(op = op.downcast_ref::<Softmax>());
     let fact = model.outlet_fact(node.inputs[0])?;
     rule_if!(fact.datum_type == f32::datum_type() && !fact.is_exotic());
     let mut axes = op.axes.clone();
@@ -57,7 +59,7 @@ impl Stateless for OfRows {
             let (part, work) = (layout.along * layout.inner, value.len());
             let mut plain = value.try_as_plain_ram_mut()?;
             par_chunks_mut(plain.as_slice_mut::<f32>()?, part, work, |_, values| {
-                Parts {
+                SoftmaxParts {
                     values,
                     layout: *layout,
                     is_log: self.is_log,
@@ -71,13 +73,13 @@ impl Stateless for OfRows {
 }
 
 /// The parts of a value that one thread computes.
-struct Parts<'a> {
+struct SoftmaxParts<'a> {
     values: &'a mut [f32],
     layout: Layout,
     is_log: bool,
 }
 
-impl SimdOp for Parts<'_> {
+impl SimdOp for SoftmaxParts<'_> {
     type Output = ();
 
     // Everything is inlined, so that it is compiled for the instructions of the processor.

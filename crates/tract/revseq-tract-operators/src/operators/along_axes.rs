@@ -7,16 +7,18 @@
 //! Scan { y = Softmax<axis=0>(Unsqueeze<0>(x_t)) }   is not   y = Softmax<axis=0>(x)
 //! ```
 //!
-//! These are wrapped where they are made, and stand alone again once a model is optimised.
+//! These are wrapped where they are made.
 
 use tract_onnx::tract_core::axes::Axis;
 use tract_onnx::tract_core::ops::fft::Stft;
 use tract_onnx::tract_core::ops::nn::Softmax;
 use tract_onnx::tract_hir::internal::*;
 
+use crate::typed_op::{Stateless, Typed};
+
 /// An operator that knows which of its axes are independent.
 #[derive(Clone, Debug)]
-pub(crate) struct AlongAxes(Box<dyn TypedOp>);
+pub(crate) struct AlongAxes(pub(crate) Box<dyn TypedOp>);
 
 impl PartialEq for AlongAxes {
     fn eq(&self, other: &Self) -> bool {
@@ -41,12 +43,14 @@ fn dependent(op: &dyn TypedOp, rank: usize) -> Option<TVec<usize>> {
 pub(crate) fn wrap(model: &mut TypedModel, first: usize) {
     for node in &mut model.nodes[first..] {
         if dependent(&*node.op, 1).is_some() {
-            node.op = Box::new(AlongAxes(node.op.clone()));
+            node.op = Box::new(Typed(AlongAxes(node.op.clone())));
         }
     }
 }
 
-impl Op for AlongAxes {
+impl Stateless for AlongAxes {
+    const NAME: &str = "AlongAxes";
+
     fn name(&self) -> StaticName {
         self.0.name()
     }
@@ -55,30 +59,12 @@ impl Op for AlongAxes {
         self.0.info()
     }
 
-    fn validation(&self) -> Validation {
-        self.0.validation()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for AlongAxes {
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         self.0.eval(ctx, inputs)
     }
 
-    fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        self.0.eval_out_of_plan(inputs)
-    }
-}
-
-impl TypedOp for AlongAxes {
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         self.0.output_facts(inputs)
-    }
-
-    fn cost(&self, inputs: &[&TypedFact]) -> TractResult<TVec<(Cost, TDim)>> {
-        self.0.cost(inputs)
     }
 
     /// tract's axes, except that those of the input and of the output part where elements depend on each
@@ -91,9 +77,8 @@ impl TypedOp for AlongAxes {
         let dependent = dependent(&*self.0, inputs[0].rank()).unwrap_or_default();
         let mapping = self.0.axes_mapping(inputs, outputs)?;
         let is_dependent = |axis: &Axis| axis.inputs[0].iter().any(|it| dependent.contains(it));
-        let known = mapping.iter_all_axes();
-        let (dependent, mut axes): (TVec<Axis>, TVec<Axis>) =
-            known.cloned().partition(is_dependent);
+        let axes = mapping.iter_all_axes();
+        let (dependent, mut axes): (TVec<Axis>, TVec<Axis>) = axes.cloned().partition(is_dependent);
         let taken: Vec<char> = mapping.iter_all_axes().map(|axis| axis.repr).collect();
         let mut names = ('A'..).filter(|name| !taken.contains(name));
         for axis in dependent {
@@ -109,28 +94,12 @@ impl TypedOp for AlongAxes {
         AxesMapping::new(inputs.len(), outputs.len(), axes)
     }
 
-    fn change_axes(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-        io: InOut,
-        change: &AxisOp,
-    ) -> TractResult<Option<AxisChangeConsequence>> {
-        let changed = self.0.change_axes(model, node, io, change)?;
-        Ok(changed.map(|mut changed| {
-            let wrap = |op| -> Box<dyn TypedOp> { Box::new(Self(op)) };
-            changed.substitute_op = changed.substitute_op.map(wrap);
-            changed
-        }))
+    fn with_axes(&self, _inputs: &[&TypedFact], change: &AxisOp) -> Option<Self> {
+        let op = self.0.downcast_ref::<Softmax>()?;
+        let axes = op.axes.iter().map(|axis| change.transform_axis(*axis));
+        Some(Self(Box::new(Softmax {
+            axes: axes.collect::<Option<_>>()?,
+            ..op.clone()
+        })))
     }
-
-    fn codegen(
-        &self,
-        model: &TypedModel,
-        node: &TypedNode,
-    ) -> TractResult<Option<TypedModelPatch>> {
-        TypedModelPatch::replace_single_op(model, node, &node.inputs, self.0.clone()).map(Some)
-    }
-
-    as_op!();
 }

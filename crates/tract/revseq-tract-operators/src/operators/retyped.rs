@@ -65,9 +65,7 @@ impl Operator for InOtherType {
             rule_if_some!(other = self.other(node.fact(outlet)?.datum_type));
             node.cast("retyped", outlet, other).map(Some)
         })?;
-        if node.inputs == before {
-            return node.by_upstream().map(Some);
-        }
+        rule_if!(node.inputs != before);
         let mut made = node.by_upstream()?;
         for (made, fact) in std::iter::zip(&mut made, node.inferred_outputs()) {
             let datum_type = fact.datum_type.concretize();

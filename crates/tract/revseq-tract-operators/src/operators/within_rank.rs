@@ -9,7 +9,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::data_sizes::axis;
-use crate::operator::{Inferred, Inferring, Operator, Wired, Wiring, over};
+use crate::operator::{Inferred, Inferring, Operator, over};
 
 /// Puts an operator over one that needs axes.
 pub(crate) fn mended(
@@ -17,12 +17,14 @@ pub(crate) fn mended(
     upstream: Box<dyn InferenceOp>,
 ) -> TractResult<Box<dyn InferenceOp>> {
     let needs = match node.op_type.as_str() {
-        "LayerNormalization" => Needs::Axis(node.get_attr_opt("axis")?.unwrap_or(-1)),
+        "LayerNormalization" => RequiredAxes::Axis(node.get_attr_opt("axis")?.unwrap_or(-1)),
         "BatchNormalization" | "GroupNormalization" | "InstanceNormalization" | "LRN" => {
-            Needs::Axes(2)
+            RequiredAxes::Axes(2)
         }
         "AveragePool" | "Conv" | "ConvInteger" | "ConvTranspose" | "GlobalAveragePool"
-        | "GlobalLpPool" | "GlobalMaxPool" | "LpPool" | "MaxPool" | "QLinearConv" => Needs::Axes(3),
+        | "GlobalLpPool" | "GlobalMaxPool" | "LpPool" | "MaxPool" | "QLinearConv" => {
+            RequiredAxes::Axes(3)
+        }
         _ => return Ok(upstream),
     };
     Ok(over(upstream, needs))
@@ -30,14 +32,14 @@ pub(crate) fn mended(
 
 /// The operator over one whose first input, and so its output, has to have some axes.
 #[derive(Clone, Debug)]
-enum Needs {
+enum RequiredAxes {
     /// At least so many.
     Axes(usize),
     /// This one.
     Axis(i64),
 }
 
-impl Needs {
+impl RequiredAxes {
     fn check(&self, fact: &InferenceFact) -> TractResult<()> {
         let Some(rank) = fact.shape.rank().concretize() else {
             return Ok(());
@@ -56,15 +58,11 @@ impl Needs {
     }
 }
 
-impl Operator for Needs {
+impl Operator for RequiredAxes {
     fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
         for fact in node.inputs.first().iter().chain(&node.outputs.first()) {
             self.check(fact)?;
         }
         Ok(None)
-    }
-
-    fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        node.by_upstream().map(Some)
     }
 }

@@ -4,10 +4,9 @@ use recurrent_steps::Steps;
 use tract_onnx::tract_hir::internal::*;
 
 use super::other::Other;
-use crate::data_sizes::symbols_of;
 use crate::limits::Limits;
 use crate::loops::budget::timed;
-use crate::typed_op::{Sizes, rewired};
+use crate::typed_op::{Sizes, Stateless};
 
 /// The name of [`Program`].
 pub(crate) const PROGRAM: &str = "Program";
@@ -32,55 +31,29 @@ pub(crate) struct Program {
 
 never_equal!(Program);
 
-impl Op for Program {
-    fn name(&self) -> StaticName {
-        PROGRAM.into()
-    }
+impl Stateless for Program {
+    const NAME: &str = PROGRAM;
+    const FOLDS: bool = false;
 
-    fn validation(&self) -> Validation {
-        Validation::Rounding
-    }
-
-    fn mints_runtime_symbols(&self) -> bool {
+    fn defines_symbols(&self) -> bool {
         true
     }
-
-    fn required_bound_symbols(&self, inputs: &[&TypedFact]) -> TVec<Symbol> {
-        inputs.iter().flat_map(|fact| symbols_of(fact)).collect()
-    }
-
-    op_as_typed_op!();
-}
-
-impl EvalOp for Program {
-    not_out_of_plan!();
 
     fn eval(&self, ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         timed(self.limits, || self.run(ctx, inputs))
     }
-}
 
-impl TypedOp for Program {
     fn output_facts(&self, _inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
         let facts = self.outputs.iter().map(|(_, fact)| fact.clone());
         Ok(facts.collect())
     }
 
-    fn set_symbols(
-        &self,
-        _source: &TypedModel,
-        node: &TypedNode,
-        target: &mut TypedModel,
-        mapping: &HashMap<OutletId, OutletId>,
-        subs: &HashMap<Symbol, TDim>,
-    ) -> TractResult<TVec<OutletId>> {
+    fn substituted(&self, subs: &HashMap<Symbol, TDim>) -> TractResult<Self> {
         let mut op = self.clone();
         for (_, fact) in &mut op.outputs {
             *fact = fact.substituted(subs)?;
         }
         op.other = Arc::new(op.other.substituted(subs)?);
-        rewired(op, node, target, mapping)
+        Ok(op)
     }
-
-    as_op!();
 }

@@ -8,6 +8,7 @@ use super::op::{Made, Program};
 use super::other::Other;
 use super::source::{Source, code};
 use crate::limits::Limits;
+use crate::typed_op::Typed;
 
 /// A program that is not wired yet.
 pub(crate) struct Ready {
@@ -48,25 +49,25 @@ impl Ready {
         limits: Limits,
         other: Other,
     ) -> TractResult<TVec<OutletId>> {
-        let mut given: Vec<usize> = other.inputs.clone();
-        given.extend(
+        let mut slots: Vec<usize> = other.inputs.clone();
+        slots.extend(
             self.slots
                 .iter()
                 .filter(|slot| !other.inputs.contains(slot)),
         );
-        let place = |slot: &usize| given.iter().position(|it| it == slot);
+        let place = |slot: &usize| slots.iter().position(|it| it == slot);
         let reads = self.slots.iter().map(place).collect::<Option<_>>();
         let op = Program {
             node: name.to_owned(),
             steps: Arc::new(self.steps),
-            reads: reads.context("all that it reads is given")?,
+            reads: reads.context("all that it reads is an input")?,
             outputs: made,
             limits,
             other: Arc::new(other),
         };
-        let given: TVec<OutletId> = given.into_iter().map(|slot| inputs[slot]).collect();
+        let slots: TVec<OutletId> = slots.into_iter().map(|slot| inputs[slot]).collect();
         let name = target.unique_name(name).into_owned();
-        target.wire_node(name, op, &given)
+        target.wire_node(name, Typed(op), &slots)
     }
 }
 
