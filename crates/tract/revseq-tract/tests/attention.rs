@@ -1,11 +1,6 @@
 //! Attention of ONNX's opset 23 and later, against its definition.
 
-use revseq_onnx::model::tensor_shape_proto::Dimension;
-use revseq_onnx::model::tensor_shape_proto::dimension::Value as DimValue;
-use revseq_onnx::model::{
-    self, AttributeProto, BOOL, FLOAT, GraphProto, INT64, ModelProto, OperatorSetIdProto,
-    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
-};
+use revseq_test_models::text;
 use revseq_tract::{LoadOptions, Session, Sizes};
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::Approximation;
@@ -166,35 +161,31 @@ impl Case {
         inputs
     }
 
-    fn attributes(&self) -> Vec<AttributeProto> {
-        let mut attributes = vec![model::int("is_causal", self.is_causal.into())];
+    fn attributes(&self) -> String {
+        let mut text = format!("is_causal={}", i32::from(self.is_causal));
         if self.is_flat {
-            let counts = std::iter::zip(["q_num_heads", "kv_num_heads"], self.heads);
-            attributes.extend(counts.map(|(name, count)| model::int(name, count as i64)));
+            let [queries, keys] = self.heads;
+            text += &format!(";q_num_heads={queries};kv_num_heads={keys}");
         }
-        if let Some(window) = self.window {
-            let names = ["left_window_size", "right_window_size"];
-            let bounds = std::iter::zip(names, window);
-            attributes.extend(bounds.map(|(name, bound)| model::int(name, bound as i64)));
+        if let Some([left, right]) = self.window {
+            text += &format!(";left_window_size={left};right_window_size={right}");
         }
-        attributes.extend(self.cap.map(|cap| model::float("softcap", cap)));
-        attributes
+        if let Some(cap) = self.cap {
+            text += &format!(";softcap={cap:?}");
+        }
+        text
     }
 
     /// A model of the node, with symbols for the batch and the positions.
-    fn model(&self) -> ModelProto {
+    fn model(&self) -> Vec<u8> {
         let inputs = self.inputs();
         let names = ["q", "k", "v", "mask", "past_k", "past_v", "lengths"];
         let names = names.map(|name| match inputs.iter().any(|it| it.0 == name) {
             true => name,
-            false => "",
+            false => "_",
         });
-        let outputs = match self.past {
-            Some(_) => vec!["y", "present_k", "present_v"],
-            None => vec!["y"],
-        };
-        let declared = |(name, tensor): &(&'static str, Tensor)| {
-            let keys = if self.past.is_some() { "keys" } else { "new" };
+        let keys = if self.past.is_some() { "keys" } else { "new" };
+        let declared = inputs.iter().map(|(name, tensor)| {
             let symbols: &[&str] = match *name {
                 "q" => &["batch", "queries"],
                 "k" | "v" => &["batch", "new"],
@@ -202,34 +193,28 @@ impl Case {
                 "mask" => &["queries", keys],
                 _ => &["batch"],
             };
-            value(name, tensor, symbols)
+            declared(name, tensor, symbols)
+        });
+        let declared: Vec<String> = declared.collect();
+        let outputs = match self.past {
+            Some(_) => "y present_k present_v",
+            None => "y",
         };
-        let graph = GraphProto {
-            node: vec![model::node(
-                "Attention",
-                &names,
-                &outputs,
-                self.attributes(),
-            )],
-            input: inputs.iter().map(declared).collect(),
-            output: outputs.iter().map(|name| model::untyped(name)).collect(),
-            ..GraphProto::default()
-        };
-        ModelProto {
-            ir_version: Some(11),
-            opset_import: vec![OperatorSetIdProto {
-                version: Some(25),
-                ..OperatorSetIdProto::default()
-            }],
-            graph: graph.into(),
-            ..ModelProto::default()
-        }
+        let graph = format!(
+            "{} -> {outputs}
+             {} = Attention<{}>({})",
+            declared.join(" "),
+            outputs.replace(' ', ", "),
+            self.attributes(),
+            names.join(", ")
+        );
+        text::model(text::graph(&graph), 25)
     }
 
     fn check(&self) {
         for sizes in [Sizes::Symbolic, Sizes::OfData] {
             let options = LoadOptions::new().with_sizes(sizes);
-            let session = Session::from_messages(self.model(), &options);
+            let session = Session::from_bytes(&self.model(), &options);
             let session = session.unwrap_or_else(|error| panic!("{self:?}: {error}"));
             if sizes == Sizes::Symbolic {
                 assert!(session.is_symbolic(), "{self:?}");
@@ -253,41 +238,20 @@ impl Case {
 }
 
 /// Declares an input with names for its first and its third size, or its second of three or two.
-fn value(name: &str, tensor: &Tensor, symbols: &[&str]) -> ValueInfoProto {
-    let code = match tensor.datum_type() {
-        DatumType::Bool => BOOL,
-        DatumType::I64 => INT64,
-        _ => FLOAT,
+fn declared(name: &str, tensor: &Tensor, symbols: &[&str]) -> String {
+    let datum_type = match tensor.datum_type() {
+        DatumType::Bool => "bool",
+        DatumType::I64 => "i64",
+        _ => "f32",
     };
-    let mut symbols = symbols.iter().peekable();
-    let dims = tensor.shape().iter().enumerate().map(|(axis, size)| {
+    let mut symbols = symbols.iter();
+    let sizes = tensor.shape().iter().enumerate().map(|(axis, size)| {
         let is_heads = axis == 1 && tensor.rank() == 4;
-        let symbol = symbols.next_if(|_| !is_heads);
-        let size = DimValue::DimValue(*size as i64);
-        let named = |name: &&str| DimValue::DimParam((*name).to_owned());
-        Dimension {
-            value: Some(symbol.map_or(size, named)),
-            ..Dimension::default()
-        }
+        let symbol = if is_heads { None } else { symbols.next() };
+        symbol.map_or(size.to_string(), |it| (*it).to_owned())
     });
-    let shape = TensorShapeProto {
-        dim: dims.collect(),
-        ..TensorShapeProto::default()
-    };
-    let of_tensor = type_proto::Tensor {
-        elem_type: Some(code),
-        shape: shape.into(),
-        ..type_proto::Tensor::default()
-    };
-    let of_value = TypeProto {
-        value: Some(of_tensor.into()),
-        ..TypeProto::default()
-    };
-    ValueInfoProto {
-        name: Some(name.to_owned()),
-        r#type: of_value.into(),
-        ..ValueInfoProto::default()
-    }
+    let sizes: Vec<String> = sizes.collect();
+    format!("{name}:{datum_type}[{}]", sizes.join(","))
 }
 
 /// Puts heads side by side.
@@ -312,68 +276,30 @@ fn attention_computes_what_onnx_defines() {
         window: None,
         cap: None,
     };
+    let changes: [fn(&mut Case); 11] = [
+        |_| {},
+        |case| (case.cap, case.has_bias) = (Some(0.75), true),
+        |case| (case.has_mask, case.past) = (true, Some(2)),
+        |case| case.is_causal = true,
+        |case| (case.is_causal, case.past, case.has_mask) = (true, Some(3), true),
+        |case| (case.is_causal, case.past, case.has_bias) = (true, Some(0), true),
+        |case| (case.is_causal, case.has_lengths) = (true, true),
+        |case| (case.has_lengths, case.has_bias) = (true, true),
+        |case| case.window = Some([1, 1]),
+        |case| (case.window, case.is_causal, case.past) = (Some([0, 2]), true, Some(2)),
+        |case| {
+            (case.window, case.has_lengths, case.has_mask) = (Some([1, 0]), true, true);
+        },
+    ];
     for is_flat in [false, true] {
         for heads in [[2, 2], [4, 2], [3, 1]] {
-            let plain = Case {
-                heads,
-                is_flat,
-                ..plain
-            };
-            for case in [
-                plain,
-                Case {
-                    cap: Some(0.75),
-                    has_bias: true,
+            for change in changes {
+                let mut case = Case {
+                    heads,
+                    is_flat,
                     ..plain
-                },
-                Case {
-                    has_mask: true,
-                    past: Some(2),
-                    ..plain
-                },
-                Case {
-                    is_causal: true,
-                    ..plain
-                },
-                Case {
-                    is_causal: true,
-                    past: Some(3),
-                    has_mask: true,
-                    ..plain
-                },
-                Case {
-                    is_causal: true,
-                    past: Some(0),
-                    has_bias: true,
-                    ..plain
-                },
-                Case {
-                    is_causal: true,
-                    has_lengths: true,
-                    ..plain
-                },
-                Case {
-                    has_lengths: true,
-                    has_bias: true,
-                    ..plain
-                },
-                Case {
-                    window: Some([1, 1]),
-                    ..plain
-                },
-                Case {
-                    window: Some([0, 2]),
-                    is_causal: true,
-                    past: Some(2),
-                    ..plain
-                },
-                Case {
-                    window: Some([1, 0]),
-                    has_lengths: true,
-                    has_mask: true,
-                    ..plain
-                },
-            ] {
+                };
+                change(&mut case);
                 case.check();
             }
         }
