@@ -24,10 +24,15 @@ pub fn over<T: Operator>(upstream: Box<dyn InferenceOp>, op: T) -> Box<dyn Infer
     })
 }
 
+/// Puts an operator over one that is parsed.
+pub(crate) fn over_parsed<T: Operator>(parsed: Parsed, op: T) -> Parsed {
+    let (upstream, captured) = parsed?;
+    Ok((over(upstream, op), captured))
+}
+
 /// Parses a node like tract, and puts an operator over it.
 pub(crate) fn over_tract<T: Operator>(ctx: &ParsingContext<'_>, node: &NodeProto, op: T) -> Parsed {
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((over(upstream, op), captured))
+    over_parsed(parse_with_tract(&node.op_type, ctx, node), op)
 }
 
 /// Makes an operator that tract lacks, with a number of inputs and of outputs.
@@ -88,7 +93,7 @@ impl<T: Operator> Mended<T> {
                 inputs: alike(&inputs),
                 outputs: alike(&outputs),
                 observed: alike(&observed),
-                computes,
+                computes: computes && T::COMPUTES,
             };
             match self.op.infer(&mut node)? {
                 None if node.upstream.is_some() => Some(node.by_upstream()?),

@@ -16,7 +16,7 @@ pub use crate::node::Parsed;
 pub use crate::register::parse;
 pub use inferring::{Facts, Inferred, Inferring};
 pub use mended::over;
-pub(crate) use mended::{over_tract, own};
+pub(crate) use mended::{over_parsed, over_tract, own};
 pub(crate) use read_as::{Input, ReadAs};
 pub use wiring::{Wired, Wiring};
 
@@ -25,6 +25,9 @@ pub trait Operator: Clone + Send + Sync + 'static {
     /// Whether the operator beneath may be evaluated and replaced while facts are inferred, without this
     /// one.
     const IS_TRANSPARENT: bool = false;
+
+    /// Whether the operator beneath may compute the outputs of known inputs: not if its values differ.
+    const COMPUTES: bool = true;
 
     /// Infers facts; `None` to infer like the operator beneath.
     ///

@@ -17,7 +17,9 @@ use tract_onnx::tract_hir::internal::*;
 use super::empty::OrNothing;
 use crate::data_sizes::in_numbers;
 use crate::dims::{broadcast, each_size, is_size};
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract};
+use crate::operator::{
+    Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_parsed, over_tract,
+};
 use crate::polynomial::difference;
 use crate::typed_op::{Stateless, Typed, broadcast_facts};
 
@@ -30,8 +32,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         "Less" => Comparison::Less,
         _ => Comparison::LessOrEqual,
     };
-    let (upstream, captured) = over_tract(ctx, node, comparison)?;
-    Ok((over(upstream, OrNothing), captured))
+    over_parsed(over_tract(ctx, node, comparison), OrNothing)
 }
 
 /// A comparison, of sizes where it is a node.

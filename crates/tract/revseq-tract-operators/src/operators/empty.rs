@@ -12,14 +12,12 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::parse_with_tract;
-use crate::operator::{Operator, Parsed, Wired, Wiring, over};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 use crate::operators::along_axes;
 
 /// Parses an operator of tract's.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((over(upstream, OrNothing), captured))
+    over_tract(ctx, node, OrNothing)
 }
 
 /// The operator over one whose outputs may be empty.

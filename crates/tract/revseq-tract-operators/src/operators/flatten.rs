@@ -5,12 +5,11 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
 use super::empty::OrNothing;
-use crate::operator::{Parsed, Wiring, over, over_tract};
+use crate::operator::{Parsed, Wiring, over_parsed, over_tract};
 
 /// Parses a Flatten.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let axis: i64 = node.get_attr_opt("axis")?.unwrap_or(1);
-    let (upstream, captured) = over_tract(ctx, node, OrNothing)?;
     let of_nothing = move |node: &mut Wiring<'_>| {
         let shape = &node.input(0)?.shape;
         rule_if!(shape.contains(&0.to_dim()));
@@ -28,5 +27,5 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
             flat.into_iter().collect(),
         ))
     };
-    Ok((over(upstream, of_nothing), captured))
+    over_parsed(over_tract(ctx, node, OrNothing), of_nothing)
 }

@@ -8,7 +8,7 @@ use tract_onnx::tract_core::ops::change_axes::wire_rank_broadcast;
 use tract_onnx::tract_core::ops::logic::{Or, comp_eq, comp_ne};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 use crate::recurrent::activation::Activation;
 
 /// Parses a function.
@@ -75,10 +75,7 @@ enum Function {
 }
 
 impl Operator for Function {
-    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        node.computes = false;
-        Ok(None)
-    }
+    const COMPUTES: bool = false;
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let x = node.inputs[0];

@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::einsum::EinSum;
 use tract_onnx::tract_core::ops::math;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a Gemm.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -36,10 +36,7 @@ struct Gemm {
 }
 
 impl Operator for Gemm {
-    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        node.computes = false;
-        Ok(None)
-    }
+    const COMPUTES: bool = false;
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let datum_type = node.input(0)?.datum_type;

@@ -7,7 +7,7 @@ use tract_onnx::tract_core::ops::math::{abs, pow};
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 
 /// Parses a GlobalLpPool.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
@@ -23,10 +23,7 @@ struct Norm {
 }
 
 impl Operator for Norm {
-    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        node.computes = false;
-        Ok(None)
-    }
+    const COMPUTES: bool = false;
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let fact = node.input(0)?;

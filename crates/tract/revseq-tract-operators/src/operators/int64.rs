@@ -12,17 +12,14 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::node::parse_with_tract;
-use crate::operator::{Input, Parsed, ReadAs, over};
+use crate::operator::{Input, Operator, Parsed, ReadAs, over_tract};
 
 /// Parses an operator that computes with numbers.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((on_numbers(upstream), captured))
+    over_tract(ctx, node, on_numbers())
 }
 
-/// Puts an operator over one that gets int64 for TDim.
-pub(crate) fn on_numbers(upstream: Box<dyn InferenceOp>) -> Box<dyn InferenceOp> {
-    let read = |input: usize, inputs: &[Input]| inputs[input].is_size().then(i64::datum_type);
-    over(upstream, ReadAs(read))
+/// The operator over one that gets int64 for TDim.
+pub(crate) fn on_numbers() -> impl Operator {
+    ReadAs(|input: usize, inputs: &[Input]| inputs[input].is_size().then(i64::datum_type))
 }

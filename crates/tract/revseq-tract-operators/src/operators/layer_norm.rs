@@ -15,15 +15,14 @@ use tract_onnx::tract_hir::internal::*;
 use super::empty::OrNothing;
 use crate::data_sizes::{agreed, axis};
 use crate::faster::rows::join_row;
-use crate::node::parse_with_tract;
-use crate::operator::{Parsed, Wired, Wiring, over, over_tract};
+use crate::operator::{Parsed, Wired, Wiring, over_parsed, over_tract};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a LayerNormalization.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = over_tract(ctx, node, with_rows)?;
+    let parsed = over_tract(ctx, node, with_rows);
     if node.output.iter().skip(1).any(|output| !output.is_empty()) {
-        return Ok((over(upstream, OrNothing), captured));
+        return over_parsed(parsed, OrNothing);
     }
     let first = node.get_attr_opt("axis")?.unwrap_or(-1_i64);
     let epsilon = node.get_attr_opt("epsilon")?.unwrap_or(1e-5_f32).to_bits();
@@ -38,13 +37,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         }
         node.whole(Typed(LayerNorm { axis, epsilon }))
     };
-    Ok((over(upstream, op), captured))
+    over_parsed(parsed, op)
 }
 
 /// Parses an RMSNormalization, and what else tract computes of rows with a scale.
 pub(crate) fn parse_rms(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
-    Ok((over(over(upstream, with_rows), OrNothing), captured))
+    over_parsed(over_tract(ctx, node, with_rows), OrNothing)
 }
 
 /// Makes what scales or shifts rows agree on their sizes, unless it broadcasts.

@@ -11,7 +11,7 @@ use tract_onnx::tract_core::ops::array::{GatherNd, ScatterNd, ScatterReduction};
 use tract_onnx::tract_core::ops::cast::wire_cast as wire_casts;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_tract};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_tract};
 use crate::typed_op::{Stateless, Typed};
 
 /// Parses a GatherND or a ScatterND.
@@ -38,11 +38,8 @@ enum Indexing {
 }
 
 impl Operator for Indexing {
-    fn infer(&self, node: &mut Inferring<'_>) -> Inferred {
-        // tract computes the values of known inputs as soon as it knows them.
-        node.computes = false;
-        Ok(None)
-    }
+    // tract computes the values of known inputs as soon as it knows them.
+    const COMPUTES: bool = false;
 
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
         let data = node.inputs[0];

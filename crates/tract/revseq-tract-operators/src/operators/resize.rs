@@ -17,19 +17,17 @@ use super::empty::OrNothing;
 use crate::data_sizes::definers::InNumbers;
 use crate::data_sizes::{symbols_of, wide_sizes};
 use crate::node::parse_with_tract;
-use crate::operator::{Operator, Parsed, Wired, Wiring, over, own};
+use crate::operator::{Operator, Parsed, Wired, Wiring, over_parsed, over_tract, own};
 use crate::typed_op::Typed;
 
 /// Parses an Upsample, or a Resize of any version.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     if node.op_type == "Resize" && ctx.onnx_operator_set_version != 10 {
-        let (upstream, captured) = parse_with_tract("Resize", ctx, node)?;
-        let sizes = optional_inputs(node).nth(3).flatten();
-        let upstream = match sizes {
-            Some(sizes) => over(upstream, wide_sizes(sizes)),
-            None => upstream,
+        let parsed = match optional_inputs(node).nth(3).flatten() {
+            Some(sizes) => over_tract(ctx, node, wide_sizes(sizes)),
+            None => parse_with_tract("Resize", ctx, node),
         };
-        return Ok((over(over(upstream, ToSizes), OrNothing), captured));
+        return over_parsed(over_parsed(parsed, ToSizes), OrNothing);
     }
     let scales: Option<TVec<f32>> = node.get_attr_opt_tvec("scales")?;
     let scales = scales.map(|it| tensor1(&it).into_arc_tensor());

@@ -26,8 +26,7 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     let value = value.into_shape(&[])?.into_arc_tensor();
     let upstream = expand(array::ConstantOfShape::new(Arc::clone(&value)));
     let upstream = over(upstream, wide_sizes(0));
-    let op = of_sizes(ctx, node, upstream, ConstantOfShape(value))?;
-    Ok((op, vec![]))
+    of_sizes(ctx, node, Ok((upstream, vec![])), ConstantOfShape(value))
 }
 
 impl OfSizes for ConstantOfShape {

@@ -11,8 +11,7 @@ use crate::operator::Parsed;
 struct Expand;
 
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = parse_with_data(ctx, node)?;
-    Ok((of_sizes(ctx, node, upstream, Expand)?, captured))
+    of_sizes(ctx, node, parse_with_data(ctx, node), Expand)
 }
 
 impl OfSizes for Expand {

@@ -30,7 +30,7 @@ use crate::dims;
 use crate::limits::Limits;
 use crate::load::LoadOptions;
 use crate::operator::{
-    Facts, Inferred, Inferring, Operator, Parsed, Wired, Wiring, over, over_tract,
+    Facts, Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_parsed, over_tract,
 };
 use crate::typed_op::{Stateless, Typed};
 
@@ -91,14 +91,14 @@ fn parse_with_data(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
 fn of_sizes<T: OfSizes>(
     ctx: &ParsingContext<'_>,
     node: &NodeProto,
-    upstream: Box<dyn InferenceOp>,
+    parsed: Parsed,
     op: T,
-) -> TractResult<Box<dyn InferenceOp>> {
+) -> Parsed {
     let first = usize::from(T::HAS_DATA);
     let sizes = node.input.get(first).filter(|name| !name.is_empty());
     // Early versions of Pad and Reshape have them as an attribute.
     let Some(sizes) = sizes else {
-        return Ok(upstream);
+        return parsed;
     };
     let numbers = NodeContext::new(ctx).numbers(sizes, None)?;
     let numbers = numbers.unwrap_or_default().into_iter().map(|it| match it {
@@ -116,7 +116,7 @@ fn of_sizes<T: OfSizes>(
         sizes: SizeSymbols::new(ctx),
         limits: LoadOptions::of(ctx).limits,
     };
-    Ok(over(upstream, op))
+    over_parsed(parsed, op)
 }
 
 /// The elements of a list, which has no symbols.

@@ -14,7 +14,7 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::{KnownSizes, Numbers, OfSizes, numbers, of_sizes, parse_with_data};
 use crate::data_sizes::size_symbols::axis;
-use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over};
+use crate::operator::{Inferred, Inferring, Operator, Parsed, Wired, Wiring, over_parsed};
 use crate::operators::int64::on_numbers;
 
 #[derive(Clone, Debug)]
@@ -27,7 +27,6 @@ struct Pad {
 }
 
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (mut upstream, captured) = parse_with_data(ctx, node)?;
     let mut inputs = optional_inputs(node).skip(2);
     let (value, axes) = (inputs.next().flatten(), inputs.next().flatten());
     let op = Pad {
@@ -39,9 +38,8 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         value,
         axes,
     };
-    upstream = over(upstream, Cropping(op.clone()));
-    upstream = on_numbers(upstream);
-    Ok((of_sizes(ctx, node, upstream, op)?, captured))
+    let cropping = over_parsed(parse_with_data(ctx, node), Cropping(op.clone()));
+    of_sizes(ctx, node, over_parsed(cropping, on_numbers()), op)
 }
 
 impl Pad {

@@ -8,7 +8,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::zero_sizes::looked_at;
 use super::{KnownSizes, Numbers, OfSizes, of_sizes, parse_with_data};
 use crate::dims::is_not_negative;
-use crate::operator::{Parsed, over};
+use crate::operator::{Parsed, over_parsed};
 
 #[derive(Clone, Debug)]
 struct Reshape {
@@ -17,13 +17,12 @@ struct Reshape {
 }
 
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (mut upstream, captured) = parse_with_data(ctx, node)?;
+    let mut parsed = parse_with_data(ctx, node);
     let allows_zero = node.get_attr_opt("allowzero")?.unwrap_or(0_i64) != 0;
     if !allows_zero {
-        upstream = over(upstream, looked_at);
+        parsed = over_parsed(parsed, looked_at);
     }
-    let op = of_sizes(ctx, node, upstream, Reshape { allows_zero })?;
-    Ok((op, captured))
+    of_sizes(ctx, node, parsed, Reshape { allows_zero })
 }
 
 /// The shape that sizes stand for, of which one of -1 is left open.

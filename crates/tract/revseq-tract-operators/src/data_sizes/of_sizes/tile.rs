@@ -11,8 +11,7 @@ use crate::operator::Parsed;
 struct Tile;
 
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
-    let (upstream, captured) = parse_with_data(ctx, node)?;
-    Ok((of_sizes(ctx, node, upstream, Tile)?, captured))
+    of_sizes(ctx, node, parse_with_data(ctx, node), Tile)
 }
 
 impl OfSizes for Tile {
