@@ -25,9 +25,8 @@ pub(super) fn wire(
         let (of_x, of_r) = (to.fact(x)?, to.fact(r)?);
         let sizes = expected.of(&of_x.shape, &of_r.shape, &axes);
         let shape = &to.fact(inputs[input])?.shape;
-        let differs = |(shape, expected): (&TDim, &TDim)| match (shape.to_i64(), expected.to_i64())
-        {
-            (Ok(shape), Ok(expected)) => shape != expected,
+        let differs = |(size, expected): (&TDim, &TDim)| match (size.to_i64(), expected.to_i64()) {
+            (Ok(size), Ok(expected)) => size != expected,
             _ => false,
         };
         if std::iter::zip(shape.iter(), &sizes).any(differs) {
