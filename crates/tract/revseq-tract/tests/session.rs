@@ -445,7 +445,7 @@ fn data_in_other_files_stays_in_the_folder_of_the_model() {
         "{error}"
     );
     // A model that is opened has the data; bytes have no folder.
-    open("data");
+    let _ = open("data");
     let mut whole = Model::open(&path).expect("it opens");
     revseq_rewrite::rewrite(&mut whole, &Options::default()).expect("no pass is asked for");
     let session = Session::from_model(whole, &LoadOptions::new()).expect("it has all data");

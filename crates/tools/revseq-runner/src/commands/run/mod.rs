@@ -222,7 +222,6 @@ fn execute(
     let mut results = Results {
         placements: session.placements().map(<[Placement]>::to_vec),
         providers: session.providers().cloned(),
-        gpu: engine.gpu_name(),
         ..Results::default()
     };
     let start = Instant::now();
