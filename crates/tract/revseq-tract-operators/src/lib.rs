@@ -56,23 +56,16 @@
 //! A Loop or Scan whose states keep their sizes runs as a program of the crate
 //! recurrent-steps, if that has all operators of its body. The program is made when a run has its sizes, and
 //! kept for later ones. Where it turns out impossible then, as where a wrong value is to be reported, the loop
-//! runs as all others do, and as [`LoadOptions::with_programs`] has it run always:
-//!
-//! A loop that cannot stop early, and whose number of steps is known when the model is prepared,
-//! becomes tract's own `Scan`: tract then computes everything that does not depend on a state, such
-//! as products of inputs with weights, for all steps at once. Reads by
-//! step (`Gather(x, step)`) become scan inputs.
-//!
-//! Any other loop runs its optimised body step by step. States are moved from step to step, so
-//! operators may work in place on them, and scan outputs are copied once, after the last step.
+//! runs as all others do, and as [`LoadOptions::with_programs`] has it run always: its optimised body step by
+//! step. States are moved from step to step, so operators may work in place on them, and scan outputs are
+//! copied once, after the last step.
 //!
 //! [`executions`] says how each loop of a model runs, and why.
 //!
 //! # Symbolic sizes
 //!
 //! Models load before their sizes are known. A loop over a whole axis, such as that of a recurrent
-//! layer, has the axis's size in its outputs, and is a `Scan` as well unless a final state is read.
-//! Its trip count is that size, and its condition stays true until the end; if the condition of the
+//! layer, has the axis's size in its outputs. Its trip count is that size, and its condition stays true until the end; if the condition of the
 //! first step cannot be proved and turns out false, the run fails. Casts of sizes to int32, which
 //! TensorFlow writes around each size, keep symbols.
 //!

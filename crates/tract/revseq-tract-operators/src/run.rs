@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use scopeguard::guard;
-use tract_onnx::tract_core::plan::{self, TurnState, TurnStateHandler};
+use tract_onnx::tract_core::plan;
 use tract_onnx::tract_hir::internal::*;
 
 use crate::interrupt::Interrupt;
@@ -256,19 +256,5 @@ impl Profile {
             time: time_with_inner.saturating_sub(inner),
             time_with_inner,
         });
-    }
-}
-
-/// Ends tract's Scans between two steps: it runs their bodies by itself.
-#[derive(Debug)]
-pub(crate) struct BetweenSteps;
-
-impl TurnStateHandler for BetweenSteps {
-    fn before_plan_eval(&self, _turn: &mut TurnState) -> TractResult<()> {
-        check()
-    }
-
-    fn after_plan_eval(&self, _turn: &mut TurnState) -> TractResult<()> {
-        Ok(())
     }
 }

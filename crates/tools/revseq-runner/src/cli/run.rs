@@ -54,7 +54,7 @@ pub(crate) struct RunArguments {
     /// take one to three seconds
     ///
     /// Operators have the names that the backend uses after it has optimised the model. On tract a
-    /// Scan includes all that is in it.
+    /// loop that runs as a program is one of them.
     #[arg(long)]
     pub(crate) profile: bool,
     /// Write when each node ran, for chrome://tracing or Perfetto

@@ -160,7 +160,6 @@ fn execution_json(execution: &Execution) -> Json {
             json["operator"] = operator.as_str().into();
         }
         How::Program => json["how"] = "program".into(),
-        How::Scan => json["how"] = "scan".into(),
         How::StepByStep { nodes, why, .. } => {
             json["how"] = "step by step".into();
             json["nodes"] = (*nodes).into();

@@ -4,8 +4,7 @@
 //! the outputs follow from it; before, nothing is. tract infers a node many times, so results are
 //! kept. The parser has matched the counts of inputs and outputs, and has found the initial states.
 //!
-//! When the node is wired, it becomes a [`Loop`](crate::Loop), which becomes a Scan when it is
-//! decluttered, if that is the same. A state that no step changes is
+//! When the node is wired, it becomes a program, or else a [`Loop`](crate::Loop). A state that no step changes is
 //! no state of either: it is an outer value.
 
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ use tract_onnx::tract_hir::ops::konst::Const;
 use crate::data_sizes::{SizeSymbols, symbols_of};
 use crate::dims::of_valid_operands;
 use crate::limits::Limits;
-use crate::loops::nested::LOOP;
+use crate::loops::op::LOOP;
 use crate::loops::program::Source;
 use crate::loops::spec::{Feed, LoopOutput, Spec, Value};
 use crate::loops::states::StateShapes;
@@ -278,6 +277,7 @@ impl OnnxLoop {
             gives_condition,
             steps: None,
             scans: scans.len(),
+            reversed: vec![],
             outputs: vec![],
             limits: self.limits,
             is_decluttered: false,
@@ -553,10 +553,8 @@ impl InferenceOp for OnnxLoop {
         let place = (&mut *target, &*inputs);
         let made = if spec.outputs.is_empty() {
             tvec![]
-        } else if let Some(outlets) = self.wire_program(&spec, place, &node.name, made)? {
-            outlets
         } else {
-            self.wire_loop(spec, (target, &inputs), &node.name)?
+            self.wire(spec, place, &node.name, made)?
         };
         free_names(source, node, target, first);
         let outlets = sources.into_iter().map(|source| match source {

@@ -1,29 +1,29 @@
-//! ONNX's Scan over axes that may be empty, and within other loops.
+//! ONNX's Scan as a loop.
 //!
-//! tract's Scan without steps has no final states: what it outputs is made up. ONNX's are the
-//! initial states. Where the axis is known to have elements, nothing is added.
+//! tract reads and types the body. Its own Scan has no final states without steps, keeps states from run to run,
+//! and computes parts of the body for all steps at once; a [`Loop`] does what ONNX says.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
+use tract_onnx::tract_core::ops::scan::{InputMapping, Scan};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::scan::InferenceScan;
 
-use crate::data_sizes::axis;
 use crate::limits::Limits;
 use crate::load::LoadOptions;
-use crate::loops::alias::Alias;
-use crate::loops::last::LastOrInitial;
-use crate::loops::nested;
-use crate::loops::program::{Made, Other, Ready, Source};
+use crate::loops::op::Loop;
+use crate::loops::program::{Made, NO_PROGRAMS, Other, Ready, Source};
+use crate::loops::spec::{Feed, LoopOutput, Spec, Value};
 use crate::node::parse_with_tract;
 use crate::operator::{Operator, Parsed, Wired, Wiring, over};
 use crate::operators::empty::OrNothing;
-use crate::typed_op::Typed;
+use crate::typed_op::{Stateless, Typed};
+use crate::wire::alone;
 
 /// The most axes of a value: tract makes a size for each up to the one that is named.
 const MAXIMUM_RANK: i64 = 64;
 
-/// Parses a Scan like tract, but for the final states.
+/// Parses a Scan, of which tract reads the body.
 pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     for list in ["scan_input_axes", "scan_output_axes"] {
         let axes: Option<Vec<i64>> = node.get_attr_opt_vec(list)?;
@@ -46,15 +46,12 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
         let inputs = node.input.len();
         format!("its num_scan_inputs is {scanned}, expected 1 to {inputs}")
     })?;
-    let axes: Option<Vec<i64>> = node.get_attr_opt_vec("scan_input_axes")?;
     let (mut upstream, captured) = parse_with_tract(&node.op_type, ctx, node)?;
     if let Some(scan) = upstream.as_op_mut().downcast_mut::<InferenceScan>() {
-        keep_unfolded(&mut scan.body, states)?;
+        keep_types(&mut scan.body, states)?;
     }
     let made = node.output.iter().enumerate();
     let op = OnnxScan {
-        states,
-        axis: axes.and_then(|axes| axes.first().copied()).unwrap_or(0),
         made: made
             .filter(|(_, name)| !name.is_empty())
             .map(|(index, _)| index)
@@ -69,9 +66,9 @@ pub(crate) fn parse(ctx: &ParsingContext<'_>, node: &NodeProto) -> Parsed {
     Ok((over(over(upstream, op), OrNothing), captured))
 }
 
-/// Puts an operator behind each state's update that keeps the state's type and does not fold: tract's Scan takes
-/// neither sizes as such nor constants.
-fn keep_unfolded(body: &mut InferenceModel, states: usize) -> TractResult<()> {
+/// Puts an operator behind each state's update that keeps the state's type: tract's Scan takes neither sizes as such
+/// nor known values.
+fn keep_types(body: &mut InferenceModel, states: usize) -> TractResult<()> {
     for state in 0..states.min(body.output_outlets()?.len()) {
         let updated = body.output_outlets()?[state];
         let name = format!("{}.state", body.node(updated.node).name);
@@ -124,21 +121,31 @@ impl InferenceRulesOp for Updated {
         let updated = mapping[&node.inputs[0]];
         let datum_type = node.outputs[0].fact.datum_type.concretize();
         let datum_type = datum_type.context("its type is not known")?;
-        let cast =
-            Wiring::alone(&node.name, target, &[updated]).cast("cast", updated, datum_type)?;
-        target.wire_node(&*node.name, Alias::Barrier, &[cast])
+        let mut wiring = Wiring::alone(&node.name, target, &[updated]);
+        let cast = wiring.cast("cast", updated, datum_type)?;
+        target.wire_node(&*node.name, Typed(Unknown), &[cast])
     }
 
     as_op!();
 }
 
+/// The same value, as one that is not known.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+struct Unknown;
+
+impl Stateless for Unknown {
+    const NAME: &str = "Unknown";
+    const FOLDS: bool = false;
+    const PASSES_AXES: bool = true;
+
+    fn eval(&self, _ctx: &EvalContext<'_>, inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
+        Ok(inputs)
+    }
+}
+
 /// The operator over a Scan.
 #[derive(Clone, Debug)]
 struct OnnxScan {
-    /// The number of states, which are the first inputs and outputs.
-    states: usize,
-    /// The axis of the first scan input that it goes over.
-    axis: i64,
     /// The index of each output that has a name.
     made: Vec<usize>,
     /// What a program is read from.
@@ -148,79 +155,122 @@ struct OnnxScan {
 
 impl Operator for OnnxScan {
     fn wire(&self, node: &mut Wiring<'_>) -> Wired {
-        match self.as_program(node)? {
-            Some(outlets) => Ok(Some(outlets)),
-            None => self.as_scan(node).map(Some),
-        }
+        let facts = node.facts()?;
+        // The loop tells the types and sizes of its outputs.
+        let other = Other::of(&node.model.symbols, &facts, |model, inputs| {
+            self.as_loop(&mut node.within(model, inputs), "")
+        })?;
+        let outputs = other.facts()?;
+        let read = || {
+            let source = self.source.as_ref().ok_or(NO_PROGRAMS)?;
+            if outputs.len() != self.made.len() {
+                return Err(String::from("it has outputs without names"));
+            }
+            let made = std::iter::zip(self.made.iter().copied(), outputs);
+            let made: Vec<Made> = made.collect();
+            Ok((Ready::read(source, &facts, &made)?, made))
+        };
+        let wired = match read() {
+            Ok((ready, made)) => {
+                let place = (&mut *node.model, &*node.inputs);
+                ready.wire(place, node.name, made, self.limits, other)
+            }
+            Err(why) => self.as_loop(node, &why),
+        };
+        wired.map(Some)
     }
 }
 
 impl OnnxScan {
-    /// Wires a program, if there is one.
-    fn as_program(&self, node: &mut Wiring<'_>) -> Wired {
-        rule_if_some!(source = &self.source);
-        let facts = node.facts()?;
-        // The Scan tells the types and sizes of its outputs.
-        let other = Other::of(&node.model.symbols, &facts, |model, inputs| {
-            self.as_scan(&mut node.within(model, inputs))
-        });
-        let other = other?;
-        let facts = other.facts()?;
-        rule_if!(facts.len() == self.made.len());
-        let made: Vec<Made> = std::iter::zip(self.made.iter().copied(), facts).collect();
-        rule_if_some!(ready = Ready::read(source, &node.facts()?, &made)?);
-        let place = (&mut *node.model, &*node.inputs);
-        let outlets = ready.wire(place, node.name, made, self.limits, other)?;
-        Ok(Some(outlets))
-    }
+    /// Wires the loop that a Scan is, and which is no program for this reason.
+    fn as_loop(&self, node: &mut Wiring<'_>, why: &str) -> TractResult<TVec<OutletId>> {
+        let (mut model, inputs) = alone(node.model.symbols.clone(), node.facts()?)?;
+        node.within(&mut model, &inputs).by_upstream()?;
+        let mut scans = model.nodes().iter();
+        let scan = scans.find_map(|it| it.op_as::<Scan>());
+        let Scan {
+            mut body,
+            input_mapping,
+            output_mapping,
+            ..
+        } = scan.context("tract reads a Scan as one")?.clone();
 
-    /// Wires tract's Scan.
-    fn as_scan(&self, node: &mut Wiring<'_>) -> TractResult<TVec<OutletId>> {
-        let first = node.model.nodes().len();
-        let mut outlets = node.by_upstream()?;
-        for made in &mut node.model.nodes[first..] {
-            if let Some(scan) = made.op_as_mut() {
-                nested::settle(scan)?;
+        let mut inputs = node.inputs.clone();
+        let (mut feeds, mut states, mut steps) = (vec![], vec![], None);
+        for (input, mapping) in input_mapping.iter().enumerate() {
+            feeds.push(match mapping {
+                InputMapping::Full => Feed::Outer(input),
+                InputMapping::State => {
+                    let datum_type = body.input_fact(input)?.datum_type;
+                    inputs[input] =
+                        node.cast(&format!("state{input}"), inputs[input], datum_type)?;
+                    states.push(input);
+                    Feed::State(states.len() - 1)
+                }
+                InputMapping::Scan(info) => {
+                    let shape = &node.input(input)?.shape;
+                    steps.get_or_insert_with(|| shape[info.axis].clone());
+                    Feed::Slice {
+                        input,
+                        axis: info.axis,
+                        is_reversed: info.chunk < 0,
+                    }
+                }
+            });
+        }
+        let steps = steps.context("it scans an input")?;
+        let count = node.constant("steps", tensor0(steps.clone()))?;
+        inputs.push(node.cast("count", count, i64::datum_type())?);
+
+        // A step has the axis of the steps; a loop stacks values without it.
+        let mut outlets = body.outputs.clone();
+        let mut outputs = vec![];
+        let (mut axes, mut reversed) = (vec![], vec![]);
+        for (output, mapping) in output_mapping.iter().enumerate() {
+            let Some((_, info)) = mapping.scan else {
+                let value = Value::State(outputs.len());
+                let fact = body.output_fact(output)?.without_value();
+                outputs.push(LoopOutput { value, fact });
+                continue;
+            };
+            let name = body.unique_name(format!("{}.step{output}", node.name));
+            let outlet =
+                body.wire_node(name.into_owned(), AxisOp::Rm(info.axis), &[outlets[output]])?;
+            outlets[output] = outlet[0];
+            let step = body.outlet_fact(outlet[0])?;
+            let sizes = std::iter::once(steps.clone()).chain(step.shape.iter().cloned());
+            let fact = step.datum_type.fact(sizes.collect::<TVec<TDim>>());
+            if info.chunk < 0 {
+                reversed.push(axes.len());
+            }
+            let value = Value::Scan(axes.len());
+            axes.push(info.axis);
+            outputs.push(LoopOutput { value, fact });
+        }
+        body.select_output_outlets(&outlets)?;
+        let states_count = states.len();
+        let spec = Spec {
+            node: node.name.to_owned(),
+            body,
+            feeds,
+            trip_count: Some(inputs.len() - 1),
+            condition: None,
+            states,
+            gives_condition: false,
+            steps: Some(steps),
+            scans: axes.len(),
+            reversed,
+            outputs,
+            limits: self.limits,
+            is_decluttered: false,
+        };
+        let name = node.model.unique_name(node.name).into_owned();
+        let mut made = node.model.wire_node(name, Loop::new(spec, why)?, &inputs)?;
+        for (outlet, axis) in std::iter::zip(&mut made[states_count..], axes) {
+            if axis > 0 {
+                *outlet = node.op("stacked", AxisOp::Move(0, axis), &[*outlet])?;
             }
         }
-        let shape = &node.input(self.states)?.shape;
-        let axis = axis(self.axis, shape.rank())?;
-        let steps = shape[axis].to_i64().ok();
-        if steps == Some(0) {
-            return self.without_steps(node, &outlets);
-        }
-        let open = if steps.is_some() { 0 } else { self.states };
-        for state in 0..open.min(outlets.len()) {
-            let (last, initial) = (outlets[state], node.inputs[state]);
-            let datum_type = node.fact(last)?.datum_type;
-            let initial = node.cast(&format!("initial{state}"), initial, datum_type)?;
-            let inputs = [last, initial, node.inputs[self.states]];
-            outlets[state] = node.op(
-                &format!("last{state}"),
-                Typed(LastOrInitial { axis }),
-                &inputs,
-            )?;
-        }
-        Ok(outlets)
-    }
-
-    /// The initial states, and empty scan outputs.
-    fn without_steps(
-        &self,
-        node: &mut Wiring<'_>,
-        outlets: &[OutletId],
-    ) -> TractResult<TVec<OutletId>> {
-        let outlets = outlets.iter().enumerate();
-        let outlets = outlets.map(|(output, outlet)| {
-            if output < self.states {
-                return Ok(node.inputs[output]);
-            }
-            let fact = node.fact(*outlet)?;
-            let shape = fact.shape.as_concrete();
-            let shape =
-                shape.with_context(|| format!("its outputs have sizes {:?}", fact.shape))?;
-            node.constant("nothing", Tensor::zero_dt(fact.datum_type, shape)?)
-        });
-        outlets.collect()
+        Ok(made)
     }
 }

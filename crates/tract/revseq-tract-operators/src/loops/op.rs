@@ -1,45 +1,39 @@
 //! The op in typed models.
 //!
-//! It turns into a Scan while it is decluttered, if it is one; if not, it keeps the reason. The
-//! body is optimised with the model around it, and has its plan from then on. A [`Spec`] never
+//! The body is optimised with the model around it, and has its plan from then on. A [`Spec`] never
 //! changes: each rewrite makes a new operator.
-
-use std::sync::OnceLock;
 
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::optim::OptimizerSession;
 use tract_onnx::tract_hir::internal::*;
 
 use super::run;
-use super::scan::{self, Why};
-use crate::loops::nested::LOOP;
 use crate::loops::spec::{Feed, Spec};
 use crate::repairs::optimize;
 use crate::typed_op::{Sizes, bound_symbols, rewired};
 use crate::wire::is_read;
 
-/// ONNX's `Loop`: runs a body until its condition or its trip count ends it.
-///
-/// [`register`](crate::register) makes one for each Loop node of an ONNX model. Decluttering turns
-/// it into tract's `Scan` if that is equivalent.
+/// The name of [`Loop`], which draws on its outer loop's budget itself.
+pub(crate) const LOOP: &str = "Loop";
+
+/// ONNX's `Loop` or `Scan` that is no program: runs a body until its condition or its trip count ends it.
 #[derive(Clone, Debug)]
 pub struct Loop {
     pub(crate) spec: Arc<Spec>,
     /// The optimised body.
     body: Option<Arc<run::Body>>,
-    /// Reason why it is no Scan, once that is known; the check takes as many steps as the loop. Copies
-    /// share it for one spec in one model.
-    why: Arc<OnceLock<Why>>,
+    /// Reason why it is no program.
+    why: Arc<str>,
 }
 
 impl Loop {
-    pub(crate) fn new(spec: Spec) -> TractResult<Self> {
+    pub(crate) fn new(spec: Spec, why: impl Into<Arc<str>>) -> TractResult<Self> {
         ensure!(spec.feeds.len() == spec.body.inputs.len());
         ensure!(spec.scan_output(spec.scans) == spec.body.outputs.len());
         Ok(Self {
             spec: Arc::new(spec),
             body: None,
-            why: Arc::default(),
+            why: why.into(),
         })
     }
 
@@ -57,9 +51,14 @@ impl Loop {
         }
     }
 
-    /// Returns the reason why it runs step by step; `None` before the model is optimised.
-    pub(crate) fn why(&self) -> Option<&Why> {
-        self.why.get()
+    /// Returns the reason why it is no program.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// The same loop as another spec tells it.
+    fn of(&self, spec: Spec) -> TractResult<Self> {
+        Self::new(spec, Arc::clone(&self.why))
     }
 
     /// Replaces known inputs by constants, and drops unread ones.
@@ -70,7 +69,7 @@ impl Loop {
         for (&outlet, &feed) in std::iter::zip(&self.spec.body.inputs, &self.spec.feeds) {
             let known = match feed {
                 Feed::Outer(index) => facts[index].konst.clone(),
-                Feed::Step | Feed::State(_) => None,
+                Feed::Step | Feed::State(_) | Feed::Slice { .. } => None,
             };
             match known {
                 Some(value) => {
@@ -96,7 +95,7 @@ impl Loop {
             is_decluttered: false,
             ..(*self.spec).clone()
         };
-        Self::new(spec).map(Some)
+        self.of(spec).map(Some)
     }
 }
 
@@ -111,7 +110,7 @@ impl Loop {
         for output in &mut spec.outputs {
             output.fact = output.fact.substituted(subs)?;
         }
-        Self::new(spec)
+        self.of(spec)
     }
 }
 
@@ -160,7 +159,7 @@ impl EvalOp for Loop {
     fn state(&self, _ctx: &EvalContext<'_>) -> TractResult<Option<Box<dyn OpState>>> {
         let body = match &self.body {
             Some(body) => Arc::clone(body),
-            None => run::Body::new(&self.spec, self.spec.body.clone())?,
+            None => run::Body::new(self.spec.body.clone())?,
         };
         let running = run::Running::new(Arc::clone(&self.spec), body)?;
         Ok(Some(Box::new(running)))
@@ -179,41 +178,18 @@ impl TypedOp for Loop {
         model: &TypedModel,
         node: &TypedNode,
     ) -> TractResult<Option<TypedModelPatch>> {
-        // Known inputs come first, since the body folds by them, and the Scan comes last, since its
-        // conditions are read off a decluttered body.
+        // Known inputs come first, since the body folds by them.
         let facts = model.node_input_facts(node.id)?;
         let replaced =
             |op: Self| TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some);
         if let Some(op) = self.with_known_inputs(&facts)? {
             return replaced(op);
         }
-        if !self.spec.is_decluttered {
-            let mut spec = (*self.spec).clone();
-            session.optimize(&mut spec.body)?;
-            spec.is_decluttered = true;
-            return replaced(Self::new(spec)?);
-        }
-        rule_if!(self.why.get().is_none());
-        let mut patch = TypedModelPatch::default();
-        let inputs = patch.taps(model, &node.inputs)?;
-        let outlets = match scan::wire(
-            &self.spec,
-            (model, &node.inputs),
-            &mut patch.model,
-            &node.name,
-            &inputs,
-        ) {
-            Ok(outlets) => outlets,
-            Err(why) => {
-                // Another thread may have found the same.
-                let _ = self.why.set(why);
-                return Ok(None);
-            }
-        };
-        for (slot, outlet) in outlets.into_iter().enumerate() {
-            patch.shunt_outside(model, OutletId::new(node.id, slot), outlet)?;
-        }
-        Ok(Some(patch))
+        rule_if!(!self.spec.is_decluttered);
+        let mut spec = (*self.spec).clone();
+        session.optimize(&mut spec.body)?;
+        spec.is_decluttered = true;
+        replaced(self.of(spec)?)
     }
 
     fn set_symbols(
@@ -236,7 +212,7 @@ impl TypedOp for Loop {
         let body = optimize::body(self.spec.body.clone())?;
         let op = Self {
             spec: Arc::clone(&self.spec),
-            body: Some(run::Body::new(&self.spec, body)?),
+            body: Some(run::Body::new(body)?),
             why: Arc::clone(&self.why),
         };
         TypedModelPatch::replace_single_op(model, node, &node.inputs, op).map(Some)

@@ -6,7 +6,6 @@
 
 use std::fmt;
 
-use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::branches::Branches;
@@ -31,13 +30,11 @@ pub enum How {
     Layer(String),
     /// A program, planned once for the sizes of a run.
     Program,
-    /// Step by step over its inputs, as tract's Scan.
-    Scan,
     /// A loop, whose states and conditions are looked at in each step.
     StepByStep {
         /// The number of nodes in a step.
         nodes: usize,
-        /// Reason why it is no Scan.
+        /// Reason why it is no program.
         why: String,
     },
 }
@@ -47,7 +44,6 @@ impl fmt::Display for How {
         match self {
             Self::Layer(operator) => write!(f, "as a layer ({operator})"),
             Self::Program => f.write_str("as a program"),
-            Self::Scan => f.write_str("as a Scan"),
             Self::StepByStep { nodes, why } => {
                 let plural = if *nodes == 1 { "" } else { "s" };
                 write!(f, "step by step, {nodes} node{plural} each: {why}")
@@ -90,17 +86,11 @@ fn add(model: &TypedModel, around: &str, executions: &mut Vec<Execution>) {
             is(How::Layer(layer.to_owned()));
         } else if operator == PROGRAM {
             is(How::Program);
-        } else if let Some(scan) = node.op_as::<OptScan>() {
-            is(How::Scan);
-            add(scan.plan.model(), &name, executions);
-        } else if let Some(scan) = node.op_as::<Scan>() {
-            is(How::Scan);
-            add(&scan.body, &name, executions);
         } else if let Some(op) = node.op_as::<Loop>() {
             let body = op.running_body();
             is(How::StepByStep {
                 nodes: body.nodes().len(),
-                why: op.why().map(ToString::to_string).unwrap_or_default(),
+                why: op.why().to_owned(),
             });
             add(body, &name, executions);
         } else if let Some(branches) = node.op_as::<Branches>() {

@@ -8,7 +8,6 @@
 use tract_onnx::tract_hir::internal::*;
 
 use crate::loops::budget::{Budget, timed};
-use crate::loops::nested::steps_within;
 use crate::loops::spec::{Feed, Spec, Value, one};
 use crate::other_sizes::OtherSizes;
 use crate::run::{exec, set_symbols};
@@ -19,21 +18,17 @@ pub(super) struct Body {
     plan: Arc<TypedSimplePlan>,
     /// Whether it has symbolic sizes, which may differ between steps.
     has_symbols: bool,
-    /// A step's cost in the budget: itself, and the steps of inner loops that became Scans.
-    steps: u64,
     /// The values of which one is the largest.
     large: Vec<TypedFact>,
 }
 
 impl Body {
     /// Plans a body, which may have been optimised since a loop was specified.
-    pub(super) fn new(spec: &Spec, body: TypedModel) -> TractResult<Arc<Self>> {
+    pub(super) fn new(body: TypedModel) -> TractResult<Arc<Self>> {
         let outputs = body.nodes().iter().flat_map(|node| &node.outputs);
         let mut sizes = outputs.flat_map(|output| output.fact.shape.iter());
-        let within = steps_within(&spec.body)?.unwrap_or(0);
         Ok(Arc::new(Self {
             has_symbols: sizes.any(|size| size.to_i64().is_err()),
-            steps: within.saturating_add(1),
             large: large(&body),
             plan: SimplePlan::new(body)?,
         }))
@@ -110,6 +105,18 @@ impl Running {
                 // Moved, so that the body may write in place.
                 Feed::State(state) => states[state].take(),
                 Feed::Outer(outer) => inputs[outer].clone(),
+                Feed::Slice {
+                    input,
+                    axis,
+                    is_reversed,
+                } => {
+                    let whole = inputs[input].as_ref().context("it is kept")?;
+                    let place = match is_reversed {
+                        false => step as usize,
+                        true => whole.shape()[axis] - 1 - step as usize,
+                    };
+                    Some(whole.slice(axis, place, place + 1)?.into_tvalue())
+                }
             };
             state.set_input(input, value.context("each is fed once")?)?;
         }
@@ -138,7 +145,7 @@ impl Running {
             .collect();
         let mut inputs: TVec<Option<TValue>> = inputs.into_iter().map(Some).collect();
         for (index, input) in inputs.iter_mut().enumerate() {
-            if !spec.feeds.contains(&Feed::Outer(index)) {
+            if spec.feeds.iter().all(|feed| feed.outer() != Some(index)) {
                 *input = None;
             }
         }
@@ -149,7 +156,7 @@ impl Running {
         let mut scanned_bytes = 0;
         let mut step = 0;
         while goes_on && step < trip_count {
-            budget.take_steps(self.body.steps)?;
+            budget.take_steps(1)?;
             if spec.limits.bytes.is_some() {
                 budget.hold(scanned_bytes + self.coming(ctx.symbols, &states)?)?;
             }
@@ -198,7 +205,13 @@ impl Running {
                 let empty = nothing_scanned(&spec, scan, ctx.symbols, &states)?;
                 Ok(empty.into_tvalue())
             }
-            Value::Scan(scan) => Ok(stack(std::mem::take(&mut scanned[scan]))?.into_tvalue()),
+            Value::Scan(scan) => {
+                let mut values = std::mem::take(&mut scanned[scan]);
+                if spec.reversed.contains(&scan) {
+                    values.reverse();
+                }
+                Ok(stack(values)?.into_tvalue())
+            }
         });
         outputs.collect()
     }

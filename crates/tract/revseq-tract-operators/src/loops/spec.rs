@@ -1,8 +1,7 @@
 //! The definition of a loop: its body, inputs and outputs.
 //!
-//! It is made once the shapes of all inputs are known (`infer.rs`), and both ways to run a loop
-//! start from it: step by step (`run.rs`) and as a Scan (`scan/`). Its body has no condition among
-//! its inputs, since that is true whenever the body runs, and only outputs that are needed.
+//! It is made once the shapes of all inputs are known (`infer.rs`, `onnx_scan.rs`). Its body has no condition
+//! among its inputs, since that is true whenever the body runs, and only outputs that are needed.
 
 use tract_onnx::tract_hir::internal::*;
 
@@ -17,6 +16,23 @@ pub(crate) enum Feed {
     State(usize),
     /// An input of the op, the same at every step.
     Outer(usize),
+    /// The part of an input of the op that a step reads, of one element along an axis: the first step's
+    /// is the first one, or the last one.
+    Slice {
+        input: usize,
+        axis: usize,
+        is_reversed: bool,
+    },
+}
+
+impl Feed {
+    /// The input of the op that it is of.
+    pub(crate) fn outer(self) -> Option<usize> {
+        match self {
+            Self::Outer(input) | Self::Slice { input, .. } => Some(input),
+            Self::Step | Self::State(_) => None,
+        }
+    }
 }
 
 /// The source of an output of the op.
@@ -53,6 +69,8 @@ pub(crate) struct Spec {
     /// The number of steps, possibly symbolic, if output sizes depend on it.
     pub(crate) steps: Option<TDim>,
     pub(crate) scans: usize,
+    /// The scan outputs that begin with the last step.
+    pub(crate) reversed: Vec<usize>,
     pub(crate) outputs: Vec<LoopOutput>,
     pub(crate) limits: Limits,
     pub(crate) is_decluttered: bool,

@@ -1,7 +1,6 @@
 //! The number of steps of a loop, if its inputs determine it.
 //!
-//! It decides the size of scan outputs, and whether the loop can be a Scan. Three ways lead to it,
-//! the cheapest first: a trip count without a condition, following the counters step by step
+//! It decides the size of scan outputs. Three ways lead to it, the cheapest first: a trip count without a condition, following the counters step by step
 //! (`induction.rs`), and a proof for a symbolic trip count (`trips.rs`).
 
 use tract_onnx::tract_hir::internal::*;
@@ -22,9 +21,8 @@ pub(crate) fn steps(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<TDi
     if spec.condition.is_some_and(|it| never_starts(&inputs[it])) {
         return Ok(Some(0.to_dim()));
     }
-    let facts: TVec<&TypedFact> = inputs.iter().collect();
-    if let Some(induction) = follow(spec, &facts, &[])? {
-        return Ok(Some(induction.steps));
+    if let Some(steps) = follow(spec, inputs)? {
+        return Ok(Some(steps.to_dim()));
     }
     Ok(count.filter(|count| count.as_i64().is_none() && holds_until(spec, inputs, count)))
 }

@@ -37,18 +37,8 @@ pub(crate) fn holds_until(spec: &Spec, inputs: &[TypedFact], trip_count: &TDim) 
     spec.gives_condition && holds(&spec.body, spec.body.outputs[0], &largest)
 }
 
-/// Whether an initial condition holds if there is any step.
-pub(crate) fn holds_at_first(model: &TypedModel, condition: OutletId, trip_count: &TDim) -> bool {
-    let largest = |number: OutletId| {
-        let number = size(model, number)?.to_i64().ok()?;
-        // An upper bound, for a trip count of at least 1.
-        Some(trip_count.clone() - 1 + number)
-    };
-    holds(model, condition, &largest)
-}
-
 /// The constant difference between a number in the body and the iteration number.
-pub(crate) fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Option<i64> {
+fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Option<i64> {
     let (base, offset) = counted(spec, outlet)?;
     match base {
         Base::Step => Some(offset),
@@ -57,7 +47,7 @@ pub(crate) fn offset(spec: &Spec, inputs: &[TypedFact], outlet: OutletId) -> Opt
 }
 
 /// The initial value of a state that grows by 1 at each step.
-pub(crate) fn counter(spec: &Spec, inputs: &[TypedFact], state: usize) -> Option<i64> {
+fn counter(spec: &Spec, inputs: &[TypedFact], state: usize) -> Option<i64> {
     let after = spec.body.outputs[spec.state_output(state)];
     let is_counter = counted(spec, after)? == (Base::State(state), 1);
     let first = constant(&inputs[spec.states[state]]).filter(|_| is_counter)?;
@@ -134,7 +124,7 @@ fn counted(spec: &Spec, outlet: OutletId) -> Option<(Base, i64)> {
         return match spec.feeds[input] {
             Feed::Step => Some((Base::Step, 0)),
             Feed::State(state) => Some((Base::State(state), 0)),
-            Feed::Outer(_) => None,
+            Feed::Outer(_) | Feed::Slice { .. } => None,
         };
     }
     let node = body.node(outlet.node);

@@ -15,7 +15,7 @@ use tract_onnx::tract_hir::ops::source::Source;
 
 use crate::data_sizes::agree_on_sums;
 use crate::data_sizes::definers::keep_definers;
-use crate::loops::nested::LOOP;
+use crate::loops::op::LOOP;
 use crate::repairs::names::Names;
 
 /// The bytes of a constant that are part of its key.

@@ -5,7 +5,7 @@ use revseq_test_models::text;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::internal::*;
 
-use crate::build::{Graph, graph, ops, parse, run, run_each, run_once};
+use crate::build::{Graph, graph, run, run_each, run_once};
 
 /// The elements of a step.
 const WIDTH: usize = 3;
@@ -204,22 +204,4 @@ fn a_step_is_alone() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// What is independent of other steps still moves out of a loop.
-#[test]
-fn a_softmax_over_another_axis_is_computed_for_all_steps() {
-    let nodes =
-        "shape = Shape(x)\n n = Gather(shape, none)\n _last, all = Loop<body=@body>(n, truth, s)";
-    let body = body(
-        "i c s",
-        "d t y",
-        "xt = Gather(x, i)\n d = Identity(c)",
-        "y = Softmax<axis=1>(u)",
-    );
-    let model = graph("x:f32[4,3] s:f32[]", "all", nodes).with("body", body);
-    let model = parse(with_constants(model)).unwrap().into_typed().unwrap();
-    let model = revseq_tract_operators::into_optimized(model).unwrap();
-    let names = ops(&model);
-    assert!(names.iter().any(|name| name == "Softmax"), "{names:?}");
 }

@@ -346,7 +346,7 @@ pub(crate) fn run(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// The same for models that tract's own Scan changes at the second run.
+/// The same without tract's own optimizer, which never ends for some models, in one run.
 pub(crate) fn run_once(graph: Graph, inputs: &[Tensor]) -> TractResult<Vec<Tensor>> {
     let model = graph.clone().into_model();
     let plain = parse_model(&model, LoadOptions::new().with_programs(false))?.into_typed()?;

@@ -112,7 +112,7 @@ impl Form {
         outer
     }
 
-    /// Checks that the loop becomes layers, also as a Scan, and that these compute the same as the
+    /// Checks that the loop becomes layers, also where it is a Scan, and that these compute the same as the
     /// loop step by step.
     fn check(&self) {
         self.check_in(&KNOWN);

@@ -1,7 +1,6 @@
 //! Tests of how convolutions are computed, against tract's operator, which an unoptimised model runs.
 
 use proptest::prelude::*;
-use tract_onnx::tract_core::ops::scan::OptScan;
 use tract_onnx::tract_hir::internal::*;
 
 use super::build::{Graph, graph, ops, parse, run_each};
@@ -282,38 +281,6 @@ fn weights_may_be_inputs() {
 }
 
 /// A Scan's body is optimised by tract, without the passes of this crate.
-#[test]
-fn convolutions_in_scans_are_products() {
-    let body = graph(
-        "s:f32[2,32,4,5] x:f32[2,32,4,5]",
-        "t y",
-        "c = Conv<pads=[1,1,1,1]>(s, w)\nt = Add(c, x)\ny = Neg(t)",
-    )
-    .constant("w", numbers(&[32, 32, 3, 3]));
-    let scan = graph(
-        "x:f32[3,2,32,4,5]",
-        "y",
-        "last, y = Scan<body=@body;num_scan_inputs=1>(start, x)",
-    )
-    .with("body", body)
-    .constant("start", numbers(&[2, 32, 4, 5]));
-    let plain = parse(scan).unwrap().into_typed().unwrap();
-    let model = revseq_tract_operators::into_optimized(plain.clone()).unwrap();
-    let scans = model
-        .nodes()
-        .iter()
-        .filter_map(|node| node.op_as::<OptScan>());
-    let bodies: Vec<_> = scans.map(|scan| ops(scan.plan.model())).collect();
-    let is_packed = bodies.iter().any(|found| packs_windows(found));
-    assert_eq!(is_packed, cfg!(target_arch = "x86_64"), "{bodies:?}");
-    let x = numbers(&[3, 2, 32, 4, 5]);
-    let [expected, found] = [plain, model].map(|model| {
-        let plan = model.into_runnable().unwrap();
-        plan.run(tvec!(x.clone().into_tvalue())).unwrap().remove(0)
-    });
-    found.close_enough(&expected, Approximation::Close).unwrap();
-}
-
 /// An axis of an image: its size, the pads, and the kernel's size, stride and dilation.
 fn axis() -> impl Strategy<Value = [usize; 6]> {
     let window = (1_usize..4, 1_usize..4, 1_usize..3);

@@ -189,7 +189,7 @@ impl Loaded {
         })
     }
 
-    /// Returns the time of each node in some runs. Only the bodies of tract's own Scans are one node.
+    /// Returns the time of each node in some runs. A loop that runs as a program is one node.
     pub(crate) fn profile(
         &self,
         inputs: &Tensors,

@@ -460,7 +460,7 @@ fn takes(session: &Session<'_>, inputs: &Tensors, left: &mut Vec<String>) -> Res
         Session::Tract(loaded) => {
             let executions = loaded.plan(inputs)?.0.executions();
             let slow = executions.iter();
-            let slow = slow.filter(|it| matches!(it.how, How::StepByStep { .. } | How::Scan));
+            let slow = slow.filter(|it| matches!(it.how, How::StepByStep { .. }));
             left.extend(slow.map(|it| format!("{}: {}", it.node, it.how)));
             Takes {
                 taken: executions.len() - left.len(),

@@ -11,6 +11,9 @@ use crate::typed_op::{Sizes, Stateless};
 /// The name of [`Program`].
 pub(crate) const PROGRAM: &str = "Program";
 
+/// Reason why a loop is none where no program is made.
+pub(crate) const NO_PROGRAMS: &str = "loops of this model are no programs";
+
 /// What a program makes: the index of an output of the node, and what is known of it.
 pub(crate) type Made = (usize, TypedFact);
 

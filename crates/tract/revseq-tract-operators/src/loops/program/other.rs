@@ -8,7 +8,7 @@ use crate::repairs::optimize::optimized;
 use crate::run::run_body;
 use crate::wire::alone;
 
-/// A loop of this crate's or a Scan of tract's, which runs where a program turns out to lack something:
+/// A loop of this crate's, which runs where a program turns out to lack something:
 /// programs are made when the sizes are known.
 #[derive(Debug)]
 pub(crate) struct Other {

@@ -18,12 +18,12 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads a node with these inputs, of whose outputs these are made; `None` if there is no program.
+    /// Reads a node with these inputs, of whose outputs these are made, or says why there is no program.
     pub(crate) fn read(
         source: &Source,
         inputs: &[&TypedFact],
         made: &[Made],
-    ) -> TractResult<Option<Self>> {
+    ) -> Result<Self, String> {
         let around = OfModel {
             source,
             facts: inputs,
@@ -34,10 +34,16 @@ impl Ready {
                 output.clear();
             }
         }
-        rule_if_some!(steps = Steps::read(&node, source.opset, &around).ok());
-        let slots = steps.inputs().map(|(name, _)| source.slot(name));
-        rule_if_some!(slots = slots.collect());
-        Ok(Some(Self { steps, slots }))
+        let steps = Steps::read(&node, source.opset, &around)?;
+        let slot = |name: &str| {
+            let slot = source.slot(name);
+            slot.ok_or_else(|| format!("it reads {name:?}, which is not known"))
+        };
+        let slots: Result<_, String> = steps.inputs().map(|(name, _)| slot(name)).collect();
+        Ok(Self {
+            slots: slots?,
+            steps,
+        })
     }
 
     /// Wires the program, which makes these outputs in the place of the other loop.

@@ -1,7 +1,7 @@
 //! tract's optimizers, with repaired passes.
 //!
 //! The passes and their order are tract's. Four of them are replaced or wrapped (`axes.rs`, `exact.rs`,
-//! `slices.rs`), those of `faster/` and of Scans (`scans.rs`) come before them, and a session of this crate's
+//! `slices.rs`), those of `faster/` come before them, and a session of this crate's
 //! runs them (`session.rs`). What has to see the whole model stands around them: symbols keep their definers
 //! before; afterwards, operators are computed by vectors, and shapes are checked.
 
@@ -18,13 +18,11 @@ use crate::data_sizes::definers::{keep_definers, sizes_in_numbers};
 use crate::faster::{by_rows, casts, convolutions, softmax};
 use crate::operators::reduce;
 use crate::repairs::shapes::check_shapes;
-pub(crate) use scans::body;
 
 mod axes;
 mod exact;
 mod kernels;
 mod patch;
-mod scans;
 mod session;
 mod slices;
 
@@ -37,7 +35,7 @@ mod slices;
 ///   called on a Dummy op".
 /// - `ChangeAxes` may move axes of size 1 back and forth forever. Here it ends, and does not try again
 ///   what was refused after each change.
-/// - Convolutions are computed in the way that is the fastest for their sizes, also within Scans.
+/// - Convolutions are computed in the way that is the fastest for their sizes.
 /// - Arithmetic is simplified only where its results stay the same.
 /// - Arithmetic and comparisons with operands that broadcast are computed row by row.
 /// - A Gather index out of range is an error; tract panics.
@@ -55,16 +53,20 @@ pub fn into_optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     optimized(model)
 }
 
+/// The body of an operator, optimised.
+pub(crate) fn body(body: TypedModel) -> TractResult<TypedModel> {
+    optimized(into_decluttered(body)?)
+}
+
 /// The same for a body, whose outputs may be sizes.
 pub(crate) fn optimized(mut model: TypedModel) -> TractResult<TypedModel> {
     agree_on_sums(&mut model)?;
     keep_definers(&mut model)?;
     let mut model = into_decluttered(model)?;
     let mut codegen = mended(Optimizer::codegen(), &CODEGEN, &model)?;
-    let before: [Function; 3] = [
+    let before: [Function; 2] = [
         |_, model, node| convolutions::chosen(model, node),
         |_, model, node| casts::by_vectors(model, node),
-        |_, model, node| scans::planned(model, node),
     ];
     for replace in before {
         codegen.add_pass(0, Box::new(EachNode::new(replace)));
