@@ -15,6 +15,9 @@ use crate::report::Exactness;
 use crate::scope::{Names, Scope};
 pub(crate) use crate::verdict::{Edit, Left, Other, Verdict};
 
+/// The recurrent layers of ONNX.
+pub(crate) const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
+
 /// Options of a rewrite.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

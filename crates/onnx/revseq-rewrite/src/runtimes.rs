@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 use crate::model::NodeProto;
-use crate::pass::{Edit, Options};
-use crate::passes::{LAYERS, tract};
+use crate::pass::{Edit, LAYERS, Options};
+use crate::passes::tract;
 
 /// A runtime, and the passes for it.
 #[derive(Debug)]

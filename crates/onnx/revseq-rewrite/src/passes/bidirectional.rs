@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use buffa::Message;
 
-use super::{LAYERS, remove_attribute, trim_inputs};
+use super::{remove_attribute, trim_inputs};
 use crate::constant;
 use crate::emit::Emit;
 use crate::model::{self, NodeProto};
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, LAYERS, Other, Pass, Verdict};
 use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::rounding(

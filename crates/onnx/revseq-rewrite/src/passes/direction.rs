@@ -9,9 +9,9 @@
 //! ```
 
 use super::reversal::Reversal;
-use super::{LAYERS, remove_attribute, write_turned};
+use super::{remove_attribute, write_turned};
 use crate::model::{self, NodeProto};
-use crate::pass::{At, Other, Pass, Verdict};
+use crate::pass::{At, LAYERS, Other, Pass, Verdict};
 use crate::scope::Scope;
 
 pub(super) const PASS: Pass = Pass::rounding(

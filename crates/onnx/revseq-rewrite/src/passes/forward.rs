@@ -9,8 +9,8 @@
 //! ```
 
 use super::reversal::Reversal;
-use super::{LAYERS, remove_attribute, write_turned};
-use crate::pass::{At, Other, Pass, Verdict};
+use super::{remove_attribute, write_turned};
+use crate::pass::{At, LAYERS, Other, Pass, Verdict};
 
 pub(super) const PASS: Pass = Pass::rounding(
     "forward",

@@ -75,9 +75,6 @@ pub const PASSES: &[&PassInfo] = &{
     infos
 };
 
-/// The recurrent layers of ONNX.
-pub(crate) const LAYERS: &[&str] = &["GRU", "LSTM", "RNN"];
-
 /// The size of an axis of a value, if it is a number.
 fn known_size(scope: &Scope<'_>, name: &str, axis: usize) -> Option<i64> {
     sizes::axis(scope, name, axis)?.number()

@@ -18,11 +18,10 @@
 mod in_front;
 mod part;
 
-use super::LAYERS;
 use super::reversal::Reversal;
 use crate::emit::Emit;
 use crate::model::{INT64, NodeProto};
-use crate::pass::{At, Pass, Verdict};
+use crate::pass::{At, LAYERS, Pass, Verdict};
 use crate::scope::Scope;
 use part::DirectionLayer;
 

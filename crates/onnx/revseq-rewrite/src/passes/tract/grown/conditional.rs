@@ -14,7 +14,7 @@ use crate::scope::Scope;
 use crate::sizes::{self, LoopBody, Size};
 
 use super::body::List;
-use super::write::Write;
+use super::write::{Write, is_outer};
 use crate::passes::tract::list::{Added, Segment};
 
 /// An If of a Loop's body that adds a tensor to a list in one branch.
@@ -78,14 +78,6 @@ pub(super) fn replaced<'a>(
     Some(written.map(|()| {
         emit.finish("the same with a list that it adds to under a condition as a scan output")
     }))
-}
-
-/// Whether a size is the same in all iterations, as it is one of the graphs around the Loop.
-pub(super) fn is_outer(outer: &Scope<'_>, size: &Size<'_>) -> bool {
-    match size {
-        Size::Known(_) => true,
-        Size::Axis { scope, value, .. } => outer.sees(scope, value),
-    }
 }
 
 impl<'a> Conditional<'a> {

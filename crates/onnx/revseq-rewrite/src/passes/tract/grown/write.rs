@@ -8,7 +8,6 @@ use crate::sizes::Size;
 use crate::types;
 
 use super::body::{List, reads_length};
-use super::conditional::is_outer;
 use super::reads::ListReads;
 use crate::passes::loop_edit::{LoopEdit, NewState};
 use crate::passes::tract::list::{
@@ -289,4 +288,12 @@ fn write_list(
     }
     emit.give(result, write_parts_of(emit, &all));
     Ok(())
+}
+
+/// Whether a size is the same in all iterations, as it is one of the graphs around the Loop.
+pub(super) fn is_outer(outer: &Scope<'_>, size: &Size<'_>) -> bool {
+    match size {
+        Size::Known(_) => true,
+        Size::Axis { scope, value, .. } => outer.sees(scope, value),
+    }
 }
