@@ -419,7 +419,8 @@ impl<'a> Reader<'a> {
                 kinds.push(None);
                 continue;
             }
-            let kind = self.kind(name)?;
+            let kind = self.kind(name);
+            let kind = kind.map_err(|text| format!("reads what no program has: {text}"))?;
             let is_known = self.is_known(name);
             all_known &= is_known && kind != Kind::Float;
             if rule.known.contains(&index) {

@@ -527,7 +527,7 @@ fn loops_are_shown_with_how_they_run() {
     assert_eq!(ended[0]["how"], "step by step");
     assert_eq!(
         ended[0]["why"],
-        "its number of steps depends on what it computes"
+        "its ReverseSequence node \"ReverseSequence__1265\" is none that programs have"
     );
     // For any sizes and for those that are given.
     let name = "exported/keras_bilstm_masked";
