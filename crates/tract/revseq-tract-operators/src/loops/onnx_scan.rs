@@ -5,7 +5,7 @@
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
-use tract_onnx::tract_core::ops::scan::{InputMapping, Scan};
+use tract_onnx::tract_core::ops::scan::{InputMapping, Scan, ScanInfo};
 use tract_onnx::tract_hir::internal::*;
 use tract_onnx::tract_hir::ops::scan::InferenceScan;
 
@@ -188,22 +188,68 @@ impl OnnxScan {
         node.within(&mut model, &inputs).by_upstream()?;
         let mut scans = model.nodes().iter();
         let scan = scans.find_map(|it| it.op_as::<Scan>());
-        let Scan {
-            mut body,
-            input_mapping,
-            output_mapping,
-            ..
-        } = scan.context("tract reads a Scan as one")?.clone();
+        let scan = scan.context("tract reads a Scan as one")?;
 
+        let Fed {
+            mut inputs,
+            feeds,
+            states,
+            steps,
+        } = Fed::of(scan, node)?;
+        let count = node.constant("steps", tensor0(steps.clone()))?;
+        inputs.push(node.cast("count", count, i64::datum_type())?);
+        let (body, outputs, stacked) = without_axis_of_steps(scan, &steps)?;
+        let first = states.len();
+        let spec = Spec {
+            node: node.name.to_owned(),
+            body,
+            feeds,
+            trip_count: Some(inputs.len() - 1),
+            condition: None,
+            states,
+            gives_condition: false,
+            steps: Some(steps),
+            scans: stacked.len(),
+            reversed: (0..stacked.len())
+                .filter(|&it| stacked[it].chunk < 0)
+                .collect(),
+            outputs,
+            limits: self.limits,
+            is_decluttered: false,
+        };
+        let name = node.model.unique_name(node.name).into_owned();
+        let mut made = node.model.wire_node(name, Loop::new(spec, why)?, &inputs)?;
+        for (outlet, info) in std::iter::zip(&mut made[first..], stacked) {
+            if info.axis > 0 {
+                *outlet = node.op("stacked", AxisOp::Move(0, info.axis), &[*outlet])?;
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// What a Scan's body is fed with.
+struct Fed {
+    /// The inputs, states in the type that the body has for them.
+    inputs: TVec<OutletId>,
+    feeds: Vec<Feed>,
+    /// The inputs that are states.
+    states: Vec<usize>,
+    /// The number of steps.
+    steps: TDim,
+}
+
+impl Fed {
+    fn of(scan: &Scan, node: &mut Wiring<'_>) -> TractResult<Self> {
         let mut inputs = node.inputs.clone();
         let (mut feeds, mut states, mut steps) = (vec![], vec![], None);
-        for (input, mapping) in input_mapping.iter().enumerate() {
+        for (input, mapping) in scan.input_mapping.iter().enumerate() {
             feeds.push(match mapping {
                 InputMapping::Full => Feed::Outer(input),
                 InputMapping::State => {
-                    let datum_type = body.input_fact(input)?.datum_type;
-                    inputs[input] =
-                        node.cast(&format!("state{input}"), inputs[input], datum_type)?;
+                    let datum_type = scan.body.input_fact(input)?.datum_type;
+                    let name = format!("state{input}");
+                    inputs[input] = node.cast(&name, inputs[input], datum_type)?;
                     states.push(input);
                     Feed::State(states.len() - 1)
                 }
@@ -218,59 +264,43 @@ impl OnnxScan {
                 }
             });
         }
-        let steps = steps.context("it scans an input")?;
-        let count = node.constant("steps", tensor0(steps.clone()))?;
-        inputs.push(node.cast("count", count, i64::datum_type())?);
-
-        // A step has the axis of the steps; a loop stacks values without it.
-        let mut outlets = body.outputs.clone();
-        let mut outputs = vec![];
-        let (mut axes, mut reversed) = (vec![], vec![]);
-        for (output, mapping) in output_mapping.iter().enumerate() {
-            let Some((_, info)) = mapping.scan else {
-                let value = Value::State(outputs.len());
-                let fact = body.output_fact(output)?.without_value();
-                outputs.push(LoopOutput { value, fact });
-                continue;
-            };
-            let name = body.unique_name(format!("{}.step{output}", node.name));
-            let outlet =
-                body.wire_node(name.into_owned(), AxisOp::Rm(info.axis), &[outlets[output]])?;
-            outlets[output] = outlet[0];
-            let step = body.outlet_fact(outlet[0])?;
-            let sizes = std::iter::once(steps.clone()).chain(step.shape.iter().cloned());
-            let fact = step.datum_type.fact(sizes.collect::<TVec<TDim>>());
-            if info.chunk < 0 {
-                reversed.push(axes.len());
-            }
-            let value = Value::Scan(axes.len());
-            axes.push(info.axis);
-            outputs.push(LoopOutput { value, fact });
-        }
-        body.select_output_outlets(&outlets)?;
-        let states_count = states.len();
-        let spec = Spec {
-            node: node.name.to_owned(),
-            body,
+        Ok(Self {
+            inputs,
             feeds,
-            trip_count: Some(inputs.len() - 1),
-            condition: None,
             states,
-            gives_condition: false,
-            steps: Some(steps),
-            scans: axes.len(),
-            reversed,
-            outputs,
-            limits: self.limits,
-            is_decluttered: false,
-        };
-        let name = node.model.unique_name(node.name).into_owned();
-        let mut made = node.model.wire_node(name, Loop::new(spec, why)?, &inputs)?;
-        for (outlet, axis) in std::iter::zip(&mut made[states_count..], axes) {
-            if axis > 0 {
-                *outlet = node.op("stacked", AxisOp::Move(0, axis), &[*outlet])?;
-            }
-        }
-        Ok(made)
+            steps: steps.context("it scans an input")?,
+        })
     }
+}
+
+/// The body whose scan outputs have no axis of the steps, as a loop stacks them; the outputs of the loop; and how
+/// the Scan puts each scan output together.
+fn without_axis_of_steps(
+    scan: &Scan,
+    steps: &TDim,
+) -> TractResult<(TypedModel, Vec<LoopOutput>, Vec<ScanInfo>)> {
+    let mut body = scan.body.clone();
+    let mut outlets = body.outputs.clone();
+    let (mut outputs, mut stacked) = (vec![], vec![]);
+    for (outlet, mapping) in std::iter::zip(&mut outlets, &scan.output_mapping) {
+        outputs.push(match mapping.scan {
+            None => LoopOutput {
+                value: Value::State(outputs.len()),
+                fact: body.outlet_fact(*outlet)?.without_value(),
+            },
+            Some((_, info)) => {
+                let name = body.unique_name("step").into_owned();
+                *outlet = body.wire_node(name, AxisOp::Rm(info.axis), &[*outlet])?[0];
+                let step = body.outlet_fact(*outlet)?;
+                let sizes = std::iter::once(steps).chain(step.shape.iter()).cloned();
+                stacked.push(info);
+                LoopOutput {
+                    value: Value::Scan(stacked.len() - 1),
+                    fact: step.datum_type.fact(sizes.collect::<TVec<TDim>>()),
+                }
+            }
+        });
+    }
+    body.select_output_outlets(&outlets)?;
+    Ok((body, outputs, stacked))
 }

@@ -138,6 +138,16 @@ impl Running {
             None => true,
             Some(input) => one(&inputs[input], "condition")?,
         };
+        for feed in &spec.feeds {
+            if let Feed::Slice { input, axis, .. } = *feed {
+                let size = inputs[input].shape()[axis];
+                ensure!(
+                    i64::try_from(size) == Ok(trip_count),
+                    "its scan inputs have {trip_count} and {size} elements along the axes of their steps, \
+                     expected as many"
+                );
+            }
+        }
         let mut states: TVec<Option<TValue>> = spec
             .states
             .iter()

@@ -4,7 +4,9 @@ use revseq_tract_operators::Limits;
 use tract_onnx::pb::TypeProto;
 use tract_onnx::prelude::*;
 
-use crate::build::{Graph, Optimize, fails, graph, onnx, parse, parse_within, run, whole};
+use crate::build::{
+    Graph, Optimize, fails, graph, onnx, parse, parse_with_programs, parse_within, run, whole,
+};
 use crate::features::nested;
 
 /// A model of one loop over `s:f32[2]`.
@@ -48,6 +50,36 @@ fn mismatched_inputs_and_outputs_are_refused() {
         optional.with("body", graph("i c a s", "c a s", "")),
         "state 0 has no initial value",
     );
+}
+
+#[test]
+fn scan_inputs_of_different_lengths_are_refused() {
+    for directions in ["0,0", "0,1"] {
+        let model = whole(&format!(
+            "x:f32[T,2] z:f32[T,2] h:f32[2] -> y last
+             last, y = Scan<body=@body;num_scan_inputs=2;scan_input_directions=[{directions}]>(h, x, z)
+             @body: s:f32[2] a:f32[2] b:f32[2] -> t both
+             t = Add(s, a)
+             both = Add(t, b)"
+        ));
+        for parsed in [parse(model.clone()), parse_with_programs(model)] {
+            let plan = parsed
+                .unwrap()
+                .optimized()
+                .unwrap()
+                .into_runnable()
+                .unwrap();
+            for (x, z) in [(3, 2), (2, 3), (3, 3)] {
+                let [one, other] = [x, z].map(|steps| Tensor::zero::<f32>(&[steps, 2]).unwrap());
+                let h = tensor1(&[0_f32, 1.]);
+                let outputs = plan.run(tvec!(one.into(), other.into(), h.into()));
+                match x == z {
+                    true => assert_eq!(outputs.unwrap()[0].shape(), [3, 2]),
+                    false => drop(outputs.expect_err("their lengths differ")),
+                }
+            }
+        }
+    }
 }
 
 #[test]
