@@ -2,8 +2,7 @@
 //!
 //! Operators of tract take no options, so the thread of a run holds what may end it, what observes its
 //! nodes, and what its loops have used of their limits. It is looked at before each node, in the bodies of
-//! loops and branches as well, between the steps of Scans and within recurrent layers. A single operator of
-//! another kind runs to its end.
+//! loops and branches as well, and within recurrent layers. A single operator of another kind runs to its end.
 //!
 //! An observer sees each call of a node on its thread, with its time, inner ones first:
 //!
@@ -11,8 +10,7 @@
 //! If { MatMul, Tanh }  →  MatMul 3 ms, Tanh 1 ms, If 0.1 ms (4.1 ms with inner nodes)
 //! ```
 //!
-//! A run may compare the shape of each value with its fact instead. tract's own `Scan` shows nothing of
-//! its body.
+//! A run may compare the shape of each value with its fact instead.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,8 +1,6 @@
 //! The remaining limits while loops run.
 //!
-//! The run counts what its loops have used so far, from when the outermost of them begins. A loop that
-//! became a Scan does not count: its steps are added by the loop around it, and its own limits are
-//! checked before.
+//! The run counts what its loops have used so far, from when the outermost of them begins.
 
 use tract_onnx::tract_hir::internal::*;
 

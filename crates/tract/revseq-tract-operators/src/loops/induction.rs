@@ -94,10 +94,8 @@ pub(crate) fn follow(spec: &Spec, inputs: &[TypedFact]) -> TractResult<Option<i6
             None => return Ok(None),
         },
     };
-    if !spec.gives_condition {
-        let steps = if goes_on { trip_count.max(0) } else { 0 };
-        return Ok((steps <= MAXIMUM_STEPS).then_some(steps));
-    }
+    // Without a condition, the trip count alone tells it.
+    rule_if!(spec.gives_condition);
     let (states, nodes) = regular(spec, inputs)?;
     if !nodes.contains(&spec.body.outputs[0].node) {
         return Ok(None);

@@ -13,7 +13,7 @@ use crate::repairs::optimize;
 use crate::typed_op::{Sizes, bound_symbols, rewired};
 use crate::wire::is_read;
 
-/// The name of [`Loop`], which draws on its outer loop's budget itself.
+/// The name of [`Loop`].
 pub(crate) const LOOP: &str = "Loop";
 
 /// ONNX's `Loop` or `Scan` that is no program: runs a body until its condition or its trip count ends it.

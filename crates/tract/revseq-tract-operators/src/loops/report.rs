@@ -1,8 +1,7 @@
 //! Reports on how the loops and recurrent layers of a model run.
 //!
 //! The answer is read off the operators of an optimised model, so it tells what happens and not
-//! what was planned. Before the last passes, a Loop may still become a Scan, and a Scan may still
-//! be fused.
+//! what was planned.
 
 use std::fmt;
 

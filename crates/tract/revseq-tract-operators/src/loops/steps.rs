@@ -1,7 +1,8 @@
 //! The number of steps of a loop, if its inputs determine it.
 //!
-//! It decides the size of scan outputs. Three ways lead to it, the cheapest first: a trip count without a condition, following the counters step by step
-//! (`induction.rs`), and a proof for a symbolic trip count (`trips.rs`).
+//! It decides the size of scan outputs. Three ways lead to it, the cheapest first: a trip count without a
+//! condition, following the counters step by step (`induction.rs`), and a proof for a symbolic trip count
+//! (`trips.rs`).
 
 use tract_onnx::tract_hir::internal::*;
 

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use revseq_onnx::model::{self, tensor_type};
+use revseq_onnx::model::{self, tensor_type, tensor_type_mut};
 use revseq_onnx::proto::attribute_proto::AttributeType;
 use revseq_onnx::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
@@ -352,10 +352,8 @@ fn declaration(value: Value<'_>) -> Result<ValueInfoProto, Error> {
 
 /// Leaves the sizes of a tensor open, but not how many there are.
 fn forget_sizes(value: &mut ValueInfoProto) {
-    let of_value = value.r#type.as_option_mut();
-    if let Some(type_proto::Value::TensorType(tensor)) = of_value.and_then(|it| it.value.as_mut())
-        && let Some(shape) = tensor.shape.as_option_mut()
-    {
+    let shape = tensor_type_mut(value).and_then(|it| it.shape.as_option_mut());
+    if let Some(shape) = shape {
         shape.dim.fill(tensor_shape_proto::Dimension::default());
     }
 }
